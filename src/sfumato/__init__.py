@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato import errors
 from sfumato._util import codec, elsewhere
-from sfumato.domain import Bins, Booleans, Categories, Dates, Domain, Hierarchy, Integers
+from sfumato.domain import Bins, Booleans, Categories, Dates, Domain, Hierarchy, Integers, Measure
 from sfumato.errors import BudgetExceeded, NotAnswerable, SfumatoError
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
         hierarchy,
         identity,
         marginals,
+        means,
+        moments,
         parities,
         predicates,
         prefix,
@@ -75,6 +77,7 @@ __all__ = [
     "KeyCounts",
     "Keys",
     "Ledger",
+    "Measure",
     "Neighbours",
     "NotAnswerable",
     "Plan",
@@ -99,7 +102,9 @@ __all__ = [
     "identity",
     "load",
     "marginals",
+    "means",
     "mechanisms",
+    "moments",
     "open",
     "parities",
     "periods",
@@ -148,6 +153,8 @@ _LATE = {
     "identity": "sfumato.workloads",
     "load": "sfumato.planner.loading",
     "marginals": "sfumato.workloads",
+    "means": "sfumato.workloads",
+    "moments": "sfumato.workloads",
     "open": "sfumato.planner.opening",
     "parities": "sfumato.workloads",
     "periods": "sfumato.strategies.periods",

@@ -20,14 +20,16 @@ from sfumato._util.codec import later, rebuild, storable
 from sfumato._util.text import fields_of
 from sfumato.errors import DomainError
 
-__all__ = ["EDITION", "MAX_CELLS", "WHOLE", "Codes", "Days", "Edges", "Grid", "Moves", "Rule", "Truths", "Wholes"]
-__all__ += ["whole_text"]
+__all__ = ["EDITION", "MAX_CELLS", "POINTS", "WHOLE", "Amounts", "Codes", "Days", "Edges", "Grid", "Moves", "Rule"]
+__all__ += ["Truths", "Wholes", "whole_text"]
 
 MAX_CELLS = 10_000_000  # 80 MB of counts of one attribute; by mistake such a domain is an identifier, which is sf.Keys
 EDITION = 2
 """Of the rules. In 1, that of 0.2, texts are compared as they are stored, a fraction is no value of whole numbers, and
 the last of the bins does not hold its upper edge. Plans that were stored then keep these rules."""
 _EXACT = 2**53  # whole numbers below are doubles
+POINTS = 2**30
+"""Equal steps of the range of a measure. A number counts as the nearest end of a step, from 0 to so many."""
 _MOVED = 2**20  # records that are moved at once: some tens of megabytes beside the columns
 WHOLE = "(?:(-?[1-9][0-9]*)|-?(0))[.]0+"
 """A whole number written with zero decimals, of any length; what comes before them is one of its groups."""
@@ -75,6 +77,11 @@ class Rule:
     def size(self) -> int:
         """Number of cells."""
         return self.declared + ("other" in (self.outside, self.missing))
+
+    @property
+    def states(self) -> int:
+        """In how many ways a record may be encoded: by the number of its cell, but for measures."""
+        return self.size
 
 
 @storable
@@ -190,6 +197,36 @@ class Days(Rule):
 
 
 @storable
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amounts(Rule):
+    """Numbers from `low` to `high` that are summed. A record lies in several cells, with shares that add up to 1.
+
+    With t its place in the range, from 0 to 1, it has the shares (1 - t)^2, 2 t (1 - t) and t^2 of the first three
+    cells: sums, and sums of squares, are sums over cells. Whoever has no number is in the last cell, which "other"
+    declares, with a share of 1. The code of a record is the nearest of `POINTS` + 1 equal steps, or the one after.
+    """
+
+    numeric: ClassVar[bool] = True
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        Rule.__post_init__(self)
+        if not all(type(n) is float and math.isfinite(n) for n in (self.low, self.high)):
+            raise DomainError("a measure goes from one finite number to another")
+        if not 1e-290 < self.high - self.low < math.inf or "drop" in (self.outside, self.missing):
+            raise DomainError("a measure goes from low to a high above it, and drops no record")
+
+    @property
+    def declared(self) -> int:
+        return 3
+
+    @property
+    def states(self) -> int:
+        return POINTS + 2
+
+
+@storable
 @dataclass(frozen=True, slots=True, eq=False)
 class Moves:
     """Where the records of some attributes' cells are counted: of each joint cell, in C order, the cell it goes to.
@@ -225,6 +262,8 @@ class Grid:
             raise DomainError(f"an attribute has at most {MAX_CELLS:,} cells")
         full = [type(m) is Moves and len(m.cells) == math.prod(self.shape[a] for a in m.axes) for m in self.moves]
         moved = [a for m in self.moves for a in m.axes]
+        if any(self.names[a] in self.measures for a in moved):
+            raise DomainError("records are moved between cells, and a measure's are shared")
         if len(set(moved)) != len(moved) or not all(full):
             raise DomainError("records are moved once along each attribute, and from each of its cells")
 
@@ -247,6 +286,16 @@ class Grid:
     def size(self) -> int:
         """Number of cells of the whole table, an exact integer."""
         return math.prod(self.shape)
+
+    @property
+    def states(self) -> tuple[int, ...]:
+        """In how many ways a record may be encoded, by attribute."""
+        return tuple(r.states for r in self.rules)
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """The names of the measures."""
+        return tuple(n for n, r in zip(self.names, self.rules, strict=True) if type(r) is Amounts)
 
     @property
     def drops(self) -> bool:

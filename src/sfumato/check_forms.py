@@ -28,11 +28,11 @@ SETS = """
 Operator AllRange|Compose|Dense|Grouping|Identity|Kronecker|OnMarginal|Padded|Prefix|Residual|Scaled|Sparse|Stack|Sum
     |Toeplitz|Total|Tree|Window
 Map AlikeMap|DenseMap|KroneckerMap|MergedMap|MultipleMap|RangesMap|SparseMap|StackMap|ToeplitzMap|TotalMap
-Strategy Allowed|Biased|Canonical|Compound|Merged|Orbits|PairResiduals|Product|Residuals|Spectral|Spine|Stacked
-    |WeightedTables
+Strategy Allowed|Biased|Canonical|Compound|Merged|Moments|Orbits|PairResiduals|Product|Residuals|Spectral|Spine
+    |Stacked|WeightedTables
 Factor Buffered|Cells|Contrasts|Matrix|Roots|TotalOnly|TreeSums
-Attribute Bins|Booleans|Categories|Dates|Hierarchy|Integers
-Rule Codes|Days|Edges|Truths|Wholes
+Attribute Bins|Booleans|Categories|Dates|Hierarchy|Integers|Measure
+Rule Amounts|Codes|Days|Edges|Truths|Wholes
 Noise DiscreteGaussian|DiscreteLaplace|RoundedGaussian
 Event ApproxEvent|BoundedRangeEvent|GaussianEvent|PureEvent|ZcdpEvent
 KeyMap Buckets|Listed|Signs
@@ -47,6 +47,7 @@ AlikeMap n:size own:int other:int
 AllRange n:size
 Allowed measured:Strategy names:[text] shape:[int] tied:[Tied] zeros:[Block]
 Alone part:text order:count unit:text rmse:float|none
+Amounts kind:text outside:'other'|'clamp' missing:'other' edition?:size low:float high:float
 ApproxEvent epsilon:ratio delta:ratio
 Axis cells:int64*1 orbits:int64*1 contrasts:[Contrast]
 Biased measured:Product answered:[Block] reconstructions:[float64*] offsets:[float64*] limit:int
@@ -131,12 +132,15 @@ LocalPlan workload:Workload epsilon:ratio records:int reporter:text questions:Qu
     considered:[LocalCandidate]
 LocalRelease plan:LocalPlan tally:int64*
 Matrix operator:Operator divisor:float
+Measure outside:'other'|'clamp' missing:'other' edition?:size low:int|float high:int|float
 Measured kinds:[int] matrix:int64*2 beyond:float64* rows?:Sparse
 Measurement blocks:[Block|Family|Combination] values:[int64*1] noise:Noise total:count|none cut?:int
 Medians members:[CellCounts]
 Merged measured:Combination sizes:[int] public_total:bool title:text
 MergedMap map:Map codes:int64*1
 Misses blocks:[Block|BlockMap] estimates:int64* floor:count ceiling:count
+MomentPart attributes:[text] matrix:int64*2
+Moments sizes:{text:size} measures:[text] parts:[MomentPart]
 Mixture weights:float64* shares:float64*
 ModelRelease plan:CoursePlan measurement:[Measurement|Selection] model:Possible provenance:Provenance part:text|none
     gap?:float

@@ -28,6 +28,7 @@ FEW = 8  # rows of all maps over an attribute: of so many cells are left out tha
 ALIKE = ("Identity", "Total", "Residual")  # maps of which any two cells may be exchanged, if rows are with them
 PLAIN = ("Identity", "Total", "Grouping")  # maps of ones and zeros
 SLACK = 1 + Fraction(1, 2**30)  # above (1 - 2^-53)^-K for K = 2^22 roundings in a row, and what underflow loses is < 1
+EIGHT = 8  # pieces into which the curve of a measure is cut
 COMBINED = "combined "  # in place of an attribute's name: the columns of a combination are cells of their own
 
 
@@ -288,6 +289,7 @@ def blocks(s: Any, sizes: dict[str, int], ops: dict[str, Any]) -> list[Any]:
         "Residuals": lambda: [b for x in zip(s.sets, s.multiples, strict=True) for b in family(contrasts, *x)],
         "Combination": lambda: [(1, [([COMBINED + fingerprint(held)], held)]) for held in [combined(s, sizes)]],
         "Spine": lambda: levels(s),
+        "Moments": lambda: moments(s),
         "Orbits": lambda: [(1, [f for some in x for f in some]) for x in product(*map(orbits, s.groups))],
         "Spectral": lambda: spectral(s),
     }
@@ -306,6 +308,61 @@ def blocks(s: Any, sizes: dict[str, int], ops: dict[str, Any]) -> list[Any]:
                 ops[kept[-1][1]] = op
         out += [(times, tuple(sorted(kept)))] if multiple else []  # 0: what is known, and so not measured
     return out
+
+
+def moments(s: Any) -> Any:  # residuals of attributes, each with whole numbers over the joint cells of the measures
+    sizes = dict(s.sizes["~map"])
+    for p in s.parts:
+        plain = [([a], Doc({"~class": "Residual", "n": sizes[a]})) for a in p.attributes]
+        yield 1, [*plain, (s.measures, Doc({"~class": "Dense", "matrix": p.matrix}))]
+
+
+def hull(cells: int) -> Any:  # (corners, cells) around ((1-t)^2, 2t(1-t), t^2), of 64, and those without a number
+    ends = [(i, i) for i in (0, EIGHT)] + [(i, i + 1) for i in range(EIGHT)]  # of eight pieces: where tangents meet
+    found = [((EIGHT - a) * (EIGHT - b), a * (EIGHT - b) + b * (EIGHT - a), a * b) for a, b in ends]
+    table = np.zeros((len(found) + cells - 3, cells), dtype=object)
+    table[: len(found), :3] = found
+    for i in range(3, cells):
+        table[len(found) + i - 3, i] = EIGHT**2
+    return table
+
+
+def shared(blocks: Any, ops: Any, sizes: Any, measures: Any, p: int) -> Any:
+    """The same blocks over the corners of the hull of what a record adds to measures, where it is 2^24 and rounded.
+
+    And the numbers of corners, and how much longer rounding makes what one record adds: 2.25 in a cell at most.
+    """
+    own = {a: hull(sizes[a]) for a in measures}
+    if not any(a in own for _, fs in blocks for names, _ in fs for a in names):
+        return blocks, sizes, 0
+    out, more = list[Any](), 0
+    for times, fs in blocks:
+        here = sum(a in own for names, _ in fs for a in names)
+        if here > 3:
+            raise Cannot("tables of more than three measures")
+        kept, longest, each = list[Any](), 1, [abs(times) ** p]
+        for names, key in fs:
+            lengths = [int(x) for x in column(ops[key], p)]
+            if {*names} & {*own}:
+                each = [a * b for a in each for b in lengths]
+                sides = [own[a].T if a in own else np.eye(sizes[a], dtype=int).astype(object) for a in names]
+                m = matrix(ops[key]).astype(object) @ reduce(np.kron, sides)
+                if abs(m).max() >= 2**63:
+                    raise Cannot("sums of measures with very large coefficients")
+                op = Doc({"~class": "Dense", "matrix": m.astype(np.int64)})
+                ops[key := fingerprint(op)] = op
+            else:
+                longest *= max(lengths)
+            kept.append((names, key))
+        out.append((times * 2 ** (24 - 6 * here), tuple(sorted(kept))))
+        if here:
+            lengths = [longest * x for x in each if x]
+            more += -(-9 * sum(math.isqrt(x) + 1 if p == 2 else x for x in lengths) // 4)
+    return out, {a: len(own[a]) if a in own else n for a, n in sizes.items()}, more
+
+
+def longer(value: int, more: int, p: int) -> int:  # a length to a power, of what is longer by so much at most
+    return value + more if p == 1 else value + 2 * (math.isqrt(value) + 1) * more + more**2
 
 
 def levels(s: Any) -> Any:  # of tables at levels the multiple, and the factors over the tree and over the others

@@ -165,11 +165,16 @@ def cells(plan: Any) -> dict[str, int]:  # how many cells every attribute has
     for name, a in plan.workload.domain.attributes["~map"]:
         many = a.source or {label for _, label in a.get("values", {}).get("~map", ())} or (a.edges or [0, 1, 2])[1:]
         low, high = (maps.period(d, a.by) if a.by else d for d in (a.low, a.high))
-        many = len(many) if low is None else -((low - high - 1) // (a.width or 1))
+        measure = a.kind == "Measure"  # in whose cells records have shares
+        many = 3 if measure else len(many) if low is None else -((low - high - 1) // (a.width or 1))
         found[name] = many + ("other" in (a.outside, a.missing))
         if not 1 <= found[name] <= 10**7:
             raise forms.Malformed(f"{name} has {found[name]} cells")
     return found
+
+
+def domain_of(plan: Any) -> Any:  # its attributes, by name
+    return plan.workload.domain.attributes["~map"]
 
 
 def counted(plan: Any, unit: Any) -> bool:  # whether neighbours have as many records, none of which may be dropped
@@ -408,7 +413,10 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         entries = [maps.blocks(entry, sizes, ops) for entry in m.blocks]
         self.numbers(m["values"], self.fit(entries, ops, sizes))
         found, p = [b for entry in entries for b in entry], LAWS[m.noise.kind][1]
-        value, exact = maps.sensitivity(found, ops, sizes, p, unit[0] == "replace-one", public, plan.unit.within)
+        replaced, measures = unit[0] == "replace-one", [n for n, a in domain_of(plan) if a.kind == "Measure"]
+        priced, cells_of, more = maps.shared(found, ops, sizes, measures, p)
+        value, exact = maps.sensitivity(priced, ops, cells_of, p, replaced, public, plan.unit.within)
+        value, exact = maps.longer(value, more * (1 + replaced), p), exact and not more
         cut = plan.cut or 0  # how often it is counted who had more rows than are counted: one person, so many
         right = [type(cut), type(m.cut)] == [int, int if cut else type(None)] and cut * bool(unit[1]) == abs(cut)
         self.must("maps", "persons who had more rows were not counted as the plan says", right)

@@ -29,6 +29,8 @@ from sfumato.workloads import (
     hierarchy,
     identity,
     marginals,
+    means,
+    moments,
     predicates,
     prefix,
     ranges,
@@ -130,7 +132,17 @@ def read_spec(path: str | PathLike[str]) -> Spec:
 def spec_of(root: Section, place: Path) -> Spec:
     """What the root table of a spec declares whose file is, or will be, at a place. Raises SpecError."""
     root.allow(
-        "data", "schema", "schema_defaults", "domain", "privacy", "queries", "plan", "public", "bounds", "stream"
+        "data",
+        "schema",
+        "schema_defaults",
+        "measures",
+        "domain",
+        "privacy",
+        "queries",
+        "plan",
+        "public",
+        "bounds",
+        "stream",
     )
     root.refuse_blanks()
     domain = read_schema(root, place.parent)
@@ -360,6 +372,15 @@ def _ordered(key: str, build: Callable[..., Workload]) -> Callable[[Section, Dom
     return read
 
 
+def _summed(key: str, build: Callable[..., Workload]) -> Callable[[Section, Domain], Workload]:
+    """Means or moments of one measure or of several, by attributes."""
+
+    def read(entry: Section, domain: Domain) -> Workload:
+        return build(domain, _names(entry, domain, key), by=_names(entry, domain, "by"))
+
+    return read
+
+
 def _where(entry: Section, domain: Domain) -> Workload:
     texts = entry.texts("where") or []
     try:
@@ -394,6 +415,8 @@ QUERIES: dict[str, tuple[Callable[[Section, Domain], Workload], tuple[str, ...]]
     "windows": (_ordered("windows", windows), ("by", "width")),
     "hierarchy": (_ordered("hierarchy", hierarchy), ("by",)),
     "sums": (_ordered("sums", sums), ("by", "values", "label")),
+    "means": (_summed("means", means), ("by",)),
+    "moments": (_summed("moments", moments), ("by",)),
     "identity": (_identity, ()),
     "total": (_total, ()),
     "where": (_where, ()),

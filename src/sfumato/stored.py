@@ -75,6 +75,8 @@ ELSEWHERE: dict[str, str] = {
     "MergedMap": "sfumato.maps.composite",
     "Misses": "sfumato.privacy.boosting_score",
     "Mixture": "sfumato.postprocess.mixtures",
+    "MomentPart": "sfumato.strategies.moments",
+    "Moments": "sfumato.strategies.moments",
     "ModelRelease": "sfumato.releases.modelled",
     "MultipleMap": "sfumato.maps.composite",
     "MwemCourse": "sfumato.mechanisms.iterative",

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from sfumato._util.codec import rebuild
 from sfumato._util.files import forget, room
 from sfumato.cells import Grid
-from sfumato.curator.rows.counting import Counts, Packing, alone, check_countable
+from sfumato.curator.rows.counting import SHARES, Counts, Packing, alone, check_countable
 from sfumato.curator.rows.sources import open_source
 from sfumato.errors import InvalidInput, NotWritten, PlanError, SourceError
 from sfumato.maps import BlockMap, CombinationMap, FamilyMap, Map, check_price
@@ -57,10 +57,14 @@ class Holding:
         table: str | None,
         bits: BitSource | None,
         packing: Packing = alone,
+        *,
+        measures: bool = False,
     ) -> None:
         grid, self.unit = own((getattr(domain, "grid", None), unit))
         if type(grid) is not Grid or type(self.unit) is not PrivacyUnit:
             raise PlanError("a table is held over a domain, for a privacy unit")
+        if not measures:
+            _refuse_measures(grid)
         self.declared, self.grid = domain, grid
         if self.unit.neighbours is Neighbours.REPLACE_ONE and grid.drops:
             raise PlanError("replace-one needs every record to be counted; an attribute of this domain drops rows")
@@ -91,6 +95,15 @@ class Holding:
 
     def __repr__(self) -> str:
         return "<Holding>"
+
+
+def _refuse_measures(grid: Grid) -> None:
+    """Refuse a domain with measures, for doors that price what one record adds to a cell as at most 1."""
+    if grid.measures:
+        raise PlanError(
+            f"measures ({', '.join(grid.measures)}) are summed by plans of one look alone; declare a domain without "
+            "them for streams, conversations and mechanisms that choose by the data"
+        )
 
 
 def check_plan_hash(plan_hash: object) -> None:
@@ -156,7 +169,7 @@ class Curator:
         packing: Packing = alone,
         insecure_bits: BitSource | None = None,
     ) -> None:
-        self._holding = Holding(source, domain, unit, ledger, table, insecure_bits, packing)
+        self._holding = Holding(source, domain, unit, ledger, table, insecure_bits, packing, measures=True)
 
     @property
     def unit(self) -> PrivacyUnit:
@@ -248,12 +261,16 @@ class Curator:
         families = [b for b in maps if isinstance(b, FamilyMap)]
         if any(f.names != self._holding.grid.names for f in families):
             raise PlanError("a family of blocks numbers the attributes of the curator's domain")
-        check_countable(self._holding.grid, self._asked(maps))
+        grid = self._holding.grid
+        families_sum = any(grid.names[i] in grid.measures for f in families for i in f.used.tolist())
+        if families_sum or any(type(b) is CombinationMap for b in maps if grid.measures):
+            raise PlanError("measures are summed by blocks, not by families or combinations of these")
+        check_countable(grid, self._asked(maps), measures=True)
         power = power_of(noise)
         if type(cut) is not int or cut < 0 or (cut and self._holding.unit.person is None):
             raise PlanError("how many persons were cut is measured a whole number of times, where a column names them")
         # whoever changes the tables most may be one who is cut
-        found = certified(maps, self._holding.grid.sizes(), self._holding.unit, power, certificate) + cut**power
+        found = certified(maps, grid.sizes(), self._holding.unit, power, certificate, grid.measures) + cut**power
         if stated is not None and (stated.power != power or stated.value < found):
             raise PlanError("the plan states another sensitivity than its integer maps have; plan again")
         if not fits(Sensitivity(power, found, exact=False), noise, price):
@@ -286,7 +303,10 @@ class Curator:
         nothing rounds, saturates or raises on the data.
         """
         families = [(b, v) for b, v in zip(maps, values, strict=True) if isinstance(b, FamilyMap)]
-        sets = self._asked(maps)
+        grid = self._holding.grid
+        sets = self._asked(maps, measures=False)
+        # beside sums of measures, in which a record is so many, it is so many in every table
+        whole = SHARES if self._summed(maps) else 1
         # what is combined stays here until noise is added
         combined = {i: b for i, b in enumerate(maps) if isinstance(b, CombinationMap)}
         sums = {i: np.zeros(b.matrix.shape[1], dtype=np.int64) for i, b in combined.items()}
@@ -296,12 +316,22 @@ class Curator:
             for part in self._single([block]):
                 into = sums.get(i, values[i])[end : (end := end + part.rows)]
                 wanting.setdefault(self._axes(part), []).append((part, into, i not in sums))
+
+        def look(axes: tuple[int, ...], table: NDArray[np.int64]) -> int:
+            done = 0
+            for block, into, noisy in wanting[axes]:
+                given = [axes.index(grid.axis(a)) for a in block.attributes]
+                exact = block.apply(np.ascontiguousarray(table.transpose(given)))
+                np.add(exact, noise.sample(len(exact), self._holding.bits) if noisy else 0, out=into)
+                done += len(exact)
+            return done
+
         drawn, missing = 0, sum(b.rows for b, _ in families) + sum(b.rows for b in self._single(maps))
         for f, chosen, tables in counts.stream(sets):
             if f < len(families):
                 family, into = families[f]
                 for group in family.alike(chosen):
-                    exact = family.apply(chosen[group], tables[group])
+                    exact = family.apply(chosen[group], tables[group]) * whole
                     noisy = exact + noise.sample(exact.size, self._holding.bits).reshape(exact.shape)
                     family.place(chosen[group], noisy, into)
                     drawn += exact.size
@@ -311,12 +341,9 @@ class Curator:
                     forget(into)
                 continue
             for i, table in zip(chosen.tolist(), tables, strict=True):
-                axes = tuple(sets[f][i].tolist())
-                for block, into, noisy in wanting[axes]:
-                    given = [axes.index(self._holding.grid.axis(a)) for a in block.attributes]
-                    exact = block.apply(np.ascontiguousarray(table.transpose(given)))
-                    np.add(exact, noise.sample(len(exact), self._holding.bits) if noisy else 0, out=into)
-                    missing -= len(exact)
+                missing -= look(tuple(sets[f][i].tolist()), table * whole)
+        for axes in self._summed(maps):
+            missing -= look(axes, counts.shared(axes))
         if missing:
             raise SourceError("some tables were not counted")
         for i, block in combined.items():
@@ -333,11 +360,20 @@ class Curator:
         given = [b.blocks if isinstance(b, CombinationMap) else (b,) for b in maps]
         return [b for some in given for b in some if isinstance(b, BlockMap)]
 
-    def _asked(self, maps: Sequence[Measured]) -> list[NDArray[np.int32]]:
-        """The sets whose tables are needed: those of every family, then those of single blocks, by order."""
+    def _summed(self, maps: Sequence[Measured]) -> list[tuple[int, ...]]:
+        """The sets with measures whose tables are needed."""
+        grid = self._holding.grid
+        found = dict.fromkeys(map(self._axes, self._single(maps)))
+        return [axes for axes in found if any(grid.names[a] in grid.measures for a in axes)]
+
+    def _asked(self, maps: Sequence[Measured], *, measures: bool = True) -> list[NDArray[np.int32]]:
+        """The sets whose tables are needed, with measures or without: those of every family, then those of single
+        blocks, by order."""
         by_order: dict[int, set[tuple[int, ...]]] = {}
+        summed = () if measures else self._summed(maps)
         for axes in map(self._axes, self._single(maps)):
-            by_order.setdefault(len(axes), set()).add(axes)
+            if axes not in summed:
+                by_order.setdefault(len(axes), set()).add(axes)
         single = [np.array(sorted(s), dtype=np.int32).reshape(len(s), k) for k, s in sorted(by_order.items())]
         return [b.sets for b in maps if isinstance(b, FamilyMap)] + single
 
@@ -361,6 +397,7 @@ def holding(curator: Curator) -> Holding:
     """What a curator holds, for the other doors of the wall; the import contract keeps it from everybody else."""
     if type(curator) is not Curator:
         raise PlanError(f"a door of a table is opened by its Curator, not by a {type(curator).__name__}")
+    _refuse_measures(curator._holding.grid)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     return curator._holding  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 

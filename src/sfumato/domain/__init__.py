@@ -3,6 +3,19 @@
 from sfumato.domain.attributes import OTHER, Attribute, Booleans, Categories, Level
 from sfumato.domain.core import Domain
 from sfumato.domain.hierarchies import Hierarchy
+from sfumato.domain.measures import Measure
 from sfumato.domain.ordered import Bins, Dates, Integers
 
-__all__ = ["OTHER", "Attribute", "Bins", "Booleans", "Categories", "Dates", "Domain", "Hierarchy", "Integers", "Level"]
+__all__ = [
+    "OTHER",
+    "Attribute",
+    "Bins",
+    "Booleans",
+    "Categories",
+    "Dates",
+    "Domain",
+    "Hierarchy",
+    "Integers",
+    "Level",
+    "Measure",
+]

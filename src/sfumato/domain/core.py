@@ -21,6 +21,7 @@ from sfumato.cells import Grid, Moves
 from sfumato.domain import impossible as cannot
 from sfumato.domain.attributes import OTHER, Attribute, Level, check_size
 from sfumato.domain.impossible import Tied, spans
+from sfumato.domain.measures import Measure
 from sfumato.domain.ordered import Integers
 from sfumato.domain.predicates import Mask
 from sfumato.errors import DomainError
@@ -51,10 +52,11 @@ class Domain:
         attributes: Attributes by name, in order. A whole number n stands for the codes 0 to n - 1.
         impossible: Predicates that hold for no record, such as "age < 20 and retired". Declare them from public
             knowledge before any data are seen: predicates that were learnt from the table would leak.
+        measures: Numbers that are summed, by names of their own; they come after the attributes.
 
     Raises:
-        DomainError: There are no attributes, one is not an attribute, a name occurs twice, an attribute has too many
-            cells, or a predicate cannot be read or holds for no cell.
+        DomainError: There are neither attributes nor measures, one is something else, a name occurs twice, an attribute
+            has too many cells, or a predicate cannot be read or holds for no cell.
 
     >>> place = sf.Hierarchy({"06": ["06001", "06003"], "36": ["36001"]}, levels=["state", "county"])
     >>> domain = sf.Domain({"place": place, "adult": sf.Booleans()})
@@ -81,9 +83,15 @@ class Domain:
     tied: tuple[Tied, ...] = field(init=False, repr=False, compare=False)
     _levels: dict[str, tuple[str, Level | None]] = field(init=False, repr=False, compare=False)
 
-    def __init__(self, attributes: Mapping[str, Attribute | int], impossible: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        attributes: Mapping[str, Attribute | int],
+        impossible: Iterable[str] = (),
+        *,
+        measures: Mapping[str, Measure] | None = None,
+    ) -> None:
         given = attributes
-        if not isinstance(given, Mapping) or not given:
+        if not isinstance(given, Mapping) or not (given or measures):
             raise DomainError(f"a domain is a non-empty mapping of names to attributes, not {shorten(given)}")
         kept: dict[str, Attribute] = {}
         for name, attribute in given.items():
@@ -97,6 +105,13 @@ class Domain:
                     f"sf.Hierarchy or a size, not {shorten(attribute)}"
                 )
             kept[name] = attribute
+        for name, measure in ({} if measures is None else measures).items():
+            check_text(name, "measure name")
+            if not isinstance(measure, Measure) or name in kept:
+                raise DomainError(f"measures= takes sf.Measure values by names of their own, not {shorten(name)}")
+            kept[name] = measure
+        # sets of attributes whose cells are counted are told by the first positions
+        kept = dict(sorted(kept.items(), key=lambda item: isinstance(item[1], Measure)))
         check_distinct(kept, "attributes")
         levels: list[tuple[str, tuple[str, Level | None]]] = []
         for name, attribute in kept.items():
@@ -124,6 +139,16 @@ class Domain:
     def size(self) -> int:
         """Number of cells, an exact integer."""
         return math.prod(self.shape)
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """The names of the attributes whose numbers are summed; all others have cells that are counted."""
+        return tuple(n for n, a in self.attributes.items() if isinstance(a, Measure))
+
+    @property
+    def dimensions(self) -> tuple[str, ...]:
+        """The names of the attributes whose cells are counted: all but the measures."""
+        return tuple(n for n in self.attributes if n not in self.measures)
 
     @property
     def drops(self) -> bool:
@@ -258,6 +283,22 @@ class Domain:
         self.check_names([name])
         return self.names.index(name)
 
+    def check_counted(self, names: Iterable[str]) -> None:
+        """Refuse the names of measures, which have no cells to count.
+
+        Args:
+            names: Names of attributes or levels.
+
+        Raises:
+            DomainError: One of them is a measure.
+        """
+        for name in names:
+            if name in self.measures:
+                raise DomainError(
+                    f"{name!r} is a measure, which is summed and not counted: ask sf.means(domain, {name!r}, by=[...]) "
+                    "or sf.sums, or declare sf.Bins of the same column beside it, under another name"
+                )
+
     def check_names(self, names: Iterable[str]) -> tuple[str, ...]:
         """Check names of attributes.
 
@@ -355,9 +396,11 @@ class Domain:
             yield "impossible", f"{listed}{more}: a record of which it is said counts in the nearest cell that can be"
 
     def __repr__(self) -> str:
-        inside = ", ".join(f"{n}: {a.size}" for n, a in self.attributes.items())
+        inside = ", ".join(f"{n}: {self.attributes[n].size}" for n in self.dimensions)
+        summed = f"; measures {', '.join(self.measures)}" if self.measures else ""
         cannot_be = f"; {show_count(len(self.impossible))} impossible" if self.impossible else ""
-        return f"Domain({inside}; {show_count(self.size)} cells{cannot_be})"
+        cells = math.prod(self.attributes[n].size for n in self.dimensions)
+        return f"Domain({inside}; {show_count(cells)} cells{cannot_be}{summed})"
 
 
 _YEARS = (1800, 2200)  # whole numbers that all lie here are read as years
@@ -398,7 +441,10 @@ def cell_texts(domain: Domain, name: str) -> list[str]:
 
 def range_text(domain: Domain, name: str) -> str:
     """The declared range of an attribute of numbers, from its first to its last."""
-    ends = domain[name].intervals
+    declared = domain[name]
+    if isinstance(declared, Measure):
+        return f"{_number(declared.low)} to {_number(declared.high)}"
+    ends = declared.intervals
     assert ends is not None
     year = is_year(domain, name)
     last = ends[-1][1] - (1 if domain[domain.owner(name)].kind == "integer" else 0)

@@ -170,6 +170,8 @@ def spans(attribute: Attribute) -> FloatArray | None:
 
     Of whole numbers the last one of a cell, so that a cell of one number spans nothing; of others the edges.
     """
+    if attribute.midpoints is not None and attribute.kind == "measure":
+        return np.repeat(np.asarray(attribute.midpoints, dtype=np.float64)[:, None], 2, axis=1)
     if attribute.intervals is None or attribute.midpoints is None:
         return None
     found = np.asarray(attribute.intervals, dtype=np.float64).reshape(-1, 2)

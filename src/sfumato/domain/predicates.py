@@ -563,6 +563,7 @@ class _Parser:
                 hint = f"; a name of several words is written in backquotes: `{whole}`"
             self._fail(f"no attribute is called {token.value!r}; {nearest(token.value, known)}{hint}", token.at)
         if token.value not in self.columns:
+            self._domain.check_counted([token.value])
             attribute = self._domain[token.value]
             self.columns[token.value] = Column(token.value, attribute, lambda at, message: self._fail(message, at))
         return self.columns[token.value]

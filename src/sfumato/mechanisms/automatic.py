@@ -23,7 +23,7 @@ from sfumato.privacy.budget import Budget
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.privacy.rounding import sqrt_down
 from sfumato.privacy.unit import Neighbours
-from sfumato.strategies import dense_planning, spectral_search
+from sfumato.strategies import dense_planning, moments, spectral_search
 from sfumato.strategies.compound import joined
 from sfumato.strategies.design import Candidate, Design, Problem
 from sfumato.strategies.merged_planning import spanned_design
@@ -155,6 +155,8 @@ class Factorization(Designed):
         return dense_planning.searched(problem, progress)
 
     def tried(self, problem: Problem, progress: Progress | None) -> Tried:
+        if problem.measures:
+            return tried_moments(problem)
         return refined(problem, super().tried(problem, progress), progress)
 
     def least(self, problem: Problem) -> Sequence[Plan]:
@@ -258,6 +260,8 @@ def automatic(problem: Problem, progress: Progress | None, first: str = "") -> T
         every.sort(key=lambda value: value.name != first)
         return tried(part, every, told, auto=True, enough=bool(first))
 
+    if problem.measures:
+        return tried_moments(problem)
     # pricing what is worse goes through all queries, too
     work = problem.workload
     long = work.tables == 1 and len(work) > _LONG and not all(i.is_marginal for i in work.items)
@@ -273,6 +277,12 @@ def automatic(problem: Problem, progress: Progress | None, first: str = "") -> T
     except SfumatoError:
         return found
     return Tried([*found.plans, plan], found.refused, (*found.designs, apart))
+
+
+def tried_moments(problem: Problem) -> Tried:
+    """The plan of a workload that sums measures."""
+    found = moments.designs(problem)
+    return Tried([price_design(d, problem) for d in found], (), tuple(found))
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -308,6 +318,8 @@ class Auto(Tables):
 
     def tried(self, problem: Problem, progress: Progress | None) -> Tried:
         found = automatic(problem, progress)
+        if problem.measures:
+            return found
         same = at_one_price(problem) if self.noise is None else None
         if same is not None and same.times < 1:
             other = automatic(replace(problem, noise="laplace", budget=same.budget), progress)
@@ -330,9 +342,9 @@ class Auto(Tables):
             plans: All plans that were found.
 
         Returns:
-            Notes for the plan, and lines for its candidates; none where a noise was asked for.
+            Notes for the plan, and lines for its candidates; none where a noise was asked for, or measures are summed.
         """
-        return beside(problem, best, plans) if self.noise is None else ((), ())
+        return beside(problem, best, plans) if self.noise is None and not problem.measures else ((), ())
 
 
 def _of_questions(asked: Request) -> Any:

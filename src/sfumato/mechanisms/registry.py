@@ -6,8 +6,9 @@ from dataclasses import fields
 from importlib import import_module
 from typing import Any
 
+from sfumato.domain import Domain
 from sfumato.errors import PlanError
-from sfumato.mechanisms.mechanism import KINDS, Mechanism, Request
+from sfumato.mechanisms.mechanism import KINDS, TABLES, Mechanism, Request
 
 __all__ = ["ASKED_FOR", "MECHANISMS", "made", "named", "planned", "serving"]
 
@@ -36,6 +37,10 @@ MECHANISMS: dict[str, str] = {
 
 ASKED_FOR = frozenset(MECHANISMS) - {"laplace", "gaussian", "tree", "factorization", "marginals"}
 """Those that "auto" never tries for tables, so that it need not import them: half of the library."""
+
+_SUMMING = ("auto", "factorization")  # mechanisms that plan sums of measures
+# those that take a domain with measures for a workload that sums none; others look again at single records' cells
+_COUNTING = (*_SUMMING, "laplace", "gaussian", "tree", "marginals", "projection")
 
 
 def named(name: object) -> type[Mechanism[Any]]:
@@ -107,7 +112,32 @@ def planned(value: Mechanism[Any], asked: Request) -> Any:
             f"mechanism={value.name!r} plans {served}, not {KINDS[asked.kind]}; for that there are {others}"
         )
     value.check(asked)
+    _check_measures(value, asked)
     return value.plan(asked)
+
+
+def _check_measures(value: Mechanism[Any], asked: Request) -> None:
+    """Refuse what measures are not summed by, before anything is planned. Raises PlanError."""
+    domain: Domain | None = asked.what if isinstance(asked.what, Domain) else getattr(asked.what, "domain", None)
+    if domain is None or not domain.measures:
+        return
+    known = ", ".join(domain.measures)
+    if asked.kind != TABLES:
+        raise PlanError(
+            f"measures ({known}) are summed over one table, not by plans of {KINDS[asked.kind]}; declare a domain "
+            "without them for these"
+        )
+    summed = any(a in domain.measures for i in asked.what.items for a in i.attributes)
+    if value.name not in (_SUMMING if summed else _COUNTING):
+        raise PlanError(
+            f"mechanism={value.name!r} sums no measures ({known}): leave it out, for 'auto', or declare a domain "
+            "without them"
+        )
+    fixed = [f"{n}=" for n in ("strategy", "public") if getattr(asked, n) is not None]
+    if getattr(value, "lattice", "fine") != "fine":
+        fixed.append("lattice='unit'")
+    if summed and fixed:
+        raise PlanError(f"sums of measures ({known}) are planned without {', '.join(fixed)}; leave it out")
 
 
 def _options(cls: type[Mechanism[Any]]) -> list[str]:

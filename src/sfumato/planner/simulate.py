@@ -85,6 +85,10 @@ def simulate(
     """
     if not isinstance(plan, Plan):
         raise PlanError("simulate repeats plans of one look; release a plan of several looks as often as you need")
+    if plan.summed:
+        raise PlanError(
+            f"simulate takes counts of cells; sums of measures ({', '.join(plan.summed)}) need rows: release"
+        )
     level = check_confidence(confidence)
     counts = np.asarray(x)
     domain = plan.workload.domain

@@ -111,6 +111,12 @@ class Plan(WorkloadPlan):
     def __post_init__(self) -> None:
         object.__setattr__(self, "objective", read_objective(self.objective))
 
+    @property
+    def summed(self) -> tuple[str, ...]:
+        """The measures that are summed."""
+        asked = {a for i in self.workload.items for a in i.attributes}
+        return tuple(n for n in self.workload.domain.measures if n in asked)
+
     # -- predicted errors --------------------------------------------------------------------------
 
     @functools.cached_property
@@ -576,6 +582,7 @@ def price_design(design: Design, problem: Problem) -> Plan:
         problem.budget,
         problem.noise,
         unit_lattice=problem.unit_lattice,
+        measures=problem.measures,
     )
     proved = design.bound is not None and problem.noise == "gaussian" and not problem.unit_lattice
     bound = at_budget(problem, design.bound) if proved and design.bound is not None else None

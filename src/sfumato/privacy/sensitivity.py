@@ -28,6 +28,7 @@ from sfumato.errors import PlanError, WorkloadError
 from sfumato.maps import BlockMap, CombinationMap, DenseMap, FamilyMap, MergedMap
 from sfumato.maps.base import DENSE_LIMIT, INT64, Numbers
 from sfumato.privacy.accounting import Event, GaussianEvent, PureEvent, ZcdpEvent
+from sfumato.privacy.measures import over_hull, widened
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian
 from sfumato.privacy.sums import Bound, Bundle, Clique, Feature, Products, Sum, least_symmetric, products
 from sfumato.privacy.terms import Inside, Sizes, Terms, distinct_columns, joint_gram, of_columns, on_axes
@@ -79,7 +80,12 @@ class Certificate:
 
 
 def certified(
-    blocks: Sequence[Blocks], sizes: Sizes, unit: PrivacyUnit, power: int, certificate: Certificate | None = None
+    blocks: Sequence[Blocks],
+    sizes: Sizes,
+    unit: PrivacyUnit,
+    power: int,
+    certificate: Certificate | None = None,
+    measures: Sequence[str] = (),
 ) -> int:
     """An upper bound of max ||B(x - x')||_p^p over neighbouring tables x, x', for all blocks together.
 
@@ -88,8 +94,8 @@ def certified(
     Raises what `priced` raises, and PlanError for a certificate that does not fit.
     """
     if certificate is None:
-        return priced(blocks, sizes, unit, power, _unasked)[0].value
-    return priced(blocks, sizes, unit, power, lambda _: (certificate,), ())[0].value
+        return priced(blocks, sizes, unit, power, _unasked, measures=measures)[0].value
+    return priced(blocks, sizes, unit, power, lambda _: (certificate,), (), measures)[0].value
 
 
 def priced(
@@ -99,15 +105,22 @@ def priced(
     power: int,
     propose: Callable[[Pairs], Iterable[Certificate]],
     passed_over: tuple[type[Exception], ...] = (PlanError, WorkloadError),
+    measures: Sequence[str] = (),
 ) -> tuple[Sensitivity, Certificate | None]:
     """The least that proposals prove, up to the first that is reached, and which it was: none for the simple bound.
 
     For replace-one; where a row may come or go, the largest column is it. Proposals that raise what is passed over
     are. Combinations are priced from their distinct columns, each by itself, and added; proposals are for the rest.
+    `measures` are attributes whose cells a record shares; see `measures.py`.
     Raises PlanError for another power, WorkloadError for factors that do not fit.
     """
     if type(power) is not int or power not in (1, 2):
         raise PlanError(f"a sensitivity is L1 (power 1) or L2 (power 2), not {power!r}")
+    if any(a in measures for b in blocks for a in b.attributes):
+        hull, cells, rounded = over_hull(blocks, sizes, measures, power)
+        found, best = priced(hull, cells, unit, power, propose, passed_over)
+        records = unit.rows_per_person * (2 if unit.neighbours is Neighbours.REPLACE_ONE else 1)
+        return replace(found, value=widened(found.value, records * rounded, power), exact=False), best
     plain = [b for b in blocks if not isinstance(b, CombinationMap)]
     if len(plain) < len(blocks):
         # no record changes all of them by more than each at its worst

@@ -124,14 +124,14 @@ def mean(
 ) -> Frame | Answer:
     """Mean of a numeric attribute within each cell of `by`, or among the records of a condition.
 
-    It is the mean of the cells' middles, with an interval for the mean of the values: from the mean of the cells' lower
-    ends to that of their upper ends, widened by the noise. So the interval holds the mean wherever in their cells the
-    values are; of whole numbers one by one the noise is all. Standard errors are of the noise. Where the records of a
-    group were counted, but not those with a declared value, the mean is over all of them, with 0 for the extra cell,
-    and the note says so.
+    Of a measure it is the mean of the numbers themselves, otherwise that of the cells' middles, with an interval for
+    the mean of the values: from the mean of the cells' lower ends to that of their upper ends, widened by the noise. So
+    the interval holds the mean wherever in their cells the values are; of whole numbers one by one the noise is all.
+    Standard errors are of the noise. Where the records of a group were counted, but not those with a declared value,
+    the mean is over all of them, with 0 for the extra cell, and the note says so.
 
     Args:
-        attribute: A numeric attribute, or any with `values`.
+        attribute: A numeric attribute or a measure, or any attribute with `values`.
         by: Attributes or levels; the mean is taken within each of their cells.
         values: One finite number per declared cell, whose mean is taken in place of the middles.
         confidence: The probability, strictly between 0 and 1, with which each interval holds.
@@ -150,7 +150,7 @@ def mean(
     """
     level, names = check_confidence(confidence), by_names(by)
     if values is None:
-        declared, row = numeric(release, attribute)
+        declared, row = numeric(release, attribute, measures=True)
         reach = spans(declared)
         assert reach is not None
     else:

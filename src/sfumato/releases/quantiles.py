@@ -27,6 +27,7 @@ from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import Block, Dense
 from sfumato.operators.base import FloatArray
 from sfumato.plans.intervals import check_confidence, of_any_sum
+from sfumato.plans.planned import is_answered
 from sfumato.plans.predictions import biases
 from sfumato.releases.answers import SIZE_ERRORS, fieller, too_few
 from sfumato.releases.tables import heading
@@ -70,7 +71,13 @@ def rows_block(release: Release, attribute: str, rows: FloatArray, by: tuple[str
     if len(rows) == 1 and (rows == 1).all():
         return table  # the records of a group, measured with the attribute or without
     owner, factor = over(domain, attribute, Dense(rows))
-    return Block(((owner,), *table.groups), (factor, *table.factors))
+    found = Block(((owner,), *table.groups), (factor, *table.factors))
+    if owner in domain.measures and not is_answered(release.plan.strategy, found):
+        # of the records that have a number in all measures, where nothing else was measured
+        others = [(m, Dense(np.arange(domain[m].size)[None, :] < 3)) for m in domain.measures if m != owner]
+        joint = Block((*found.groups, *((m,) for m, _ in others)), (*found.factors, *(f for _, f in others)))
+        return joint if others and is_answered(release.plan.strategy, joint) else found
+    return found
 
 
 def _shaped(values: FloatArray, rows: int, groups: int, block: Block) -> FloatArray:
@@ -189,8 +196,14 @@ def _within(numbers: Numbers, clip: tuple[float, float]) -> Numbers:
     )
 
 
-def numeric(release: Release, attribute: str) -> tuple[Attribute, FloatArray]:
-    declared = release.plan.workload.domain[attribute]
+def numeric(release: Release, attribute: str, *, measures: bool = False) -> tuple[Attribute, FloatArray]:
+    """An attribute of numbers, and what each of its cells counts in a sum; a measure only where it may be one."""
+    domain = release.plan.workload.domain
+    declared = domain[attribute]
+    if attribute in domain.measures and declared.midpoints is not None:
+        if not measures:
+            raise PlanError(f"{attribute} is a measure, which is summed; quantiles need sf.Bins of the same column")
+        return declared, np.asarray(declared.midpoints, dtype=np.float64)
     if declared.intervals is None or declared.midpoints is None:
         raise PlanError(
             f"{attribute} is not numeric; quantiles and means need sf.Integers or sf.Bins "

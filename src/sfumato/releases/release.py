@@ -27,7 +27,7 @@ from sfumato.plans.predictions import Question, answer_item, biases, expand
 from sfumato.postprocess.denoising import AdaptedTables
 from sfumato.postprocess.projection import Projection
 from sfumato.privacy.noise import DiscreteLaplace
-from sfumato.releases import files, linear, means, projecting, released
+from sfumato.releases import files, linear, means, moments, projecting, released
 from sfumato.releases import quantiles as statistics
 from sfumato.releases.answers import Answer, Linear
 from sfumato.releases.comparing import Comparison, changed, check_pair, check_snapshots, compared, joined, powers
@@ -466,6 +466,10 @@ class Release(WorkloadRelease):
     quantiles = statistics.quantiles
     cdf = statistics.cdf
     mean = means.mean
+    variance = moments.variance
+    std = moments.std
+    covariance_between = moments.covariance_between
+    correlation = moments.correlation
     share = statistics.share
 
     @functools.cached_property

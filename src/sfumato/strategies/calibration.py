@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
@@ -160,6 +160,7 @@ def calibrate(
     noise: NoiseName,
     *,
     unit_lattice: bool = False,
+    measures: Sequence[str] = (),
 ) -> Calibrated:
     """Choose the lattice and the integer strategy for a budget.
 
@@ -175,7 +176,7 @@ def calibrate(
     share = 1 - left(unit, power)
 
     def found(strategy: Strategy) -> Sensitivity:
-        return sensitivity(strategy.blocks, sizes, unit, power)
+        return sensitivity(strategy.blocks, sizes, unit, power, measures)
 
     def fitted(strategy: Strategy) -> Calibrated:
         """A strategy as it is, with noise of the scale that it needs."""
@@ -188,7 +189,7 @@ def calibrate(
     if unit_lattice:
         return fitted(build(1.0))
     first = build(fine)
-    if first.max_abs * _TOO_FEW > 2**62 and sum(b.rows for b in first.blocks) <= _ROWS:
+    if not measures and first.max_abs * _TOO_FEW > 2**62 and sum(b.rows for b in first.blocks) <= _ROWS:
         coarse = fitted(build(max(fine * 2**61 / (first.max_abs * _RECORDS), fine * _COARSEST)))
         if coarse.sensitivity.value > limit * _LATTICE**power:
             return coarse

@@ -259,23 +259,27 @@ def _next_of(scopes: list[tuple[int, ...]]) -> int:
 Strategy = Sequence[Block | Family | Combination]
 
 
-def sensitivity(blocks: Strategy, sizes: Mapping[str, int], unit: PrivacyUnit, power: int) -> Sensitivity:
-    """The sensitivity of measuring all blocks together, in exact integers.
+def sensitivity(
+    blocks: Strategy, sizes: Mapping[str, int], unit: PrivacyUnit, power: int, measures: Sequence[str] = ()
+) -> Sensitivity:
+    """The sensitivity of measuring all blocks together, in exact integers; `measures` are among the attributes.
 
     power 1: max ||B(x - x')||_1; power 2: max ||B(x - x')||_2^2; over neighbouring tables x, x'.
     Raises PlanError for another power or a strategy that is not integral, WorkloadError for factors that
     do not fit `sizes`.
     """
-    return searched(blocks, sizes, unit, power)[0]
+    return searched(blocks, sizes, unit, power, measures)[0]
 
 
-def certificate(blocks: Strategy, sizes: Mapping[str, int], unit: PrivacyUnit, power: int) -> Certificate | None:
+def certificate(
+    blocks: Strategy, sizes: Mapping[str, int], unit: PrivacyUnit, power: int, measures: Sequence[str] = ()
+) -> Certificate | None:
     """What the planner hands to the wall with a replace-one price: how to prove it. None where none is needed."""
-    return searched(blocks, sizes, unit, power)[1]
+    return searched(blocks, sizes, unit, power, measures)[1]
 
 
 def searched(
-    blocks: Strategy, sizes: Mapping[str, int], unit: PrivacyUnit, power: int
+    blocks: Strategy, sizes: Mapping[str, int], unit: PrivacyUnit, power: int, measures: Sequence[str] = ()
 ) -> tuple[Sensitivity, Certificate | None]:
     """Both at once."""
-    return priced([b.lowered() for b in blocks], sizes, unit, power, proposals)
+    return priced([b.lowered() for b in blocks], sizes, unit, power, proposals, measures=measures)

@@ -72,6 +72,12 @@ class Problem:
         """Number of cells of every attribute."""
         return {n: a.size for n, a in self.workload.domain.attributes.items()}
 
+    @functools.cached_property
+    def measures(self) -> tuple[str, ...]:
+        """The measures that some query sums."""
+        asked = {a for i in self.workload.items for a in i.attributes}
+        return tuple(n for n in self.workload.domain.measures if n in asked)
+
     @property
     def products(self) -> list[tuple[float, dict[str, LinearOperator]]] | None:
         """Every block's weight in the objective and its factors by attribute; None where a factor joins several."""

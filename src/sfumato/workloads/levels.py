@@ -40,6 +40,8 @@ def over(domain: Domain, name: str, operator: LinearOperator | None = None) -> t
     """The attribute that a name belongs to, and the operator over the cells of that name (every cell, unless
     given) as one over the attribute's cells."""
     level, owner = domain.grouping(name), domain.owner(name)
+    if operator is None:
+        domain.check_counted([owner])
     if level is None:
         return owner, Identity(domain[owner].size) if operator is None else operator
     grouping = Grouping(level.groups, level.attribute.size)

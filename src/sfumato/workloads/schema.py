@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from sfumato._util.bundles import check_text
 from sfumato._util.checks import Number, check_distinct, read_text
-from sfumato.domain import Attribute, Bins, Booleans, Categories, Dates, Domain, Hierarchy, Integers
+from sfumato.domain import Attribute, Bins, Booleans, Categories, Dates, Domain, Hierarchy, Integers, Measure
 from sfumato.errors import DomainError, InvalidInput, SpecError
 from sfumato.workloads.reading import Section, check_public, find_fault
 
@@ -36,7 +36,7 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def read_schema(root: Section, folder: Path) -> Domain:
-    """The domain that the tables [schema.NAME] declare, in their order, and [domain] says of all of them.
+    """The domain that the tables [schema.NAME] and [measures.NAME] declare, in their order, and [domain] says of all.
 
     Policies come from [schema_defaults] where an attribute has none of its own; files of codes are
     looked up from `folder`. Raises SpecError, with the line, for whatever cannot be declared so.
@@ -50,16 +50,36 @@ def read_schema(root: Section, folder: Path) -> Domain:
         with table.guard():
             check_public(table, root, folder)
             attributes[name] = _attribute(table, defaults, folder)
-    if not attributes:
+    measures = _measures(root, folder)
+    if not attributes and not measures:
         raise root.refuse("no attribute is declared; add a table [schema.NAME] for each column that is asked about")
     with schema.guard():
-        domain = Domain(attributes)
+        domain = Domain(attributes, measures=measures)
     whole = root.section("domain")
     whole.allow("impossible")
     if "impossible" not in whole:
         return domain
     with whole.guard("impossible"):
-        return Domain(attributes, whole.texts("impossible") or ())
+        return Domain(attributes, whole.texts("impossible") or (), measures=measures)
+
+
+def _measures(root: Section, folder: Path) -> dict[str, Measure]:
+    """Numbers that are summed: [measures.NAME] with min and max."""
+    tables = root.section("measures")
+    found: dict[str, Measure] = {}
+    for name in tables:
+        table = tables.section(name)
+        with table.guard():
+            check_public(table, root, folder)
+            table.allow("min", "max", "outside")
+            for key in ("min", "max"):
+                table.need(key, "numbers outside are cut to the range, which is public knowledge or a guess")
+            outside = table.text("outside") or "clamp"
+            if outside not in ("clamp", "absent"):
+                raise table.refuse(f"must be clamp or absent, not {outside!r}", "outside")
+            low, high = (cast(Number, table.number(key)) for key in ("min", "max"))
+            found[name] = Measure(low, high, outside=cast(Any, outside))
+    return found
 
 
 def _attribute(table: Section, defaults: Section, folder: Path) -> Attribute:
@@ -283,13 +303,18 @@ def spec_text(columns: Domain | Columns) -> str:
     Columns that are None, and policies that are undeclared, become blanks that a spec refuses to run with.
     Otherwise reading the text gives the same domain.
     """
-    given = _checked(columns.attributes if isinstance(columns, Domain) else columns)
+    every = _checked(columns.attributes if isinstance(columns, Domain) else columns)
+    given = {name: a for name, a in every.items() if not isinstance(a, Measure)}
     blanks = [p for p in ("outside", "missing") if any(a is None or getattr(a, p) is None for a in given.values())]
     lines: list[str] = []
     if blanks:
         lines += ["[schema_defaults]", *(f'{p} = ""   # {_POLICY_HELP[p]}' for p in blanks), ""]
     for name, attribute in given.items():
         lines += [f"[schema.{_key(name)}]", *_declaration(_key(name), attribute), ""]
+    for name, measure in every.items():
+        if isinstance(measure, Measure):
+            lines += [f"[measures.{_key(name)}]", f"min = {measure.low}", f"max = {measure.high}"]
+            lines += [*(['outside = "absent"'] if measure.outside == "other" else []), ""]
     if isinstance(columns, Domain) and columns.impossible:
         lines += ["[domain]", "impossible = [", *(f"  {_quoted(text)}," for text in columns.impossible), "]", ""]
     return "\n".join(lines)

@@ -89,6 +89,7 @@ def marginals(
         if isinstance(sets, str) or not isinstance(sets, Iterable):
             raise WorkloadError(f"sets= takes a list of lists of names, not {sets!r}")
         chosen = [domain.ordered(s) for s in itertools.islice(sets, _MAX_TABLES + 1)]
+        domain.check_counted({n for s in chosen for n in s})
         _check_tables(len(chosen))
         if len(set(chosen)) != len(chosen):
             raise WorkloadError("a set of attributes is named twice among the marginals")
@@ -98,7 +99,7 @@ def marginals(
             places = [[place[n] for n in c] for c in run]
             runs.append((levels[1:], np.array(places, dtype=np.int32).reshape(len(places), levels[0])))
     else:
-        d, top = len(domain.names), order if order is not None else upto
+        d, top = len(domain.dimensions), order if order is not None else upto
         if isinstance(top, bool) or not isinstance(top, int) or not 0 <= top <= d:
             raise WorkloadError(f"an order must be a whole number from 0 to {d}, not {top!r}")
         orders = [top] if order is not None else list(range(top + 1))
@@ -128,7 +129,7 @@ def _at_levels(
     every_level(domain, owner)  # refuses what has none
     own = (owner, *(level for level, of in domain.levels.items() if of == owner))
     if sets is None:
-        others = [n for n in domain.names if n != owner]
+        others = [n for n in domain.dimensions if n != owner]
         if isinstance(top, bool) or not isinstance(top, int) or not 0 <= top <= len(others):
             raise WorkloadError(f"an order must be a whole number from 0 to {len(others)}, not {top!r}")
         sets = [s for k in range(top + 1) if smaller or k == top for s in itertools.combinations(others, k)]

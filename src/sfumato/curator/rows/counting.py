@@ -18,10 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato._util.codec import distinct
-from sfumato.cells import Grid
+from sfumato.cells import POINTS, Grid
 from sfumato.errors import PlanError, SourceError
 
 __all__ = [
+    "MAX_MEASURES",
+    "SHARES",
     "Batch",
     "Cluster",
     "ColumnCounts",
@@ -35,6 +37,7 @@ __all__ = [
     "alone",
     "check_countable",
     "clusters",
+    "shares",
     "sum_down",
     "tally",
 ]
@@ -242,14 +245,18 @@ _READ_ROWS = 2**18  # a few megabytes of every attribute
 _PART_CELLS = 2**18
 
 
-def check_countable(grid: Grid, sets: Sets) -> None:
+def check_countable(grid: Grid, sets: Sets, *, measures: bool = False) -> None:
     """Refuse sets that cannot be counted; it looks at no data, so it can be asked before a budget is charged.
 
-    sets: arrays (count, order) of ascending positions in the domain. Raises PlanError for a table of more
-    than 67,108,864 cells or 32 attributes.
+    sets: arrays (count, order) of ascending positions in the domain. `measures`: whether some may be among them, whose
+    tables hold shares of records. Raises PlanError for a table of more than 67,108,864 cells, 32 attributes or three
+    measures.
     """
     sizes = np.array(grid.shape, dtype=np.float64)
+    summed = np.array([n in grid.measures for n in grid.names])
     for family in sets:
+        if summed[family].sum(axis=1).max(initial=0) > (MAX_MEASURES if measures else 0):
+            raise PlanError(f"one table sums up to {MAX_MEASURES} measures jointly, and only a release sums them")
         if family.shape[1] > _MAX_ORDER:
             raise PlanError(f"a table of {family.shape[1]} attributes is asked; at most {_MAX_ORDER} can be counted")
         cells = sizes[family].prod(axis=1)
@@ -259,6 +266,62 @@ def check_countable(grid: Grid, sets: Sets) -> None:
                 f"the table of {_listed(grid, axes)} has {math.prod(grid.shape[a] for a in axes):,} cells; at most "
                 f"{MAX_CELLS:,} can be counted at once: ask smaller sets of attributes or declare wider cells"
             )
+
+
+SHARES = 2**24
+"""The whole of a record in a table of measures, of which each cell has a whole number."""
+MAX_MEASURES = 3  # of one table
+_FINER = POINTS // SHARES
+
+
+def shares(codes: Sequence[NDArray[Any]], cells: Sequence[int]) -> Table:
+    """(joint cells, records): how a record's whole, `SHARES`, lies in the cells of measures, in C order.
+
+    Of one measure the shares add up to the whole; of several each is the product to the nearest whole number. What is
+    computed is whole numbers alone, below 2^62: a place t of `POINTS` has t t to the nearest place.
+    """
+    parts: list[list[Table]] = []
+    for code, count in zip(codes, cells, strict=True):
+        t = code.astype(np.int64)
+        there = t <= POINTS
+        square = (t * t + POINTS // 2) // POINTS
+        own = [POINTS - 2 * t + square, 2 * (t - square), square]
+        if len(codes) == 1:
+            # to the nearest whole numbers, t and its square first: what is left of the whole is the first cell's
+            first, second = ((v + _FINER // 2) // _FINER for v in (t, square))
+            own = [SHARES - 2 * first + second, 2 * (first - second), second]
+        whole = SHARES if len(codes) == 1 else POINTS
+        parts.append([np.where(there, v, 0) for v in own] + [np.where(there, 0, whole)] * (count - 3))
+    found = parts[0]
+    for i, more in enumerate(parts[1:], 2):
+        unit = POINTS * _FINER if i == len(parts) else POINTS
+        found = [(a * b + unit // 2) // unit for a in found for b in more]
+    return np.stack(found)
+
+
+def _add_shares(grid: Grid, axes: Sequence[int], chunks: Iterator[Columns]) -> Table:
+    """The table of one set of attributes, measures among them: the sums of its records' shares."""
+    plain = [a for a in axes if grid.names[a] not in grid.measures]
+    mine = [a for a in axes if grid.names[a] in grid.measures]
+    shape = [grid.shape[a] for a in plain]
+    split = math.prod(grid.shape[a] for a in mine)
+    table = np.zeros((split, math.prod(shape)), dtype=np.int64)
+    for columns in chunks:
+        rows = len(columns[axes[0]])
+        for start in range(0, rows, _CHUNK_ROWS):
+            some = slice(start, start + _CHUNK_ROWS)
+            parts = shares([columns[a][some] for a in mine], [grid.shape[a] for a in mine])
+            key = np.zeros(parts.shape[1], dtype=np.intp)
+            for a, size in zip(plain, shape, strict=True):
+                key = key * size + columns[a][some]
+            if plain:
+                for into, part in zip(table, parts, strict=True):
+                    np.add.at(into, key, part)
+            else:
+                table[:, 0] += parts.sum(axis=1)
+    order = [*(grid.shape[a] for a in mine), *shape]
+    places = [*mine, *plain]
+    return np.ascontiguousarray(table.reshape(order).transpose([places.index(a) for a in axes]))
 
 
 def _listed(grid: Grid, axes: Sequence[int]) -> str:
@@ -280,6 +343,23 @@ class Counts(ABC):
     @abstractmethod
     def _tables(self, sets: Sets) -> Iterator[tuple[Cluster, Table]]:
         """Counted blocks and what each has to answer, flat: (blocks, cells)."""
+
+    def _columns(self, axes: Sequence[int]) -> Iterator[Columns]:
+        """The codes of some attributes, chunk by chunk, from the first record to the last."""
+        del axes
+        raise SourceError("this source holds counts; measures are summed over the rows of a table")
+
+    def shared(self, axes: Sequence[int]) -> Table:
+        """The table of one set of attributes, measures among them, shaped by these: how much of the records lies where.
+
+        axes: ascending positions. Numbers are of `SHARES` a record, see `shares`. Raises SourceError where the shares
+        of one measure do not add up to those of all records.
+        """
+        table = _add_shares(self.grid, axes, self._columns(axes))
+        one = sum(self.grid.names[a] in self.grid.measures for a in axes) == 1
+        if one and int(table.sum()) != self.rows * SHARES:
+            raise SourceError(f"the table of {_listed(self.grid, axes)} does not add up to the number of records")
+        return table
 
     def stream(self, sets: Sets) -> Iterator[Batch]:
         """Exact marginal counts of every set of every family, a batch at a time, in an order of its own.
@@ -366,6 +446,9 @@ class ColumnCounts(PackedCounts):
     _PASS_CELLS = _PART_CELLS
     columns: tuple[NDArray[Any], ...] = field(repr=False)
 
+    def _columns(self, axes: Sequence[int]) -> Iterator[Columns]:
+        yield {a: self.columns[a] for a in axes}
+
     def _pass(self, parts: list[Cluster]) -> Iterator[tuple[Cluster, Table]]:
         # A matrix lets the keys of several blocks be built at once, which pays for few records.
         columns = np.stack(self.columns) if self.rows <= _CHUNK_ROWS // 2 else dict(enumerate(self.columns))
@@ -382,14 +465,13 @@ class TableCounts(PackedCounts):
 
     read: Callable[[Sequence[int], int, int], Sequence[NDArray[Any]]] = field(repr=False)
 
-    def _pass(self, parts: list[Cluster]) -> Iterator[tuple[Cluster, Table]]:
-        def chunks(needed: NDArray[np.int64]) -> Iterator[Columns]:
-            axes = needed.tolist()
-            for start in range(0, self.rows, _READ_ROWS):
-                found = self.read(axes, start, min(start + _READ_ROWS, self.rows))
-                yield dict(zip(axes, found, strict=True))
+    def _columns(self, axes: Sequence[int]) -> Iterator[Columns]:
+        for start in range(0, self.rows, _READ_ROWS):
+            found = self.read(axes, start, min(start + _READ_ROWS, self.rows))
+            yield dict(zip(axes, found, strict=True))
 
-        return _handed_out(parts, tally(parts, chunks), self.rows)
+    def _pass(self, parts: list[Cluster]) -> Iterator[tuple[Cluster, Table]]:
+        return _handed_out(parts, tally(parts, lambda needed: self._columns(needed.tolist())), self.rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

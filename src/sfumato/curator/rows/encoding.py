@@ -42,7 +42,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato._util.text import BLANKS, SHARP, capitals, pattern
-from sfumato.cells import WHOLE, Codes, Days, Edges, Grid, Rule, Truths, Wholes, whole_text
+from sfumato.cells import POINTS, WHOLE, Amounts, Codes, Days, Edges, Grid, Rule, Truths, Wholes, whole_text
 from sfumato.errors import DomainError, SourceError
 
 __all__ = [
@@ -214,7 +214,7 @@ def encode(
         statements += prepared(rule, i)
         raw.append(f"{column.sql} AS r{i}")
         fields.append(f"{field_of(rule, column, f'r{i}')} AS v{i}")
-        cells.append(f"CAST({cell_of(rule, i, column.decimal)} AS {_storage(rule.size)}) AS a{i}")
+        cells.append(f"CAST({cell_of(rule, i, column.decimal)} AS {_storage(rule.states)}) AS a{i}")
     if person is not None:
         check_type(person, None, columns[person])
         raw.append(f"{columns[person].sql} AS r")
@@ -308,6 +308,14 @@ def cell_of(rule: Rule, i: int, decimal: str = ".") -> str:
         inside = f"{v} >= {low} AND {v} <= {high}" + (f" AND {v} = floor({v})" if rule.edition < 2 else "")
         value = f"floor({v})" if outside else f"greatest(least(floor({v}), {high}), {low})"
         found = f"(TRY_CAST({value} AS BIGINT) - CAST({rule.low} AS BIGINT)) // {rule.width}"
+    elif isinstance(rule, Amounts):
+        low, high = _double(rule.low), _double(rule.high)
+        inside = f"{v} >= {low} AND {v} <= {high}"
+        value = v if outside else f"greatest(least({v}, {high}), {low})"
+        # no step beyond the last, however the product of doubles is rounded
+        step = f"least(floor(({value} - {low}) * {_double(POINTS / (rule.high - rule.low))} + 0.5), {POINTS})"
+        found, missing = f"CAST({step} AS BIGINT)", str(rule.states - 1)
+        outside = missing if outside else None
     elif isinstance(rule, (Edges, Days)):
         low, *_, end = map(_double, thresholds(rule))
         inside = f"{v} >= {low} AND {v} < {end}"
@@ -395,7 +403,7 @@ def _storage(size: int) -> str:
 
 
 def record_bytes(sizes: Sequence[int]) -> int:
-    """Bytes that one encoded record takes, for attributes of these sizes."""
+    """Bytes that one encoded record takes, for attributes of so many codes each."""
     return sum(1 if s <= 2**8 else 2 if s <= 2**16 else 4 for s in sizes)
 
 

@@ -95,6 +95,11 @@ def open_source(
         return _from_histogram(source, grid, person)
     check_declared(grid)
     engine = elsewhere.engine(source)
+    if engine is not None and grid.measures:
+        raise SourceError(
+            f"measures ({', '.join(grid.measures)}) are summed over tables that are read here: write the table to "
+            "Parquet, or leave them out. Nothing was spent"
+        )
     if (counts := engine and engine.counts(grid, person, rows_per_person, packing)) is not None:
         return counts  # of rows that stay where they are
     needed = [*grid.names] if person is None or person in grid.names else [*grid.names, person]
@@ -119,6 +124,8 @@ def _from_histogram(source: Histogram, grid: Grid, person: str | None) -> Counts
             f"a histogram has no column {person!r}: tabulate at most rows_per_person records of each person "
             "and leave person out"
         )
+    if grid.measures:
+        raise InvalidInput(f"a histogram counts cells; measures ({', '.join(grid.measures)}) need a table of rows")
     shape = grid.shape
     if source.counts.shape not in (shape, (grid.size,)):
         raise InvalidInput(
@@ -134,7 +141,7 @@ def collect(opened: Opened, grid: Grid, packing: Packing, *, persons: bool) -> C
 
     `persons`: whether it says of whom more rows were there than are kept.
     """
-    session, shape = opened.session, grid.shape
+    session, shape = opened.session, grid.states
     names = [f"a{i}" for i in range(len(shape))]
     checks = ", ".join(f"count({a}), coalesce(max({a}), 0)" for a in names)
     many = "count(*) FILTER (cut)" if persons else "0"

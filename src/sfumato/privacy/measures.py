@@ -1,0 +1,101 @@
+"""What maps of shared records cost: records of a measure lie in several cells, and in no more than a hull of them.
+
+A record at the place t of a measure's range has the shares ((1 - t)^2, 2 t (1 - t), t^2) of its cells. As t moves they
+draw a curve, which lies in the convex hull of few corners: those of the curve cut into `PIECES` equal pieces, each a
+parabola inside the triangle of its two ends and of the point in which their tangents meet. A norm, and a distance, is
+convex, so over the hull it is largest at corners (at pairs of corners). So the price of integer maps over the cells is
+the price of the same maps over the corners, where every factor F over a measure is F C with the corners' shares as the
+columns of C. Of several measures in one table the hull of the products is within that of the corners' products.
+
+Shares are counted in whole numbers of 2^24, to the nearest or nearly: what one record adds is off by at most `_OFF` in
+each cell, which costs no more than the norms of the columns, added up. docs/decisions/0136 has the proof.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import PlanError
+from sfumato.maps import BlockMap, CombinationMap, DenseMap, FamilyMap, Map, MultipleMap
+from sfumato.maps.base import INT64
+from sfumato.privacy.terms import Sizes
+
+__all__ = ["PIECES", "UNIT_BITS", "WHOLE_BITS", "corners", "over_hull", "widened"]
+
+PIECES = 8
+"""Of the curve: what is priced is then .03 % above the curve where a record comes or goes, .06 % where it changes."""
+UNIT_BITS = 6  # corners have shares that are multiples of 1 / 64
+WHOLE_BITS = 24
+"""A record is 2^24 in a table of measures."""
+_OFF = (9, 4)  # 2.25 of 2^24: of a table of one measure t and its square are off by 1/2 and a hair, the middle by both
+_MOST = 3  # measures of a table
+
+
+def corners(cells: int) -> NDArray[np.int64]:
+    """(cells, corners) shares, of 64, of the corners around a measure's curve; the last is whoever has no number."""
+    n = PIECES
+    meeting = [
+        (n * n - n * (2 * i + 1) + i * (i + 1), n * (2 * i + 1) - 2 * i * (i + 1), i * (i + 1)) for i in range(n)
+    ]
+    found = [(n * n, 0, 0), *meeting, (0, 0, n * n)]
+    table = np.zeros((cells, len(found) + cells - 3), dtype=np.int64)
+    table[:3, : len(found)] = np.array(found).T
+    for extra in range(3, cells):
+        table[extra, len(found) + extra - 3] = n * n
+    return table
+
+
+def over_hull(
+    blocks: Sequence[BlockMap | FamilyMap | CombinationMap], sizes: Sizes, measures: Sequence[str], power: int
+) -> tuple[list[BlockMap | FamilyMap], dict[str, int], int]:
+    """The same maps over corners, the numbers of these, and by how much what one record adds may be longer.
+
+    Raises PlanError for families and combinations with measures, and for more than three measures in one table.
+    """
+    for block in blocks:
+        block.check(sizes)
+    hulls = {name: corners(sizes[name]) for name in measures}
+    cells = {name: hulls[name].shape[1] if name in hulls else n for name, n in sizes.items()}
+    found: list[BlockMap | FamilyMap] = []
+    rounded = 0
+    for block in blocks:
+        mine = [a for a in block.attributes if a in hulls]
+        if isinstance(block, CombinationMap) or (isinstance(block, FamilyMap) and mine) or len(mine) > _MOST:
+            raise PlanError("measures are summed by blocks, up to three of them in one")
+        unit = 2 ** (WHOLE_BITS - UNIT_BITS * len(mine))
+        if isinstance(block, FamilyMap):
+            own = np.ones(len(block), dtype=np.int64) if block.multiples is None else block.multiples
+            found.append(FamilyMap(block.names, block.factors, block.sets, own * unit))
+            continue
+        factors: list[Map] = []
+        longest, lengths = 1, [1]
+        for group, factor in zip(block.groups, block.factors, strict=True):
+            assert isinstance(factor, Map)
+            sums = factor.column_sums(power)
+            if not any(a in hulls for a in group):
+                factors.append(factor)
+                longest *= int(max(sums))
+                continue
+            sides = [hulls.get(a, np.eye(sizes[a], dtype=np.int64)) for a in group]
+            entries = factor.columns().astype(object) @ reduce(np.kron, sides).astype(object)
+            if np.abs(entries).max() >= INT64:
+                raise PlanError("the coefficients of sums of measures are too large; scale them down")
+            factors.append(DenseMap(entries.astype(np.int64)))
+            lengths = [a * int(b) for a in lengths for b in sums]
+        whole = (factors[0] if factors else DenseMap(np.ones((1, 1), dtype=np.int64)), *factors[1:])
+        groups = block.groups or ((),)
+        found.append(BlockMap(groups, (MultipleMap(whole[0], unit), *whole[1:])))
+        if mine:
+            long = (math.isqrt(longest * n) + 1 if power == 2 else longest * n for n in lengths if n)
+            rounded += -(-_OFF[0] * sum(long) // _OFF[1])
+    return found, cells, rounded
+
+
+def widened(value: int, more: int, power: int) -> int:
+    """A norm to a power, of vectors that are longer by at most `more`."""
+    return value + more if power == 1 else value + 2 * (math.isqrt(value) + 1) * more + more * more

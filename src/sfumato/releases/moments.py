@@ -1,0 +1,377 @@
+"""Variances, covariances and correlations of measures, with intervals from all that a table could have held.
+
+Counts, sums, sums of squares and products come with Gaussian (or Laplace) noise of known covariance. A set of numbers
+in a range has a mean in it, and a variance and a covariance that go with each other. Of all such moments, those that
+make a statistic be some value have a least distance from the noisy ones, in units of the noise; the interval holds the
+values whose distance is beyond the least of all by no more than a normal number's square is, with the confidence asked.
+So it stays within what is possible, and needs no division by a noisy count. `variance`, `std`, `covariance_between` and
+`correlation` are methods of `Release`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from sfumato._util.frames import Frame, safe_text
+from sfumato.domain.core import restricted
+from sfumato.errors import NotAnswerable, PlanError
+from sfumato.operators import Block, Dense
+from sfumato.operators.base import FloatArray
+from sfumato.plans.intervals import check_confidence, of_any_sum
+from sfumato.plans.planned import is_answered
+from sfumato.releases.answers import SIZE_ERRORS, too_few
+from sfumato.releases.quantiles import by_names
+from sfumato.releases.tables import heading
+from sfumato.workloads.levels import table_block
+
+if TYPE_CHECKING:
+    from sfumato.releases.release import Release
+
+__all__ = ["correlation", "covariance_between", "std", "variance"]
+
+_GRID = 161  # places of a mean, and values of a variance, that are compared at once
+_FINER = 3  # times the grid is laid anew around an end
+_STEPS = 18  # of halving towards an end, which is then known to a hundred-thousandth of the range
+
+Statistic = Literal["covariance", "correlation"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Moments:
+    """Noisy moments of each group, of numbers between -1 and 1, and their covariance.
+
+    values: (groups, moments), 1, x, x^2 and so on; noise: (groups, moments, moments).
+    """
+
+    values: FloatArray
+    noise: FloatArray
+
+
+def _rows(count: int) -> list[tuple[int, ...]]:
+    """Powers of each of so many measures: 1, x, x^2, y, y^2, x y."""
+    one = [tuple(int(i == j) for j in range(count)) for i in range(count)]
+    two = [tuple(2 * int(i == j) for j in range(count)) for i in range(count)]
+    both = [tuple(int(k in pair) for k in range(count)) for pair in itertools.combinations(range(count), 2)]
+    return [(0,) * count, *(p for pair in zip(one, two, strict=True) for p in pair), *both]
+
+
+_SHARES = {0: (1.0, 1.0, 1.0), 1: (-1.0, 0.0, 1.0), 2: (1.0, -1.0, 1.0)}
+"""What a share of 1 in the cells of a measure adds to sums of powers of x, from -1 at its lower end to 1."""
+
+
+def _read(release: Release, names: Sequence[str], by: tuple[str, ...]) -> _Moments:
+    """The moments of some measures within the cells of `by`. Raises NotAnswerable."""
+    raw = release.raw
+    domain = raw.plan.workload.domain
+    for name in names:
+        if name not in domain.measures:
+            known = ", ".join(domain.measures) or "none is declared"
+            raise PlanError(f"{name} is no measure of this release; measures: {known}")
+    table = table_block(domain, by)
+    others = [m for m in domain.measures if m not in names]
+
+    def block(rows: FloatArray, joined: Sequence[str]) -> Block:
+        return Block((tuple(joined), *table.groups), (Dense(rows), *table.factors))
+
+    powers = _rows(len(names))
+    for extra in ([], others):
+        joined = [*names, *extra]
+        sides = [
+            [np.pad(_SHARES[p], (0, domain[n].size - 3)) for n, p in zip(names, own, strict=True)] for own in powers
+        ]
+        there = [np.pad(np.ones(3), (0, domain[m].size - 3)) for m in extra]
+        rows = np.stack([reduce(np.kron, [*side, *there]) for side in sides])
+        if is_answered(raw.plan.strategy, block(rows, joined)):
+            break
+    else:
+        what = ", ".join(names)
+        raise NotAnswerable(
+            f"sums, squares and products of {what}{' by ' + ', '.join(by) if by else ''} were not measured; "
+            f"ask sf.moments(domain, {list(names)!r}, by={list(by)!r}) in the plan"
+        )
+    k, groups = len(rows), math.prod(domain.sizes(by))
+    pairs = list(itertools.combinations(range(k), 2))
+    every = np.concatenate([rows, *(rows[i : i + 1] + rows[j : j + 1] for i, j in pairs)])
+    found = block(every, joined)
+    shape = (len(every), groups)
+    spread = np.broadcast_to(raw.variances(found), [f.shape[0] for f in found.factors]).reshape(shape)
+    values = np.asarray(raw.answer_block(block(rows, joined))).reshape(k, groups)
+    noise = np.zeros((groups, k, k))
+    for i in range(k):
+        noise[:, i, i] = spread[i]
+    for n, (i, j) in enumerate(pairs):
+        noise[:, i, j] = noise[:, j, i] = (spread[k + n] - spread[i] - spread[j]) / 2
+    return _Moments(values.T, noise)
+
+
+def _statistics(
+    release: Release,
+    names: Sequence[str],
+    by: str | Sequence[str],
+    confidence: float,
+    title: str,
+    scale: float,
+    estimate: Callable[[FloatArray], float],
+    interval: Callable[[FloatArray, FloatArray, float], tuple[float, float]],
+    root: bool = False,
+) -> Frame:
+    """One line per group: the statistic, its interval, and why it is blank where the group is too small."""
+    level, within = check_confidence(confidence), by_names(by)
+    domain = release.plan.workload.domain
+    if release.projection is not None:
+        raise PlanError(f"the {title} is of the release as it was: ask release.raw")
+    held = _read(release, names, within)
+    width = of_any_sum(level, release.raw.measurement.noise)
+    columns: dict[str, list[float | None]] = {"value": [], "low": [], "high": []}
+    notes: list[str] = []
+    said = "; ".join(dict.fromkeys(t for t in (restricted(domain, n) for n in names) if t))
+    for values, noise in zip(held.values, held.noise, strict=True):
+        error = math.sqrt(max(noise[0, 0], 0.0))
+        if values[0] <= max(SIZE_ERRORS, width) * error or values[0] < 1:
+            found: tuple[float | None, ...] = (None, None, None)
+            notes.append(too_few(float(values[0]), width * error))
+        else:
+            low, high = interval(values, noise, width)
+            middle = min(max(estimate(values), low), high)
+            found = tuple((math.sqrt(max(v, 0.0)) if root else v) * scale for v in (middle, low, high))
+            notes.append(said)
+        for column, v in zip(columns.values(), found, strict=True):
+            column.append(v)
+    cells = list(itertools.product(*(domain[b].labels for b in within)))
+    groups = {heading(b): [c[i] for c in cells] for i, b in enumerate(within)}
+    name = f"{title} {' and '.join(map(safe_text, names))}"
+    return Frame({**groups, name: columns["value"], "low": columns["low"], "high": columns["high"], "note": notes})
+
+
+# ---- one measure -----------------------------------------------------------------------------------------
+
+
+def _variance_of(values: FloatArray) -> float:
+    return float(np.clip(values[2] / values[0] - (values[1] / values[0]) ** 2, 0.0, 1.0))
+
+
+def _variance_interval(values: FloatArray, noise: FloatArray, width: float) -> tuple[float, float]:
+    """The variances of numbers from -1 to 1 that are near enough."""
+    weight = np.linalg.pinv(noise, hermitian=True)
+    whole = float(values @ weight @ values)
+
+    def distances(variance: FloatArray, mean: FloatArray) -> FloatArray:
+        """(variances,) the least over means, and over counts."""
+        v, m = np.meshgrid(variance, mean, indexing="ij")
+        ray = np.stack([np.ones_like(v), m, m * m + v], axis=-1)
+        along = np.maximum(ray @ weight @ values, 0.0)
+        length = np.einsum("...i,ij,...j->...", ray, weight, ray)
+        return np.where(v <= 1 - m * m + 1e-12, whole - along**2 / length, np.inf).min(axis=1)
+
+    means = np.linspace(-1, 1, 4 * _GRID + 1)
+    grid = np.linspace(0, 1, _GRID)
+    found = distances(grid, means)
+    best = int(found.argmin())
+    around = np.linspace(grid[max(best - 1, 0)], grid[min(best + 1, _GRID - 1)], _GRID)
+    least = min(float(found.min()), float(distances(around, means).min()))
+    inside = np.flatnonzero(found <= least + width**2)
+    ends: list[float] = []
+    for inner, step in ((int(inside[0]) if len(inside) else best, -1), (int(inside[-1]) if len(inside) else best, 1)):
+        near, far = float(grid[inner]), float(grid[min(max(inner + step, 0), _GRID - 1)])
+        for _ in range(_FINER):
+            between = np.linspace(near, far, 33)
+            kept = np.flatnonzero(distances(between, means) <= least + width**2)
+            last = int(kept[-1]) if len(kept) else 0
+            near, far = float(between[last]), float(between[min(last + 1, 32)])
+        ends.append(far)
+    return min(ends[0], float(grid[best])), max(ends[1], float(grid[best]))
+
+
+def _half(release: Release, name: str) -> float:
+    declared = release.plan.workload.domain[name]
+    points = declared.midpoints
+    if points is None or name not in release.plan.workload.domain.measures:
+        raise PlanError(f"{name} is no measure of this release; declare it by measures={{...}} of sf.Domain")
+    return (points[2] - points[0]) / 2
+
+
+def variance(release: Release, measure: str, by: str | Sequence[str] = (), confidence: float = 0.95) -> Frame:
+    """The variance of a measure's numbers (over n), within each cell of `by`.
+
+    The plan must have asked `sf.moments` of the measure.
+
+    Args:
+        measure: The name of the measure.
+        by: Attributes or levels; the variance is taken within each of their cells.
+        confidence: The probability, strictly between 0 and 1, with which each interval holds.
+
+    Returns:
+        One row per group: the variance, low, high and a note. Numbers are None in groups with too few records.
+
+    Raises:
+        NotAnswerable: The sums and squares were not measured.
+        PlanError: The name is not that of a measure, the release is projected, or the confidence is no such
+            probability.
+
+    Guarantee:
+        The interval holds the variance of the numbers, cut to the declared range, with at least the confidence where
+        the noise is Gaussian and the group is not tiny; see docs/intervals.md.
+    """
+    half = _half(release, measure)
+    return _statistics(release, [measure], by, confidence, "variance", half**2, _variance_of, _variance_interval)
+
+
+def std(release: Release, measure: str, by: str | Sequence[str] = (), confidence: float = 0.95) -> Frame:
+    """The standard deviation of a measure's numbers, within each cell of `by`: the root of `variance`.
+
+    Args:
+        measure: The name of the measure.
+        by: Attributes or levels; the standard deviation is taken within each of their cells.
+        confidence: The probability, strictly between 0 and 1, with which each interval holds.
+
+    Returns:
+        One row per group: the standard deviation, low, high and a note. Numbers are None in groups with too few
+        records.
+
+    Raises:
+        NotAnswerable: The sums and squares were not measured.
+        PlanError: The name is not that of a measure, the release is projected, or the confidence is no such
+            probability.
+    """
+    half = _half(release, measure)
+    return _statistics(
+        release, [measure], by, confidence, "standard deviation", half, _variance_of, _variance_interval, root=True
+    )
+
+
+# ---- two measures ----------------------------------------------------------------------------------------
+
+
+def _pair_of(values: FloatArray, kind: Statistic) -> float:
+    n, x, xx, y, yy, xy = values
+    a, b = x / n, y / n
+    both = xy / n - a * b
+    if kind == "covariance":
+        return float(np.clip(both, -1, 1))
+    spread = max(xx / n - a * a, 0.0) * max(yy / n - b * b, 0.0)
+    return float(np.clip(both / math.sqrt(spread), -1, 1)) if spread > 0 else 0.0
+
+
+def _pair_interval(values: FloatArray, noise: FloatArray, width: float, kind: Statistic) -> tuple[float, float]:
+    """The covariances or correlations that are near enough, of numbers from -1 to 1."""
+    from scipy.optimize import minimize  # noqa: PLC0415  (slow to import)
+
+    weight = np.linalg.pinv(noise, hermitian=True)
+    whole = float(values @ weight @ values)
+
+    def distance(place: FloatArray, theta: float) -> float:
+        """Of moments with means and spreads, over all counts; place: means, and shares of the largest variances."""
+        a, b = float(place[0]), float(place[1])
+        va, vb = float(place[2]) * (1 - a * a), float(place[3]) * (1 - b * b)
+        room = math.sqrt(max(va * vb, 0.0))
+        both = theta if kind == "covariance" else theta * room
+        beyond = max(abs(both) - room, 0.0)
+        ray = np.array([1.0, a, a * a + va, b, b * b + vb, a * b + min(max(both, -room), room)])
+        along = max(float(ray @ weight @ values), 0.0)
+        return whole - along * along / float(ray @ weight @ ray) + 1e8 * beyond * beyond
+
+    n, x, xx, y, yy, _ = values
+    a, b = (float(np.clip(v / n, -0.999, 0.999)) for v in (x, y))
+    spread = [float(np.clip((s / n - m * m) / (1 - m * m), 1e-4, 1.0)) for s, m in ((xx, a), (yy, b))]
+    start = np.array([a, b, *spread])
+    box = [(-1.0, 1.0), (-1.0, 1.0), (0.0, 1.0), (0.0, 1.0)]
+
+    def least(theta: float, first: FloatArray) -> tuple[float, FloatArray]:
+        tried = [minimize(distance, s, (theta,), "L-BFGS-B", bounds=box) for s in (first, start)]
+        best = min(tried, key=lambda t: float(t.fun))
+        return float(best.fun), best.x
+
+    middle = _pair_of(values, kind)
+    base, place = least(middle, start)
+    for theta in np.linspace(-1, 1, 9).tolist():  # the nearest of all may have another value
+        if abs(theta) <= 1 and (got := least(theta, place))[0] < base:
+            (base, place), middle = got, theta
+    ends: list[float] = []
+    for edge in (-1.0, 1.0):
+        inner, outer, at = middle, edge, place
+        if least(edge, at)[0] <= base + width**2:
+            ends.append(edge)
+            continue
+        for _ in range(_STEPS):
+            half = (inner + outer) / 2
+            value, found = least(half, at)
+            if value <= base + width**2:
+                inner, at = half, found
+            else:
+                outer = half
+        ends.append(outer)
+    return ends[0], ends[1]
+
+
+def _pair(
+    release: Release, measures: tuple[str, str], by: str | Sequence[str], confidence: float, kind: Statistic
+) -> Frame:
+    one, other = measures
+    if one == other:
+        raise PlanError(f"a {kind} is of two measures; the variance is of one")
+    scale = _half(release, one) * _half(release, other) if kind == "covariance" else 1.0
+    return _statistics(
+        release,
+        [one, other],
+        by,
+        confidence,
+        kind,
+        scale,
+        lambda values: _pair_of(values, kind),
+        lambda values, noise, width: _pair_interval(values, noise, width, kind),
+    )
+
+
+def covariance_between(
+    release: Release, one: str, other: str, by: str | Sequence[str] = (), confidence: float = 0.95
+) -> Frame:
+    """The covariance of two measures (over n), of the records that have a number in both, within each cell of `by`.
+
+    The plan must have asked `sf.moments` of both together.
+
+    Args:
+        one: The name of a measure.
+        other: The name of another.
+        by: Attributes or levels; the covariance is taken within each of their cells.
+        confidence: The probability, strictly between 0 and 1, with which each interval holds.
+
+    Returns:
+        One row per group: the covariance, low, high and a note. Numbers are None in groups with too few records.
+
+    Raises:
+        NotAnswerable: The sums, squares and products were not measured.
+        PlanError: The names are not those of two measures, the release is projected, or the confidence is no such
+            probability.
+    """
+    return _pair(release, (one, other), by, confidence, "covariance")
+
+
+def correlation(
+    release: Release, one: str, other: str, by: str | Sequence[str] = (), confidence: float = 0.95
+) -> Frame:
+    """The correlation of two measures, from -1 to 1, within each cell of `by`.
+
+    It is of the records that have a number in both. The plan must have asked `sf.moments` of both together.
+
+    Args:
+        one: The name of a measure.
+        other: The name of another.
+        by: Attributes or levels; the correlation is taken within each of their cells.
+        confidence: The probability, strictly between 0 and 1, with which each interval holds.
+
+    Returns:
+        One row per group: the correlation, low, high and a note. Numbers are None in groups with too few records.
+
+    Raises:
+        NotAnswerable: The sums, squares and products were not measured.
+        PlanError: The names are not those of two measures, the release is projected, or the confidence is no such
+            probability.
+    """
+    return _pair(release, (one, other), by, confidence, "correlation")

@@ -1,0 +1,171 @@
+"""The price of sums of measures against brute force: what records really add to what is measured."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sfumato import check_maps
+from sfumato.cells import POINTS
+from sfumato.curator.rows.counting import SHARES, shares
+from sfumato.maps import AlikeMap, BlockMap, DenseMap, Map, TotalMap
+from sfumato.privacy import measures as priced_measures
+from sfumato.privacy.measures import PIECES, corners, over_hull
+from sfumato.privacy.sensitivity import Certificate, certified
+from sfumato.privacy.unit import Neighbours, PrivacyUnit
+
+ADD = PrivacyUnit(Neighbours.ADD_REMOVE)
+REPLACE = PrivacyUnit(Neighbours.REPLACE_ONE)
+
+
+def _codes(rng: np.random.Generator, count: int) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
+    """Places of records: both ends, corners of pieces, anything between, and no number."""
+    special = [0, POINTS, POINTS // 2, POINTS // 16, POINTS + 1, 1, POINTS - 1]
+    return np.concatenate([special, rng.integers(0, POINTS + 1, count)]).astype(np.uint32)
+
+
+def _drawn(rng: np.random.Generator) -> tuple[list[BlockMap], dict[str, int], tuple[str, ...]]:
+    """Blocks over up to two attributes and up to two measures, of any integer factors."""
+    sizes = {"a": int(rng.integers(1, 4)), "b": int(rng.integers(1, 3)), "m": int(rng.integers(3, 5)), "k": 4}
+    blocks: list[BlockMap] = []
+    for _ in range(int(rng.integers(1, 4))):
+        names = [n for n in sizes if rng.random() < 0.6]
+        factors: list[Map] = []
+        for name in names:
+            n = sizes[name]
+            kind = rng.integers(3) if name in "ab" else 2
+            dense = DenseMap(rng.integers(-9, 10, (int(rng.integers(1, 4)), n)) * int(rng.integers(1, 40)))
+            factors.append([AlikeMap(n, n, -1), TotalMap(n), dense][int(kind)])
+        blocks.append(BlockMap(tuple((n,) for n in names), tuple(factors)))
+    return blocks, sizes, ("m", "k")
+
+
+def _added(blocks: list[BlockMap], sizes: dict[str, int], measures: tuple[str, ...], rng: np.random.Generator) -> Any:
+    """(records, rows): what each of some records adds to all rows, as it is counted."""
+    codes = {m: _codes(rng, 12) for m in measures}
+    joint = list(itertools.product(range(len(codes["m"])), range(len(codes["k"]))))
+    chosen = rng.choice(len(joint), 40, replace=False)
+    out: list[list[int]] = []
+    here = any(set(b.attributes) & set(measures) for b in blocks)
+    for i in chosen.tolist():
+        place: dict[str, int] = dict(zip(("m", "k"), joint[i], strict=True))
+        for cells in itertools.product(range(sizes["a"]), range(sizes["b"])):
+            own = dict(zip("ab", cells, strict=True))
+            row: list[int] = []
+            for block in blocks:
+                mine = [n for n in block.attributes if n in measures]
+                unit = 1 if mine or not here else SHARES
+                part = np.array([unit], dtype=object)
+                if mine:
+                    found = shares([codes[n][place[n] : place[n] + 1] for n in mine], [sizes[n] for n in mine])
+                    part = found[:, 0].astype(object)
+                table = part.reshape([sizes[n] if n in mine else 1 for n in block.attributes])
+                full = np.zeros([sizes[n] for n in block.attributes], dtype=object)
+                full[tuple(slice(None) if n in mine else own[n] for n in block.attributes)] = table.reshape(
+                    [sizes[n] for n in mine]
+                )
+                row += [int(v) for v in block.apply(full.astype(np.int64))]
+            out.append(row)
+    return np.array(out, dtype=object)
+
+
+def _largest(added: Any, power: int, *, replaced: bool) -> int:
+    if not replaced:
+        return int((np.abs(added) ** power).sum(axis=1).max())
+    return max(int((np.abs(added - row) ** power).sum(axis=1).max()) for row in added)
+
+
+def _errs(count: int, first: int) -> tuple[int, float]:
+    """(how many prices are too low, the largest price over what is found), of so many draws."""
+    low, most = 0, 0.0
+    for seed in range(first, first + count):
+        rng = np.random.default_rng([136, seed])
+        blocks, sizes, measures = _drawn(rng)
+        added = _added(blocks, sizes, measures, rng)
+        for power, unit in itertools.product((1, 2), (ADD, REPLACE)):
+            named = [m for m in measures if any(m in b.attributes for b in blocks)]
+            price = certified(blocks, sizes, unit, power, None, named)
+            found = _largest(added, power, replaced=unit is REPLACE)
+            low += price < found
+            if unit is ADD and found:
+                most = max(most, price / found)
+    return low, most
+
+
+def test_no_record_changes_more_than_is_priced() -> None:
+    """10,000 maps were drawn by bench/measures.py. Mutants: a corner left out; the rounding forgotten; tables without
+    measures priced as if a record were 1 there; a record that is 2^24 priced as 2^18."""
+    low, _ = _errs(40, 0)
+    assert low == 0
+
+
+@pytest.mark.parametrize("mutant", ["corner", "whole"])
+def test_mutants_of_the_price_are_found(monkeypatch: pytest.MonkeyPatch, mutant: str) -> None:
+    """Whether the test above could fail: with a corner left out, and with the scale of a record forgotten."""
+    if mutant == "corner":
+        whole = corners
+
+        def fewer(cells: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+            return np.delete(whole(cells), [0, PIECES // 2, PIECES + 1], axis=1)
+
+        monkeypatch.setattr(priced_measures, "corners", fewer)
+    else:
+        monkeypatch.setattr(priced_measures, "WHOLE_BITS", 23)
+    assert _errs(40, 0)[0] > 0
+
+
+def test_rounding_alone_is_priced() -> None:
+    """A map that sees nothing but how shares are rounded. Mutant: `_OFF` of 0."""
+    codes = np.arange(2**14 + 1, dtype=np.uint32) * (POINTS // 2**14)
+    codes = np.concatenate([codes, np.random.default_rng(0).integers(0, POINTS, 2**16)]).astype(np.uint32)
+    exact = np.array(
+        [[(POINTS - t) ** 2, 2 * t * (POINTS - t), t * t] for t in map(int, codes)], dtype=object
+    )  # of POINTS^2
+    off = shares([codes], [3]).T.astype(object) * (POINTS**2 // SHARES) - exact
+    worst = Fraction(int(np.abs(off).max()), POINTS**2 // SHARES)
+    assert Fraction(1, 2) < worst <= Fraction(9, 4)
+    assert int(shares([codes], [3]).sum(axis=0).min()) == int(shares([codes], [3]).sum(axis=0).max()) == SHARES
+    pairs = shares([codes[::7], codes[::7][::-1]], [3, 4]).astype(object)
+    exact = np.stack([a * b for a in exact[::7].T for b in [*exact[::7][::-1].T, exact[::7][:, 0] * 0]])
+    off = pairs * (POINTS**4 // SHARES) - exact
+    assert Fraction(int(np.abs(off).max()), POINTS**4 // SHARES) <= Fraction(9, 4)
+
+
+def test_the_curve_lies_in_its_hull() -> None:
+    """Each point is a mean of the corners of its piece, exactly. Mutants: tangents' points shifted; pieces of the
+    wrong ends."""
+    c = corners(3).astype(object)
+    for i, u in itertools.product(range(PIECES), (Fraction(k, 11) for k in range(12))):
+        a, b = Fraction(i, PIECES), Fraction(i + 1, PIECES)
+        t = a + (b - a) * u
+        ends = [np.array([(1 - x) ** 2, 2 * x * (1 - x), x * x]) * PIECES**2 for x in (a, b)]
+        middle = c[:, 1 + i]
+        found = (1 - u) ** 2 * ends[0] + 2 * u * (1 - u) * middle + u * u * ends[1]
+        assert found.tolist() == [(1 - t) ** 2 * PIECES**2, 2 * t * (1 - t) * PIECES**2, t * t * PIECES**2]
+        # and the ends of pieces lie between the points around them
+        if i > 0:
+            assert (ends[0] * 2 == c[:, i] + c[:, 1 + i]).all()
+
+
+def test_a_stranger_finds_the_same_corners() -> None:
+    """The checker walks by products of ends. Mutant: its corners of other pieces."""
+    for cells in (3, 4):
+        ours = {tuple(map(int, col)) for col in corners(cells).T}
+        assert ours == {tuple(map(int, row)) for row in check_maps.hull(cells)}
+
+
+def test_a_measured_block_is_dearer_than_its_corners() -> None:
+    """`over_hull` says how much longer rounding makes what one record adds. Mutant: 0."""
+    _, _, more = over_hull([BlockMap((("m",),), (DenseMap(np.array([[1, 2, 3]])),))], {"m": 3}, ("m",), 2)
+    assert more >= 2.25 * 6
+
+
+def test_certificates_are_for_the_hull() -> None:
+    """All pairs of corners are looked at where that is proposed. Mutant: pairs of cells in place of corners."""
+    block = BlockMap((("m",),), (DenseMap(np.array([[0, 50, 100]])),))
+    pairs = certified([block], {"m": 3}, REPLACE, 2, Certificate("pairs"), ("m",))
+    assert (100 * SHARES) ** 2 <= pairs < (100 * SHARES) ** 2 * 1.0001
