@@ -47,6 +47,17 @@ def test_unequal_weights_against_simulation(weights: list[float], level: float) 
     assert (np.abs(draws) <= width).mean() == pytest.approx(level, abs=0.003)
 
 
+def test_squares_may_be_alike_where_fourth_powers_are_not() -> None:
+    """Squares that are all the same are said once, and the shapes of the noise differ all the same: a drawn plan of
+    sums was paid for and could not be stored. Mutant: shapes written where there is room for one."""
+    fourth = np.array([[[0.3, 0.5]], [[0.9, 0.1]]])
+    found = margins(0.95, np.ones((1, 1, 1)), fourth, DiscreteLaplace(Fraction(1000)))
+    alone = [float(margins(0.95, np.ones(1), np.array([f]), DiscreteLaplace(Fraction(1000)))[0]) for f in fourth.flat]
+    assert found.shape == fourth.shape
+    assert found.reshape(-1).tolist() == pytest.approx(alone)
+    assert len(set(alone)) == 4
+
+
 def test_gaussian_noise_is_normal() -> None:
     found = margins(0.95, np.array([1.0 / SCALE**2]), None, GAUSS)
     assert found[0] == pytest.approx(1.959964, rel=1e-6)

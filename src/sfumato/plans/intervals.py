@@ -116,9 +116,9 @@ def margins(
 ) -> FloatArray:
     """Half-widths of intervals for sums with the given sums of squared (and fourth-power) coefficients.
 
-    Arrays broadcast; the result has the shape of `second`. `fourth` is needed for Laplace noise only; nan
-    where it is not known, for which the widest of all is taken. With `bias`,
-    which bounds what answers may be off by besides, the intervals hold for every bias within.
+    Arrays broadcast, and so does the result: squares may be alike where fourth powers are not. `fourth` is needed for
+    Laplace noise only; nan where it is not known, for which the widest of all is taken. With `bias`, which bounds what
+    answers may be off by besides, the intervals hold for every bias within.
     """
     if bias is not None and bias.any():
         if noise.variance < 64.0 or isinstance(noise, DiscreteLaplace):
@@ -136,7 +136,8 @@ def margins(
         return np.where(
             unknown, widest(confidence, second, noise), margins(confidence, second, np.nan_to_num(fourth), noise)
         )
-    share = np.divide(fourth, second**2, out=np.ones_like(second), where=second > 0)
+    squared = np.broadcast_to(second**2, np.broadcast_shapes(second.shape, fourth.shape))
+    share = np.divide(fourth, squared, out=np.ones(squared.shape), where=squared > 0)
     return deviation * np.interp(share, _NODES, _variance_gamma_quantiles(confidence))
 
 

@@ -48,7 +48,7 @@ _MOST_MU_SQUARED = 100.0  # e^-50 of a bound, and less, says nothing
 _REHEARSED = (
     2**22
 )  # values and answers, gone through in tenths of a second; of more, structured maps alone are measured
-_SHAPED = 4_096  # answers whose fourth powers are: each may cost a row of the reconstruction
+_SHAPED = 4_096  # answers whose intervals are: each may cost a row of the reconstruction
 _MAX_ERRORS = 200_000_000  # an array of 1.6 GB
 
 
@@ -496,8 +496,9 @@ class Plan(WorkloadPlan):
             for item in self.workload.items:
                 if item.rows and self.body != "mixtures":
                     answer_item(self.strategy, found, item, np.empty(item.rows))
-                if len(self.workload) <= _SHAPED:
-                    self.fourth_powers(item)
+            if len(self.workload) <= _SHAPED:
+                for entry in self.entries:
+                    self.margins(entry, 0.95)
         except (SfumatoError, ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
             raise PlanError(f"what would be measured cannot be read back: {error}") from error
 

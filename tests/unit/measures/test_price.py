@@ -79,7 +79,7 @@ def _largest(added: Any, power: int, *, replaced: bool) -> int:
     return max(int((np.abs(added - row) ** power).sum(axis=1).max()) for row in added)
 
 
-def _errs(count: int, first: int) -> tuple[int, float]:
+def errs(count: int, first: int) -> tuple[int, float]:
     """(how many prices are too low, the largest price over what is found), of so many draws."""
     low, most = 0, 0.0
     for seed in range(first, first + count):
@@ -99,7 +99,7 @@ def _errs(count: int, first: int) -> tuple[int, float]:
 def test_no_record_changes_more_than_is_priced() -> None:
     """10,000 maps were drawn by bench/measures.py. Mutants: a corner left out; the rounding forgotten; tables without
     measures priced as if a record were 1 there; a record that is 2^24 priced as 2^18."""
-    low, _ = _errs(40, 0)
+    low, _ = errs(40, 0)
     assert low == 0
 
 
@@ -115,7 +115,7 @@ def test_mutants_of_the_price_are_found(monkeypatch: pytest.MonkeyPatch, mutant:
         monkeypatch.setattr(priced_measures, "corners", fewer)
     else:
         monkeypatch.setattr(priced_measures, "WHOLE_BITS", 23)
-    assert _errs(40, 0)[0] > 0
+    assert errs(40, 0)[0] > 0
 
 
 def test_rounding_alone_is_priced() -> None:
