@@ -87,6 +87,7 @@ GUIDE = (
         "marginals",
         "ordered",
         "pure",
+        "money",
         "projection",
         "adaptive",
     ),
