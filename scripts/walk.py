@@ -307,10 +307,8 @@ def bars(worst: int) -> Iterator[str]:
     found, methods = names(of_classes=False), names(of_classes=True)
     alone = sum(n == 1 and name not in methods for name, n in found.items())
     yield share("functions with a name of their own", alone, sum(found.values()), 0.9)
-    documents = {one.name: lacking(one) for one in public()}
-    yield share(
-        "public docstrings with Args, Returns, Raises", sum(not v for v in documents.values()), len(documents), 1
-    )
+    documents = [(one.name, lacking(one)) for one in public()]
+    yield share("public docstrings with Args, Returns, Raises", sum(not v for _, v in documents), len(documents), 1)
     known = modules()
     yield whole("trusted base: what measuring loads", sum(code_lines(known[m]) for m in closure(MEASURE)), 2_500)
     yield whole("trusted base: what any door loads", sum(code_lines(known[m]) for m in closure(DOORS)), 5_000)
@@ -318,7 +316,7 @@ def bars(worst: int) -> Iterator[str]:
         yield ""
         yield from (f"{many:>4} places define {name}" for name, many in found.most_common(worst))
         yield ""
-        yield from (f"{name} lacks {', '.join(v)}" for name, v in [d for d in documents.items() if d[1]][:worst])
+        yield from (f"{name} lacks {', '.join(v)}" for name, v in [d for d in documents if d[1]][:worst])
 
 
 def whole(what: str, found: int, most: int) -> str:
