@@ -87,6 +87,7 @@ GUIDE = (
         "marginals",
         "ordered",
         "pure",
+        "money",
         "projection",
         "adaptive",
     ),
@@ -222,7 +223,14 @@ def configuration() -> dict[str, Any]:
                                 "members_order": "source",
                                 "separate_signature": True,
                                 "show_signature_annotations": True,
-                                "docstring_style": "sphinx",
+                                "docstring_style": "google",
+                                "docstring_section_style": "list",
+                                "docstring_options": {
+                                    "returns_multiple_items": False,
+                                    # tests/unit/test_walk.py looks at parameters, and knows those of enums, too
+                                    "warn_unknown_params": False,
+                                    "warn_missing_types": False,
+                                },
                                 "inherited_members": True,
                                 "filters": ["!^_"],
                             },
@@ -247,7 +255,7 @@ def configuration() -> dict[str, Any]:
     }
 
 
-# examples of docstrings are code, not quotations within quotations
+# examples of docstrings are code, not quotations within quotations; keys of sources lead to the page that lists them
 _FENCE = """
 import re
 import griffe
@@ -265,6 +273,8 @@ class Fence(griffe.Extension):
                 elif inside and not line.strip():
                     lines += ["```", ""]
                     inside = False
+                if not inside:
+                    line = re.sub(r"\\[([A-Z][A-Za-z]*\\d\\d)\\]", r"[[\\1]](../references.md)", line)
                 lines.append(line)
             obj.docstring.value = "\\n".join(lines + ["```"] * inside)
 """

@@ -12,16 +12,18 @@ from __future__ import annotations
 import argparse
 import ast
 import inspect
+import re
 import sys
 import tempfile
 import textwrap
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from functools import cache
+from enum import Enum
+from functools import cache, cached_property
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, NamedTuple, get_overloads
 
 ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "sfumato"
@@ -149,47 +151,143 @@ def names(of_classes: bool) -> Counter[str]:
     return found
 
 
-def public() -> Iterator[tuple[str, Any]]:
-    """Every public name that can be called, and every public method of a public class, as it is written."""
+SECTIONS = ("Args", "Returns", "Raises", "Guarantee", "Source")
+"""The sections that a docstring of the library may have."""
+
+
+class Public(NamedTuple):
+    """A public name, or a member of a public class: a function, a class, or a property, as the class holds it."""
+
+    name: str
+    value: Any
+    method: bool
+    """Whether callers leave out its first parameter."""
+
+
+INSIDE = (
+    *("cells.", "maps.", "mechanisms.", "operators.", "domain.predicates.", "privacy.noise.", "releases.files."),
+    *("interactive.parameters.", "local.questions.", "strategies.design.", "strategies.strategy."),
+    *("strategies.time_errors.", "strategies.periods.Question", "plans.predictions.Entry", "releases.streams.History"),
+    *("releases.answers.Linear", "releases.answers.Nonlinear", "releases.modelled.Findings"),
+)
+"""Classes and their places that public names return for the library's own use; who extends it reads them as code."""
+
+
+def public() -> Iterator[Public]:
+    """Every public name that can be called, what it returns, and every public method and property of these classes."""
     import sfumato as sf
+    from sfumato.planner.loading import DOCUMENTS
 
     seen: set[int] = set()
+    found: list[tuple[str, Any]] = []
     for name in sf.__all__:
         value: Any = getattr(sf, name)
-        inner = [(f"{name}.{n}", getattr(value, n)) for n in value.__all__] if inspect.ismodule(value) else []
-        for called, one in inner or [(name, value)]:
-            if not callable(one) or id(one) in seen:
-                continue
-            seen.add(id(one))
-            yield called, one
-            if not inspect.isclass(one) or issubclass(one, Exception):
-                continue
-            for base in one.__mro__:
-                if base.__module__.startswith("sfumato"):
-                    for method, held in vars(base).items():
-                        function = getattr(held, "__func__", held)
-                        if not method.startswith("_") and inspect.isfunction(function) and id(function) not in seen:
-                            seen.add(id(function))
-                            yield f"{called}.{method}", function
+        if inspect.ismodule(value):
+            found += [(f"{name}.{n}", getattr(value, n)) for n in value.__all__]
+        else:
+            found.append((name, value))
+    found += [(cls.__name__, cls) for cls in DOCUMENTS]  # whose class `sf.load` does not say
+    while found:
+        called, one = found.pop(0)
+        if not callable(one) or id(one) in seen:
+            continue
+        seen.add(id(one))
+        whole = [Public(called, one, False)]
+        if inspect.isclass(one) and not issubclass(one, Exception):
+            whole += members(called, one, seen)
+        yield from whole
+        found += [(cls.__name__, cls) for public in whole for cls in returned(public.value)]
 
 
-def lacking(value: Any) -> list[str]:
-    """The sections that a docstring would have to have, and has not."""
-    document = inspect.getdoc(value) or ""
-    function = vars(value).get("__init__", value) if inspect.isclass(value) else value
-    wanted: list[str] = []
+def returned(value: Any) -> Iterator[type]:
+    """The library's classes that a function, its variants or a property are annotated to return."""
+    function = value.fget if isinstance(value, property) else getattr(value, "func", getattr(value, "__func__", value))
+    for variant in [function, *get_overloads(function)] if inspect.isfunction(function) else []:
+        for name in re.findall(r"\w+", str(variant.__annotations__.get("return", ""))):
+            cls = variant.__globals__.get(name)
+            room, _, place = f"{getattr(cls, '__module__', '')}.{name}".partition(".")
+            if inspect.isclass(cls) and room == "sfumato" and not name.startswith("_") and not place.startswith(INSIDE):
+                yield cls
+
+
+def members(called: str, cls: type, seen: set[int]) -> Iterator[Public]:
+    """The public methods and properties of a class and of those of the library that it derives from, each once."""
+    for base in cls.__mro__:
+        if base.__module__.startswith("sfumato"):
+            for name, held in vars(base).items():
+                value = getattr(held, "__func__", held)
+                known = inspect.isfunction(value) or isinstance(held, property | cached_property)
+                if not name.startswith("_") and known and id(value) not in seen:
+                    seen.add(id(value))
+                    yield Public(f"{called}.{name}", value, not isinstance(held, staticmethod))
+
+
+def sections(document: str) -> dict[str, list[str]]:
+    """The names under `Args` and `Raises` of a docstring, and what stands under its other sections, line by line."""
+    found: dict[str, list[str]] = {}
+    title = ""
+    for line in document.splitlines():
+        if line.strip() and not line.startswith(" "):
+            title = line[:-1] if line[-1] == ":" and line[:-1] in SECTIONS else ""
+            found |= {title: []} if title else {}
+        elif title in ("Args", "Raises"):
+            entry = re.match(r" {4}([*\w.]+): \S", line)
+            found[title] += [entry[1]] if entry else []
+        elif title and line.strip():
+            found[title].append(line.strip())
+    return found
+
+
+def parameters(one: Public) -> list[str]:
+    """What has to be described of a function, or of a class: what callers may give, with the stars of the rest."""
+    if isinstance(one.value, type) and issubclass(one.value, Enum):
+        return ["value"]
+    stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
     try:
-        signature = inspect.signature(value)
-        text = inspect.getsource(inspect.unwrap(function))
-    except (OSError, TypeError, ValueError):
-        return []
-    if [p for p in signature.parameters if p not in ("self", "cls")]:
-        wanted.append("Args")
-    if not inspect.isclass(value) and str(signature.return_annotation) not in ("None", "NoReturn"):
-        wanted.append("Returns")
-    if not inspect.isclass(value) and any(isinstance(n, ast.Raise) for n in ast.walk(ast.parse(textwrap.dedent(text)))):
-        wanted.append("Raises")
-    return [s for s in wanted if f"{s}:\n" not in document]
+        given = list(inspect.signature(one.value).parameters.values())
+    except (TypeError, ValueError):
+        return []  # of an exception that takes a message
+    bound = one.method and not inspect.ismethod(one.value)
+    return [stars.get(p.kind, "") + p.name for p in given[bound:] if not p.name.startswith("_")]
+
+
+def raised(value: Any) -> set[str] | None:
+    """The errors that the code of a function, or of the birth of a class, raises by itself; None where it raises none.
+
+    An error that is made elsewhere has no name here.
+    """
+    births = [vars(value).get(name) for name in ("__init__", "__post_init__")] if inspect.isclass(value) else [value]
+    found: list[ast.Raise] = []
+    for birth in births:
+        try:
+            text = inspect.getsource(inspect.unwrap(birth)) if birth is not None else ""
+        except (OSError, TypeError):
+            text = ""  # what a dataclass has of itself
+        found += [n for n in ast.walk(ast.parse(textwrap.dedent(text))) if isinstance(n, ast.Raise)]
+    calls = [n.exc.func if isinstance(n.exc, ast.Call) else n.exc for n in found]
+    named = {c.id for c in calls if isinstance(c, ast.Name) and c.id[:1].isupper()}
+    # a kind that has none says so by this one, and all others override it
+    return None if not found or named == {"AttributeError"} else named
+
+
+def lacking(one: Public) -> list[str]:
+    """What a docstring would have to have, and has not: sections, and entries of them; entries of what is not there."""
+    value = one.value
+    function = value.fget if isinstance(value, property) else getattr(value, "func", value)
+    document = inspect.getdoc(value) or ""
+    known = sections(document)
+    found = [] if document else ["a docstring"]
+    if function is value:
+        wanted, described = parameters(one), known.get("Args", [])
+        found += ["Args"] if wanted and not described else [f"Args: {p}" for p in wanted if p not in described]
+        found += [f"Args: no {p}" for p in described if p not in wanted]
+        returned = getattr(value, "__annotations__", {}).get("return")
+        if not inspect.isclass(value) and returned not in ("None", "NoReturn") and not known.get("Returns"):
+            found.append("Returns")
+    errors, said = raised(function), known.get("Raises", [])
+    if errors is not None:
+        found += ["Raises"] if not said else [f"Raises: {e}" for e in sorted(errors) if e not in said]
+    return found
 
 
 def bars(worst: int) -> Iterator[str]:
@@ -209,10 +307,8 @@ def bars(worst: int) -> Iterator[str]:
     found, methods = names(of_classes=False), names(of_classes=True)
     alone = sum(n == 1 and name not in methods for name, n in found.items())
     yield share("functions with a name of their own", alone, sum(found.values()), 0.9)
-    documents = {name: lacking(value) for name, value in public()}
-    yield share(
-        "public docstrings with Args, Returns, Raises", sum(not v for v in documents.values()), len(documents), 1
-    )
+    documents = [(one.name, lacking(one)) for one in public()]
+    yield share("public docstrings with Args, Returns, Raises", sum(not v for _, v in documents), len(documents), 1)
     known = modules()
     yield whole("trusted base: what measuring loads", sum(code_lines(known[m]) for m in closure(MEASURE)), 2_500)
     yield whole("trusted base: what any door loads", sum(code_lines(known[m]) for m in closure(DOORS)), 5_000)
@@ -220,7 +316,7 @@ def bars(worst: int) -> Iterator[str]:
         yield ""
         yield from (f"{many:>4} places define {name}" for name, many in found.most_common(worst))
         yield ""
-        yield from (f"{name} lacks {', '.join(v)}" for name, v in [d for d in documents.items() if d[1]][:worst])
+        yield from (f"{name} lacks {', '.join(v)}" for name, v in [d for d in documents if d[1]][:worst])
 
 
 def whole(what: str, found: int, most: int) -> str:

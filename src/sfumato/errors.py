@@ -112,7 +112,11 @@ class PlanError(InvalidInput):
 
 
 class SpecError(InvalidInput):
-    """A specification file that cannot be read; `line` is 1-based where it is known.
+    """A specification file that cannot be read.
+
+    Args:
+        message: What is wrong, and what is allowed.
+        line: The line of the file, counted from 1, or None where it is not known.
 
     >>> sf.read_spec("nowhere.toml")
     Traceback (most recent call last):
@@ -152,7 +156,11 @@ class NotAnswerable(SfumatoError, ValueError):
 
 
 class NotInRowSpace(NotAnswerable):
-    """A strategy M, or a reconstruction R, with R M != W for the workload W; `residual` is the largest difference.
+    """A strategy M, or a reconstruction R, with R M != W for the workload W.
+
+    Args:
+        message: What cannot be answered, and by how much it is off.
+        residual: The largest difference between R M and W.
 
     >>> work = sf.identity(sf.Domain({"age": 3}))
     >>> sf.plan(work, sf.zcdp(1), neighbours="add-remove", strategy=[[1, 1, 0], [0, 0, 1]])
@@ -170,7 +178,10 @@ class NotInRowSpace(NotAnswerable):
 class BudgetExceeded(SfumatoError):
     """The ledger refuses a price above what is left; the ledger is untouched.
 
-    `requested` and `remaining` are in the ledger's currency.
+    Args:
+        message: What does not fit.
+        requested: The price, in the ledger's currency.
+        remaining: What is left, in the ledger's currency.
 
     >>> plan = sf.plan(sf.total(sf.Domain({"age": 3})), sf.pure(2), neighbours="add-remove")
     >>> try:
@@ -198,7 +209,7 @@ class LedgerError(SfumatoError):
 
 
 class LedgerCorrupted(LedgerError):
-    """The chain of hashes of a ledger, or of a file paid from one, is broken; it refuses to go on.
+    """The chain of hashes of a ledger, or of a file paid from one, is broken; the file is not used any further.
 
     >>> ledger = sf.Ledger.create("people.ledger", total=sf.pure(1))
     >>> other = sf.Ledger.create("other.ledger", total=sf.pure(1))

@@ -84,26 +84,45 @@ def release(
     snapshot: str | None = None,
     progress: Progress | None = None,
 ) -> Release | ModelRelease | SketchRelease:
-    """Pay for a plan, measure, and return the release; with `out` it is on disk before the call returns.
+    """Pay for a plan, measure, and return the release; with `out` it is stored before the call returns.
 
-    A plan of several looks debits its whole price before the first, and its release answers from a model. One of keys
-    answers later queries about them, and `out` is one file. Plans for questions to come are opened (`sf.open`), those
-    of the local model collect reports (`plan.collect`).
-    `source` is a path, a DuckDB, Postgres or Spark URL, a DuckDB relation, a pandas, polars, arrow or Spark frame,
-    any of these in sf.Source, which says how it is written, sf.Histogram or sf.KeyCounts.
-    `ledger` is required; None is an explicit one-shot account, and the release says so. The same name, plan
-    and `out` return the stored release, free; a name that was paid for otherwise raises NameTaken. `table` is the
-    public name of the table, which stays when its file moves: the ledger fixes it, with the plan's privacy unit, at
-    its first spend and refuses another. `snapshot` names a state of the table. `out` is a folder; besides the release
-    it gets report.html, a page for people. `progress` is told of the steps of a projection that was planned, which is
-    done after all is measured.
+    A plan of several looks debits its whole price before the first, and its release answers from a model. A plan of
+    keys gives a release that answers later queries about them. Plans for questions to come are opened by `sf.open`;
+    plans of the local model collect reports by `plan.collect`.
 
-    Guarantee: the release satisfies the plan's budget for the plan's privacy unit, and the price is
-    debited durably before noise is drawn or the table is counted.
+    A page that could not be written is a warning only: the release is complete, and `sfumato report FOLDER` makes the
+    page.
 
-    Raises InvalidInput or SourceError (nothing spent), BudgetExceeded or LedgerMismatch (ledger untouched), NotWritten
-    (spent, but the release could not be stored). A page that could not be written is a warning only: the
-    release is complete, and `sfumato report FOLDER` makes the page.
+    Args:
+        plan: A plan of a workload or of known queries about keys.
+        source: The table: a path, a DuckDB, Postgres or Spark URL, a DuckDB relation, a pandas, polars, arrow or Spark
+            frame, any of these in sf.Source, which says how it is written, sf.Histogram or sf.KeyCounts.
+        ledger: The ledger that pays, or its path; None for an explicit one-shot account, and the release says so.
+        name: The name under which the price is debited. The same name, plan and `out` return the stored release, free.
+        out: The folder that is written, with report.html, a page for people; for keys one file. None stores nothing.
+        table: The public name of the table, which stays when its file moves. The ledger fixes it, with the plan's
+            privacy unit, at its first spend and refuses another.
+        snapshot: The name of a state of the table; releases of one snapshot can be pooled.
+        progress: Called while a planned projection is computed, after all is measured; None shows it in notebooks
+            alone.
+
+    Returns:
+        The release: `sf.Release` for a plan of one look, others for several looks and for keys.
+
+    Raises:
+        PlanError: The plan is not of a kind that is released, or cannot be carried out. Nothing is spent.
+        InvalidInput: An argument cannot be used. Nothing is spent.
+        SourceError: The table cannot be read. Nothing is spent.
+        BudgetExceeded: The price is above what is left in the ledger, which is untouched.
+        LedgerMismatch: The ledger is of another unit or table, and is untouched.
+        LedgerError: The ledger cannot be used. Nothing is spent.
+        NameTaken: The name was paid for before, for another plan or without a stored release; the ledger is untouched.
+        NotWritten: The price is spent, but the release could not be stored.
+        KeyboardInterrupt: The call was interrupted after the release was complete; the message says where it is.
+
+    Guarantee:
+        The release satisfies the plan's budget for the plan's privacy unit, and the price is debited durably before
+        noise is drawn or the table is counted.
 
     >>> work = sf.identity(sf.Domain({"age": 4}))
     >>> found = sf.release(sf.plan(work, sf.pure(1), neighbours="add-remove"), sf.Histogram([5, 0, 9, 2]), ledger=None)

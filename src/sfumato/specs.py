@@ -56,15 +56,26 @@ _PARAMETERS: dict[str, Callable[[Any], Budget]] = {
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    r"""What a spec file declares.
+    r"""The declarations of a spec file. `sf.read_spec` reads one.
 
-    `source` is the table as a path or an address, or None; relative paths start at the spec's folder. Where the spec
-    says how it is written, it is an `sf.Source`. `table` is its public name for the ledger, or None.
-    `person`, `rows_per_person` and `neighbours` are the privacy unit; the last is a text where records are replaced
-    within groups, "replace-one within state". `mechanism` is a value, with the options that stand beside it;
-    `objective` and `records` are as in `sf.plan`, and so is `public`, by tuples of names. `margins`
-    are the half-widths of 95 % intervals that parts should have, for `recipes.inverse.plan_for`. `periods` are those of
-    a stream, or None: the tables come once. `bounds` are floors and caps as `Release.project` takes them.
+    Args:
+        domain: The attributes.
+        workload: The queries.
+        budget: What may be spent.
+        source: The table as a path or an address, whose relative paths start at the spec's folder; an `sf.Source` where
+            the spec says how it is written; or None.
+        table: The public name of the table for the ledger, or None.
+        neighbours: The relation, as in `sf.plan`; a text where records are replaced within groups.
+        person: The column that says whose record a row is, or None.
+        rows_per_person: How many rows of each person are counted at most.
+        mechanism: The mechanism as a value, with the options that stand beside it.
+        objective: As in `sf.plan`.
+        records: As in `sf.plan`.
+        path: The spec file.
+        public: Public tables, as in `sf.plan`, by tuples of names.
+        margins: The half-widths of 95 % intervals that parts should have, by part.
+        periods: The periods of a stream, or None where the tables come once.
+        bounds: Floors and caps, as `Release.project` takes them.
 
     >>> from pathlib import Path
     >>> lines = ["[schema.adult]", "type = 'boolean'", "outside = 'other'", "missing = 'other'"]
@@ -96,9 +107,16 @@ class Spec:
 
 
 def read_spec(path: str | PathLike[str]) -> Spec:
-    r"""Read a spec file. No data is read.
+    r"""Read a spec file; no data are read.
 
-    Raises SpecError, with the line where there is one, for whatever the file may not say.
+    Args:
+        path: A TOML file.
+
+    Returns:
+        The declarations.
+
+    Raises:
+        SpecError: The file cannot be read or states what is not allowed; the message has the line where there is one.
 
     >>> from pathlib import Path
     >>> written = Path("spec.toml").write_text("[schema.age]\ntype = 'complex'\n")

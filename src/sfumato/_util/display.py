@@ -25,26 +25,50 @@ class Told(ABC):
 
     @abstractmethod
     def headline(self) -> str:
-        """What it is, in one line."""
+        """The one line with which the explanation begins.
+
+        Returns:
+            The line.
+        """
 
     def lines(self) -> Iterator[tuple[str, str]]:
-        """What there is to say, each with a word that says what it is about; with no word, a sentence."""
+        """The lines of the explanation.
+
+        Returns:
+            Pairs of a heading and a text; a sentence of its own has the heading "".
+        """
         return iter(())
 
     def appended(self) -> Iterator[str]:
-        """What follows the lines."""
+        """The lines that follow those with headings.
+
+        Returns:
+            Whole lines.
+        """
         return iter(())
 
     def shown(self) -> Mapping[str, Frame]:
-        """Tables for notebooks, by their captions."""
+        """The tables that notebooks show.
+
+        Returns:
+            Tables by their captions.
+        """
         return {}
 
     @abstractmethod
     def brief(self) -> str:
-        """What `repr` says after the name of the class."""
+        """The few words with which `repr` describes it.
+
+        Returns:
+            What stands after the name of the class.
+        """
 
     def explain(self) -> str:
-        """All of it in words."""
+        """Everything that it says of itself, in words; `str` gives the same.
+
+        Returns:
+            Several lines of text.
+        """
         lines = (f"  {name:<10} {text}" if name else f"  {text}" for name, text in self.lines())
         return "\n".join([self.headline(), *lines, *self.appended()])
 

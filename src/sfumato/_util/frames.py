@@ -88,24 +88,56 @@ class Framed(ABC):
 
     @abstractmethod
     def frame(self) -> Frame:
-        """The rows."""
+        """The rows as a frame of columns.
+
+        Returns:
+            The frame.
+        """
 
     def to_pandas(self) -> Any:
-        """A pandas DataFrame of the rows."""
+        """The rows as a pandas DataFrame.
+
+        Returns:
+            The DataFrame.
+
+        Raises:
+            MissingExtra: pandas is not installed.
+        """
         return package("pandas").DataFrame(dict(self.frame().columns))
 
     def to_polars(self) -> Any:
-        """A polars DataFrame of the rows."""
+        """The rows as a polars DataFrame.
+
+        Returns:
+            The DataFrame.
+
+        Raises:
+            MissingExtra: polars is not installed.
+        """
         return package("polars").DataFrame(dict(self.frame().columns))
 
     def to_arrow(self) -> Any:
-        """A pyarrow Table of the rows."""
+        """The rows as a pyarrow Table.
+
+        Returns:
+            The Table.
+
+        Raises:
+            MissingExtra: pyarrow is not installed.
+        """
         return package("pyarrow").table(dict(self.frame().columns))
 
 
 @dataclass(frozen=True, slots=True)
 class Frame(Framed):
-    """Columns of equal length by name."""
+    """Columns of equal length by name.
+
+    Args:
+        columns: The values of each column.
+
+    Raises:
+        InvalidInput: The columns have unequal lengths.
+    """
 
     columns: Mapping[str, Sequence[Any]]
 
@@ -115,7 +147,15 @@ class Frame(Framed):
 
     @classmethod
     def of(cls, kind: type, values: Iterable[Any]) -> Frame:
-        """One row for each value of a dataclass, one column for each of its fields."""
+        """A frame of the fields of values of one dataclass.
+
+        Args:
+            kind: The dataclass.
+            values: Its values.
+
+        Returns:
+            One row per value, one column per field.
+        """
         listed = tuple(values)
         return cls({f.name: [getattr(v, f.name) for v in listed] for f in fields(kind)})
 
@@ -126,11 +166,19 @@ class Frame(Framed):
         return self.columns[name]
 
     def rows(self) -> list[dict[str, Any]]:
-        """One dict per row."""
+        """The rows as dicts.
+
+        Returns:
+            One dict per row.
+        """
         return [dict(zip(self.columns, row, strict=True)) for row in zip(*self.columns.values(), strict=True)]
 
     def frame(self) -> Frame:
-        """The frame itself."""
+        """The frame itself.
+
+        Returns:
+            The frame.
+        """
         return self
 
     def _texts(self) -> tuple[list[str], list[list[str]]]:
@@ -157,7 +205,14 @@ class Frame(Framed):
         return self.to_html()
 
     def to_html(self, caption: str = "") -> str:
-        """An HTML table of the first rows, escaped; answers with the ends of an interval have a bar."""
+        """The first rows as an HTML table, escaped; answers with the ends of an interval have a bar.
+
+        Args:
+            caption: The caption of the table; none, unless given.
+
+        Returns:
+            The HTML.
+        """
         head, body = self._texts()
         numeric = [all(isinstance(v, (int, float)) or v is None for v in self.columns[c][:_SHOWN_ROWS]) for c in head]
         left = len(self) - len(body)

@@ -57,7 +57,11 @@ class Attribute:
     edition: int = later(EDITION, before=1)
 
     def settle(self, *, alike: bool) -> None:
-        """At birth: the first edition where every one reads alike, so that such attributes are equal."""
+        """Take the first edition where both editions read every value alike, so that such attributes are equal.
+
+        Args:
+            alike: Whether both editions read every value alike.
+        """
         if alike:
             object.__setattr__(self, "edition", 1)
 
@@ -93,7 +97,7 @@ class Attribute:
 
     @property
     def rule(self) -> Rule:
-        """Which cell a value falls into, for whoever reads records."""
+        """The rule by which a value of the table is counted in a cell."""
         raise AttributeError
 
     @property
@@ -113,15 +117,18 @@ class Attribute:
 
     @property
     def cell_level(self) -> str | None:
-        """What the level of the cells themselves is called, where it has a name of its own."""
+        """The name of the level of the cells themselves, where it has a name of its own; else None."""
         return None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Level:
-    """A coarser reading of an attribute: its cells in groups, which are the cells of `attribute`.
+    """A coarser reading of an attribute: its cells in groups, which are the cells of another attribute.
 
-    groups: (cells of the finer attribute,) the group of each. The extra cell is a group of its own.
+    Args:
+        name: The name of the level.
+        attribute: The attribute whose cells are the groups.
+        groups: (cells of the finer attribute,) the group of each. The extra cell is a group of its own.
     """
 
     name: str
@@ -130,7 +137,16 @@ class Level:
 
     @classmethod
     def of(cls, name: str, attribute: Attribute, declared: NDArray[np.int64]) -> Level:
-        """A level from the groups of the declared cells."""
+        """A level from the groups of the declared cells.
+
+        Args:
+            name: The name of the level.
+            attribute: The attribute whose cells are the groups.
+            declared: (declared cells of the finer attribute,) the group of each.
+
+        Returns:
+            The level.
+        """
         extra = [attribute.declared_size] if attribute.has_other else []
         groups = np.concatenate([declared, np.array(extra, dtype=np.int64)])
         groups.flags.writeable = False
@@ -159,11 +175,24 @@ def check_size(count: int, what: str) -> None:
 @storable
 @dataclass(frozen=True, slots=True)
 class Categories(Attribute):
-    """A finite set of codes, each with a label (the code itself unless a mapping code -> label is given).
+    """A finite set of codes, each with a label.
 
-    Codes of one label share its cell; cells stand in the order in which their labels appear first. With case="ignore"
-    capitals make no difference (GROSS is Groß), with trim=True blanks around a text make none. Letters that Unicode
+    Codes of one label share its cell; cells stand in the order in which their labels appear first. Letters that Unicode
     writes in two ways are the same in any case (form NFC).
+
+    Args:
+        values: The codes, as a list, or a mapping from codes to labels. Without a mapping a code is its own label.
+        case: "exact", or "ignore" where capitals make no difference (GROSS is Groß).
+        trim: Whether blanks around a text make no difference.
+        outside: What happens to a value that is not declared: "other" counts it in one extra, last cell, "drop" leaves
+            the row out, None refuses a table of rows.
+        missing: What happens to a missing value: "other", "drop" or None, in the same sense. One extra cell serves
+            both.
+        edition: By which rules values are read. Leave it out; attributes that version 0.2 stored keep its rules.
+
+    Raises:
+        DomainError: There are no codes, a code is declared twice, two texts of different cells are compared as one, or
+            an option is not allowed.
 
     >>> sf.Categories(["north", "south"], outside="other").labels
     ('north', 'south', '(other)')
@@ -234,7 +263,14 @@ class Categories(Attribute):
         return found
 
     def cell_of(self, text: str) -> int | None:
-        """The declared cell of a code or a label, None where it is neither."""
+        """The declared cell of a code or of a label.
+
+        Args:
+            text: A code or a label.
+
+        Returns:
+            The position of its cell, or None where it is neither.
+        """
         return self._names.get(self._read(text))
 
     @property
@@ -243,7 +279,7 @@ class Categories(Attribute):
 
     @property
     def codes(self) -> tuple[str, ...]:
-        """What the table holds, at least one code per declared cell, as text."""
+        """The codes that the table may hold, as text; every declared cell has at least one."""
         return tuple(self._mapping)
 
     @property
@@ -299,7 +335,17 @@ def read_code(value: object) -> str:
 @storable
 @dataclass(frozen=True, slots=True)
 class Booleans(Attribute):
-    """True or false; texts true/false, t/f, yes/no, y/n and 1/0 are read in any case.
+    """True or false; the texts true/false, t/f, yes/no, y/n and 1/0 are read in any case.
+
+    Args:
+        outside: What happens to a value that is neither: "other" counts it in one extra, last cell, "drop" leaves the
+            row out, None refuses a table of rows.
+        missing: What happens to a missing value: "other", "drop" or None, in the same sense. One extra cell serves
+            both.
+        edition: By which rules values are read. Leave it out.
+
+    Raises:
+        DomainError: `outside` or `missing` is not allowed.
 
     >>> sf.Booleans(missing="other").labels
     ('false', 'true', '(other)')

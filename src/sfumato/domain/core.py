@@ -35,17 +35,28 @@ _SHOWN = 4  # predicates in a line that people read; a plan's facts have all of 
 @storable
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """Named attributes in order. `size` is the exact number of cells, however large.
+    """Named attributes in order: which cells the records of a table are counted in.
 
-    `attributes` maps names to attributes; a whole number n stands for the codes 0 to n - 1. Where an
-    attribute has levels, their names may stand wherever a table's attributes are named: a table over a
-    level has a cell for every group.
+    A cell is one combination of cells of the attributes; cells are numbered in C order (the last attribute runs
+    fastest). `size` is the exact number of cells, however large.
 
-    `impossible` are predicates that hold for no record, declared from public knowledge before any data are seen:
-    learnt ones would leak. A record for which one holds is counted in the nearest cell that can be (fewest attributes
-    change, the last first, each to the nearest number, places never unless nothing can be in one), silently: an error
-    would tell of it. So the counts are those of the table so mended, what a person can change stays what it was, and
-    estimates know those cells to be zero.
+    Where an attribute has levels, their names may stand wherever a table's attributes are named: a table over a level
+    has a cell for every group.
+
+    A record for which an impossible predicate holds is counted in the nearest cell that can be: as few attributes as
+    possible change, the last first, each to the nearest number, and a place only where nothing can be in it. No error
+    is raised, because an error would tell of the record. The counts are those of the table so mended, what a person can
+    change stays the same, and estimates know that those cells are zero.
+
+    Args:
+        attributes: Attributes by name, in order. A whole number n stands for the codes 0 to n - 1.
+        impossible: Predicates that hold for no record, such as "age < 20 and retired". Declare them from public
+            knowledge before any data are seen: predicates that were learnt from the table would leak.
+        measures: Numbers that are summed, by names of their own; they come after the attributes.
+
+    Raises:
+        DomainError: There are neither attributes nor measures, one is something else, a name occurs twice, an attribute
+            has too many cells, or a predicate cannot be read or holds for no cell.
 
     >>> place = sf.Hierarchy({"06": ["06001", "06003"], "36": ["36001"]}, levels=["state", "county"])
     >>> domain = sf.Domain({"place": place, "adult": sf.Booleans()})
@@ -146,7 +157,7 @@ class Domain:
 
     @property
     def grid(self) -> Grid:
-        """Names and rules alone: what the wall needs of a domain."""
+        """The names and the rules of cells, which are all that the curator needs of a domain."""
         # a text of a class that derives from str may compare as it likes
         return Grid(
             tuple("".join((n,)) for n in self.names), tuple(a.rule for a in self.attributes.values()), self.moves()
@@ -158,12 +169,29 @@ class Domain:
         return {name: owner for name, (owner, _) in self._levels.items()}
 
     def grouping(self, name: str) -> Level | None:
-        """The level called so; None for an attribute, or for the level of an attribute's own cells."""
+        """The level with a name.
+
+        Args:
+            name: The name of an attribute or of a level.
+
+        Returns:
+            The level, or None for an attribute and for the level of an attribute's own cells.
+
+        Raises:
+            DomainError: There is no attribute or level with this name.
+        """
         self._listed([name])
         return None if name in self.attributes else self._levels[name][1]
 
     def groupings(self, attribute: str) -> list[Level]:
-        """The levels above the cells of an attribute."""
+        """The levels above the cells of an attribute, coarsest first.
+
+        Args:
+            attribute: The name of an attribute.
+
+        Returns:
+            Its levels; an empty list where it has none, and for a name that is not an attribute's.
+        """
         return [level for owner, level in self._levels.values() if level is not None and owner == attribute]
 
     def __getitem__(self, name: str) -> Attribute:
@@ -184,28 +212,86 @@ class Domain:
         return hash((tuple(self.attributes.items()), self.impossible))
 
     def possible(self, names: Iterable[str]) -> Mask | None:
-        """Which cells of a table over attributes or levels can hold a record, shaped by these; None where all can."""
+        """Which cells of a table can hold a record.
+
+        Args:
+            names: The attributes or levels of the table.
+
+        Returns:
+            An array of truth values with one axis per name, or None where every cell can hold a record.
+
+        Raises:
+            DomainError: A name is unknown, or two names belong to one attribute.
+        """
         return cannot.possible(self, self.tied, self.columns(names))
 
     def moves(self, names: Iterable[str] | None = None) -> tuple[Moves, ...]:
-        """Where records of some attributes (all, unless given) that cannot be are counted, by positions among these."""
+        """The rules by which records in impossible cells are counted in other cells.
+
+        Args:
+            names: The attributes of the table that is counted; all attributes, unless given.
+
+        Returns:
+            The rules, which number the attributes by their positions in `names`; empty where nothing is declared
+            impossible.
+
+        Raises:
+            DomainError: A name is unknown, is that of a level, or occurs twice.
+        """
         return cannot.moves(self, self.tied, self.names if names is None else self.check_names(names))
 
     def sizes(self, names: Iterable[str]) -> tuple[int, ...]:
-        """Number of cells of each named attribute or level."""
+        """The number of cells of each named attribute or level.
+
+        Args:
+            names: Names of attributes or levels.
+
+        Returns:
+            One number of cells per name, in the order given.
+
+        Raises:
+            DomainError: A name is unknown.
+        """
         return tuple(self[n].size for n in names)
 
     def owner(self, name: str) -> str:
-        """The attribute that a name belongs to: itself, or that of a level."""
+        """The attribute that a name belongs to.
+
+        Args:
+            name: The name of an attribute or of a level.
+
+        Returns:
+            The name itself for an attribute, and the name of its attribute for a level.
+
+        Raises:
+            DomainError: There is no attribute or level with this name.
+        """
         return self._levels[name][0] if name in self._levels else self.check_names([name])[0]
 
     def axis(self, name: str) -> int:
-        """Position of an attribute."""
+        """The position of an attribute in the domain.
+
+        Args:
+            name: The name of an attribute.
+
+        Returns:
+            Its position, counted from 0.
+
+        Raises:
+            DomainError: There is no attribute with this name.
+        """
         self.check_names([name])
         return self.names.index(name)
 
     def check_counted(self, names: Iterable[str]) -> None:
-        """Refuse the names of measures, which have no cells to count."""
+        """Refuse the names of measures, which have no cells to count.
+
+        Args:
+            names: Names of attributes or levels.
+
+        Raises:
+            DomainError: One of them is a measure.
+        """
         for name in names:
             if name in self.measures:
                 raise DomainError(
@@ -214,7 +300,17 @@ class Domain:
                 )
 
     def check_names(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Names of attributes as a tuple, refused where unknown or repeated."""
+        """Check names of attributes.
+
+        Args:
+            names: Names of attributes; levels are refused.
+
+        Returns:
+            The names as a tuple, in the order given.
+
+        Raises:
+            DomainError: A name is unknown, is that of a level, or occurs twice.
+        """
         result = self._listed(names)
         for name in result:
             if name not in self.attributes:
@@ -224,9 +320,17 @@ class Domain:
         return result
 
     def columns(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Names of attributes or levels as a tuple, refused where unknown, or where two are of one attribute.
+        """Check names of attributes or levels.
 
-        The level of an attribute's own cells goes by the attribute's name.
+        Args:
+            names: Names of attributes or levels.
+
+        Returns:
+            The names as a tuple, in the order given; the level of an attribute's own cells goes by the attribute's
+            name.
+
+        Raises:
+            DomainError: A name is unknown, or two names belong to one attribute.
 
         >>> place = sf.Hierarchy({"06": ["06001", "06003"], "36": ["36001"]}, levels=["state", "county"])
         >>> domain = sf.Domain({"place": place, "adult": sf.Booleans()})
@@ -267,11 +371,25 @@ class Domain:
         return result
 
     def ordered(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Names of attributes or levels, checked as by `columns`, in the order of their attributes."""
+        """Check names of attributes or levels, and put them in the order of the domain.
+
+        Args:
+            names: Names of attributes or levels.
+
+        Returns:
+            The names as `columns` gives them, in the order of their attributes.
+
+        Raises:
+            DomainError: A name is unknown, or two names belong to one attribute.
+        """
         return tuple(sorted(self.columns(names), key=lambda n: self.names.index(self.owner(n))))
 
     def told(self) -> Iterator[tuple[str, str]]:
-        """What is said of impossible cells where a plan or a release explains itself; nothing where there are none."""
+        """What a plan or a release says of impossible cells where it explains itself.
+
+        Returns:
+            At most one pair of a heading and a sentence; none where nothing is declared impossible.
+        """
         if self.impossible:
             more = f" and {len(self.impossible) - _SHOWN:,} more" if len(self.impossible) > _SHOWN else ""
             listed = "; ".join(self.impossible[:_SHOWN])

@@ -39,17 +39,28 @@ _Kept = tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
 class Hierarchy(Attribute):
     """Codes in nested groups; the cells are those of the finest level, whose codes are what a table holds.
 
-    `levels` names the levels from coarse to fine. `source` says what lies in what, one code per level:
+    A code stands for one group of its level: a finest code stands in one row, and no code has two parents. Two counties
+    of one name therefore need codes of their own (as in FIPS). The content of a file is read at once and is what is
+    stored and fingerprinted; its path is not.
 
-    * a path to a CSV file, one column per level named as the level (without `levels`, the columns are the
-      levels), and beside it, where wanted, a column "<level> label";
-    * a nested mapping such as {"06": ["06001", "06003"]}, whose innermost lists may map codes to labels;
-    * rows such as [("06", "06001"), ("06", "06003")].
+    Args:
+        source: Which group holds which, one code per level: the path of a CSV file with one column per level, named as
+            the level, and beside it, where wanted, a column "<level> label"; a nested mapping such as {"06": ["06001",
+            "06003"]}, whose innermost lists may map codes to labels; or rows such as [("06", "06001"), ("06",
+            "06003")].
+        levels: The names of the levels from coarse to fine. Only a CSV file may go without them: its columns are then
+            the levels.
+        code_labels: By level, a mapping from codes to the labels that people read. A label that occurs twice in a level
+            is shown with its parent's.
+        outside: What happens to a code that is not declared: "other" counts it in one extra, last cell, "drop" leaves
+            the row out, None refuses a table of rows.
+        missing: What happens to a missing value: "other", "drop" or None, in the same sense. One extra cell serves
+            both.
+        edition: By which rules values are read. Leave it out; attributes that version 0.2 stored keep its rules.
 
-    A code stands for one group of its level: a finest code stands in one row, and no code has two parents.
-    Two counties of one name therefore need codes of their own (as in FIPS); `code_labels` maps the codes of a
-    level to what people read, and a label that occurs twice in a level is shown with its parent's. The content of a
-    file is read at once and is what is stored and fingerprinted; its path is not.
+    Raises:
+        DomainError: The file cannot be read, a code has two parents or is declared twice, two levels group alike, or
+            labels are given for codes that are not declared.
 
     >>> place = sf.Hierarchy({"06": ["06001", "06003"], "36": ["36001"]}, levels=["state", "county"])
     >>> place
@@ -122,11 +133,18 @@ class Hierarchy(Attribute):
 
     @property
     def codes(self) -> tuple[str, ...]:
-        """What the table holds, one code per declared cell, as text."""
+        """The codes that the table may hold, as text; every declared cell has one."""
         return self._cells.codes
 
     def cell_of(self, text: str) -> int | None:
-        """The declared cell of a code or a label, None where it is neither."""
+        """The declared cell of a finest code or of its label.
+
+        Args:
+            text: A code or a label of the finest level.
+
+        Returns:
+            The position of its cell, or None where it is neither.
+        """
         return self._cells.cell_of(text)
 
     @property

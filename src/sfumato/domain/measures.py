@@ -18,23 +18,25 @@ __all__ = ["Measure"]
 @storable
 @dataclass(frozen=True, slots=True)
 class Measure(Attribute):
-    """A number from `low` to `high` that is summed: money, weights, durations.
+    """A number that is summed, exactly and of any size: money, weights, durations.
 
-    Sums, means, variances and correlations of a measure are of the numbers themselves, not of cells they were counted
-    in. The range is public knowledge, or a guess made without looking: a number beyond it is cut to it
-    (outside="clamp", the default), or left out as if it were missing (outside="absent"). Records without a number count
-    as records, but not in the sums and means of the measure.
+    Sums, means, variances and correlations of a measure are of the numbers themselves, not of cells that they were
+    counted in. The range is public knowledge, or a guess made without looking. Records without a number count as
+    records, but not in the sums and means of the measure.
 
     A measure is no dimension: it has no cells to count. For a histogram, quantiles or a CDF of the same column declare
     `sf.Bins` of it beside, under another name.
 
     Args:
-        low: the least number that counts.
-        high: the largest number that counts, above `low`.
-        outside: "clamp" or "absent".
+        low: The least number that counts.
+        high: The largest number that counts, above `low`.
+        outside: What happens to a number outside the range: "clamp", the default, cuts it to the range; "absent" leaves
+            it out as if it were missing.
+        missing: "absent", which is the default: a missing number is left out of sums and means.
+        edition: By which rules values are read. Leave it out.
 
     Raises:
-        DomainError: for ends that are no finite numbers, or do not rise, and for other policies.
+        DomainError: An end is no finite number, the range is reversed or empty, or an option is not allowed.
 
     Source:
         [NTZ13] for linear queries; the price of sums of squares is proved in docs/decisions/0136.

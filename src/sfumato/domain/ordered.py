@@ -93,10 +93,25 @@ def _check_levels(levels: Sequence[Level], cells: int) -> None:
 @storable
 @dataclass(frozen=True, slots=True)
 class Integers(Attribute):
-    """Whole numbers from `low` to `high`, both included, in cells of `width` (the last may be narrower).
+    """Whole numbers in cells of equal width; the last cell may be narrower.
 
-    A fraction between them is counted in the cell of the whole number below it. `levels` names coarser cells: a width,
-    a multiple of `width`, or a list of edges, which ends with high + 1.
+    A fraction is counted in the cell of the whole number below it.
+
+    Args:
+        low: The least number.
+        high: The largest number, which is included.
+        width: How many numbers a cell has.
+        levels: Coarser cells by name: a width, which is a multiple of `width`, or a list of edges that ends with high +
+            1.
+        outside: What happens to a number outside the range: "clamp" counts it in the nearest cell, "other" in one
+            extra, last cell, "drop" leaves the row out, None refuses a table of rows.
+        missing: What happens to a missing value: "other", "drop" or None, in the same sense. One extra cell serves
+            both.
+        edition: By which rules values are read. Leave it out; attributes that version 0.2 stored keep its rules.
+
+    Raises:
+        DomainError: The range is reversed, a number is not whole or not below 2^53, there are too many cells, or a
+            level divides a cell.
 
     >>> age = sf.Integers(0, 99, width=25)
     >>> age.labels
@@ -141,6 +156,12 @@ class Integers(Attribute):
 
     @property
     def groupings(self) -> tuple[Level, ...]:
+        """The levels above the cells, coarsest first; none unless declared.
+
+        Raises:
+            DomainError: A level divides a cell, or its width is not a multiple of the cells'. Attributes are checked
+                when they are made, so it is never raised later.
+        """
         starts = [a for a, _ in self.intervals] if self.levels else []
         found: list[Level] = []
         for name, given in self.declared_levels:
@@ -186,8 +207,19 @@ class Integers(Attribute):
 class Bins(Attribute):
     """Numbers in bins [edge, next edge), the last of which holds its upper edge too.
 
-    `Bins.regular(low, high, width)` makes equal ones. `levels` names coarser bins: a width, or a list of some of the
-    edges with the first and the last.
+    `Bins.regular(low, high, width)` makes bins of equal width.
+
+    Args:
+        edges: The edges of the bins, in increasing order.
+        levels: Coarser bins by name: a width, or a list of some of the edges with the first and the last.
+        outside: What happens to a number outside the edges: "clamp" counts it in the nearest bin, "other" in one extra,
+            last cell, "drop" leaves the row out, None refuses a table of rows.
+        missing: What happens to a missing value: "other", "drop" or None, in the same sense. One extra cell serves
+            both.
+        edition: By which rules values are read. Leave it out; attributes that version 0.2 stored keep its rules.
+
+    Raises:
+        DomainError: The edges do not increase, there are too many bins, or a level divides a bin.
 
     >>> sf.Bins([0, 10_000, 25_000], outside="other", missing="other").labels
     ('[0, 10000)', '[10000, 25000]', '(other)')
@@ -254,7 +286,24 @@ class Bins(Attribute):
         levels: Levels = (),
         edition: int = EDITION,
     ) -> Bins:
-        """Bins of equal width from `low` to `high`; `width` must divide the range."""
+        """Bins of equal width.
+
+        Args:
+            low: The first edge.
+            high: The last edge.
+            width: The width of every bin, which must divide the range.
+            outside: As for `Bins`.
+            missing: As for `Bins`.
+            levels: As for `Bins`.
+            edition: As for `Bins`.
+
+        Returns:
+            The bins.
+
+        Raises:
+            DomainError: The range is reversed, the width is not positive or does not divide the range, or there are too
+                many bins.
+        """
         start, stop, step = (Fraction(show_number(read_number(v, "a bin edge"))) for v in (low, high, width))
         if step <= 0 or stop <= start:
             raise DomainError(f"bins from {low} to {high} of width {width}: the range or the width is reversed")
@@ -293,14 +342,25 @@ _END = date.max.toordinal() + 1
 @storable
 @dataclass(frozen=True, slots=True)
 class Dates(Attribute):
-    """Days from `low` to `high`, both included, in cells of one period each; the first and the last may be cut.
+    """Days in cells of one period each; the first and the last cell may be cut.
 
-    low, high: days as 'year-month-day', or `datetime.date`. by: 'day', 'week' (of ISO 8601, from Monday on), 'month',
-    'quarter' or 'year'. format: how texts of the table write a day besides year-month-day, in %d, %m and %Y.
+    Columns of days and of times are read, and texts that write them, with or without a time of day. A time with a
+    distance from UTC counts on its day at UTC, one without on the day that it states. Whatever is not a day of the
+    years 1 to 9999 is missing.
 
-    A table's days and times are read, and texts that write them, maybe with a time of day. What has a distance from
-    UTC counts on its day at UTC; what has none, on the day that it says. Whatever is no day of the years 1 to 9999 is
-    missing. Raises DomainError.
+    Args:
+        low: The first day, as 'year-month-day' or a `datetime.date`.
+        high: The last day, which is included.
+        by: The period of a cell: 'day', 'week' (of ISO 8601, from Monday on), 'month', 'quarter' or 'year'.
+        format: How texts of the table write a day besides year-month-day, in %d, %m and %Y.
+        outside: What happens to a day outside the range: "clamp" counts it in the nearest cell, "other" in one extra,
+            last cell, "drop" leaves the row out, None refuses a table of rows.
+        missing: What happens to a missing value: "other", "drop" or None, in the same sense. One extra cell serves
+            both.
+        edition: By which rules values are read. Leave it out.
+
+    Raises:
+        DomainError: The range is reversed, a day, the period or the format cannot be read, or there are too many cells.
 
     >>> sf.Dates("2024-11-15", "2025-01-31", by="month").labels
     ('2024-11', '2024-12', '2025-01')
@@ -358,7 +418,15 @@ class Dates(Attribute):
         return tuple(_label(day, self.by) for day in self._edges[:-1])
 
     def days(self, text: str) -> tuple[int, int] | None:
-        """The first day of a day or of a cell's label, and the day after its last; None of what is neither."""
+        """The days that a day or the label of a cell covers.
+
+        Args:
+            text: A day as 'year-month-day', or the label of a declared cell, such as '2024-11'.
+
+        Returns:
+            The numbers of the first day and of the day after the last, as `datetime.date.toordinal` counts them; None
+            where the text is neither.
+        """
         day = day_of(text) if len(text) == len("2024-12-31") else None
         if day is not None:
             return day, day + 1

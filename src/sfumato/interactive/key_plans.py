@@ -31,7 +31,15 @@ _MOST_UPDATES = 10**5  # that a session may be promised for, as in `parameters`
 @storable
 @dataclass(frozen=True, eq=False, repr=False)
 class HistogramPlan(Planned):
-    """A session that gives every key noise once, when it is first asked for. Holds nothing private."""
+    """A session that gives every key noise once, when it is first asked for. Holds nothing private.
+
+    Args:
+        keys: Which keys there are.
+        budget: The budget that all answers together keep.
+        unit: Whose privacy is protected.
+        price: What a ledger is charged at the opening.
+        noise: The law of the noise of a key.
+    """
 
     keys: Keys
     budget: Budget
@@ -42,7 +50,14 @@ class HistogramPlan(Planned):
     mechanism = "histogram"
 
     def error(self, size: float) -> float:
-        """The standard error, in records, of a question of `size` keys of weight 1 (or that sum of squared weights)."""
+        """The standard error of a question.
+
+        Args:
+            size: The number of its keys, each of weight 1; with weights the sum of their squares.
+
+        Returns:
+            The standard error, in records.
+        """
         return math.sqrt(size * self.noise.variance)
 
     def headline(self) -> str:
@@ -63,11 +78,23 @@ class HistogramPlan(Planned):
 @storable
 @dataclass(frozen=True, eq=False, repr=False)
 class SparsePlan(ConversationPlan):
-    """A session of sparse multiplicative weights [BR11]. Holds nothing private.
+    """A session of sparse multiplicative weights before it is opened. Holds nothing private.
 
-    Questions have at most `size` keys. `records` is a public number that the records do not exceed; what is missing
-    counts as records without a key. `threshold` and `alpha` are in records; with `alpha` the updates are promised to
-    last.
+    Args:
+        keys: Which keys there are.
+        budget: The budget that all answers together keep.
+        unit: Whose privacy is protected.
+        price: What a ledger is charged at the opening.
+        terms: What is paid for every question, and the noise.
+        threshold: The error, in records, from which a question is hard.
+        records: A public number that the records do not exceed; what is missing counts as records without a key.
+        size: The largest number of keys of a question.
+        questions: For how many questions bounds hold.
+        beta: The probability that a bound fails.
+        alpha: The promised error in records, or None. With it the updates last for the first `questions` questions.
+
+    Source:
+        [BR11]
     """
 
     keys: Keys
@@ -90,7 +117,7 @@ class SparsePlan(ConversationPlan):
 
     @property
     def slots(self) -> int:
-        """Keys that updates can name."""
+        """The number of keys that updates can name."""
         return self.size * self.updates
 
     @property

@@ -76,7 +76,7 @@ class ConversationPlan(Planned):
     @property
     @abstractmethod
     def shape(self) -> Shape:
-        """What bounds follow from."""
+        """The public numbers from which bounds follow."""
 
     @property
     def buys(self) -> bool:
@@ -85,33 +85,47 @@ class ConversationPlan(Planned):
 
     @property
     def updates(self) -> int:
-        """Hard questions that are paid for."""
+        """The number of hard questions that are paid for."""
         return self.terms.epochs.count - self.buys
 
     @functools.cached_property
     def bounds(self) -> Bounds:
-        """v and g: with probability 1 - beta no easy answer errs by more than threshold + v, no hard one by more."""
+        """v and g, from which the largest errors of answers follow.
+
+        With probability 1 - beta no easy answer errs by more than threshold + v, and no hard one by more than g.
+        """
         if self.alpha is not None:
             return promised(self.shape, self.terms)[2]
         return bounds_of(self.terms, self.shape.asked, self.beta)
 
     def threshold_after(self, used: int) -> int:
-        """The threshold once so many updates are used up."""
+        """The threshold in a later state of the session.
+
+        Args:
+            used: How many updates are used up.
+
+        Returns:
+            The threshold, in records.
+        """
         return self.threshold
 
     @property
     def easy_bound(self) -> int:
-        """How far an easy answer may be off, as long as the threshold has not grown."""
+        """The largest error of an easy answer, in records, as long as the threshold has not grown."""
         return self.threshold + self.bounds.v
 
     @property
     def hard_bound(self) -> int:
-        """How far a hard answer may be off."""
+        """The largest error of a hard answer, in records."""
         return self.bounds.g
 
     @property
     def answer_noise(self) -> NoiseLaw:
-        """The noise of hard answers."""
+        """The noise of hard answers.
+
+        Raises:
+            PlanError: The terms answer with bits alone.
+        """
         if self.terms.answer is None:
             raise PlanError("these terms answer with bits alone")
         return self.terms.answer
@@ -119,33 +133,42 @@ class ConversationPlan(Planned):
     @property
     @abstractmethod
     def off(self) -> float:
-        """How far what a hard question taught may be off, with a promise."""
+        """The largest error of what the hypothesis learns from a hard question, under a promise."""
 
     @property
     def refit(self) -> float:
-        """The gap from which an earlier answer is fitted again.
+        """The difference from which the hypothesis is fitted to an earlier answer again.
 
-        With a promise twice what its noise can be: no such step leads away from the table. Else its standard deviation.
+        Under a promise it is twice the largest error of that answer, so that no such step leads away from the table;
+        otherwise the standard deviation of its noise.
         """
         return math.sqrt(self.answer_noise.variance) if self.alpha is None else 2.0 * self.off
 
     @property
     @abstractmethod
     def advice(self) -> str:
-        """What would err less, if anything."""
+        """Another way to answer that would err less, in words, if there is one."""
 
     @property
     def lasting(self) -> str:
-        """Until when bounds hold where no promise says that updates last."""
+        """How long bounds hold where it is not promised that updates last, in words."""
         return f"until {self.updates:,} updates are used up"
 
     def promise(self) -> str:
-        """What is promised of answers, in words."""
+        """What is promised of answers, in words.
+
+        Returns:
+            The bounds and their probability.
+        """
         easy = f"easy answers within {self.easy_bound:,} records ({self.easy_bound / self.records:.3g} of "
         return f"with probability {1 - self.beta:g}: {easy}{self.records:,}), hard ones within {self.hard_bound:,}"
 
     def opening(self) -> Iterator[tuple[str, str]]:
-        """What is protected, and the price."""
+        """What is protected, and the price, as lines of the explanation.
+
+        Returns:
+            Pairs of a heading and a text.
+        """
         yield from protected(self.unit, self.price)
         yield "price", f"{price_text(self.price)}, debited at the opening ({self.budget})"
 
@@ -158,10 +181,26 @@ class ConversationPlan(Planned):
 class SessionPlan(ConversationPlan):
     """A session of private multiplicative weights before it is opened. Holds nothing private.
 
-    `records` is the number of records (replace-one) or a public number near it (add-remove, where the first update buys
-    the number itself; for a promise the most there may be). `threshold` and `alpha` are in records; with `alpha` the
-    updates are promised to last for the first `questions` questions of coefficients that span at most `span`. With
-    `growing` the threshold rises once half of the updates are used up, so that the rest lasts longer.
+    Args:
+        domain: The attributes that questions are about.
+        budget: The budget that all answers together keep.
+        unit: Whose privacy is protected.
+        price: What a ledger is charged at the opening.
+        terms: What is paid for every question, and the noise.
+        threshold: The error, in records, from which a question is hard.
+        records: The number of records under replace-one; under add-remove a public number near it (the first update
+            buys the number itself), and for a promise the most that there may be.
+        questions: For how many questions bounds hold.
+        beta: The probability that a bound fails.
+        span: How far apart the coefficients of a question may be.
+        alpha: The promised error in records, or None. With it the updates last for the first `questions` questions.
+        growing: Whether the threshold rises once half of the updates are used up, so that the rest lasts longer.
+
+    Raises:
+        PlanError: The numbers contradict each other.
+
+    Source:
+        [HR10]
     """
 
     domain: Domain
@@ -190,7 +229,16 @@ class SessionPlan(ConversationPlan):
         return Shape(self.domain.size, self.questions, self.records, self.beta, buys, self.span, rows)
 
     def threshold_after(self, used: int) -> int:
-        """The threshold once so many updates are used up: from half of them on it grows, up to fourfold."""
+        """The threshold in a later state of the session.
+
+        With `growing` it rises from half of the updates on, up to fourfold.
+
+        Args:
+            used: How many updates are used up.
+
+        Returns:
+            The threshold, in records.
+        """
         if not self.growing or 2 * used <= self.updates:
             return self.threshold
         return round(self.threshold * 4.0 ** (2 * used / self.updates - 1))
@@ -230,7 +278,7 @@ class SessionPlan(ConversationPlan):
 
     @property
     def advice(self) -> str:
-        """Which of them to take."""
+        """Which mechanism errs least here, in words."""
         _, histogram, single = self.compared["bound"]
         ours = max(self.easy_bound, self.hard_bound)
         if min(histogram, single) <= ours:

@@ -53,13 +53,17 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class SessionAnswer:
-    """One answer, in records, and how it was come by.
+    """One answer of a session, in records, and where it comes from.
 
-    how: "hypothesis" (easy: what was known already is near enough), "measured" (hard: measured with noise, one
-    update), "histogram" (summed from cells measured at the opening), or "exhausted" (from a hypothesis that nothing
-    vouches for).
-    guaranteed: whether [low, high] is promised to hold the exact answer, at the session's confidence.
-    bound: the half-width of that interval; None where there is none. standard_error: of a measured or summed answer.
+    Args:
+        value: The answer.
+        how: "hypothesis" (easy: what was known already is near enough), "measured" (hard: measured with noise, one
+            update), "histogram" (summed from cells or keys that were measured), or "exhausted" (from a hypothesis that
+            nothing vouches for).
+        guaranteed: Whether [low, high] is promised to hold the exact answer, at the session's confidence.
+        bound: The half-width of that interval; None where there is none.
+        standard_error: The standard error of a measured or summed answer, or None.
+        label: The question in words.
     """
 
     value: float
@@ -108,25 +112,43 @@ class Session(Told):
     @property
     @abstractmethod
     def plan(self) -> Planned:
-        """What was decided before any data."""
+        """The plan, which was decided before any data."""
 
     @property
     def anchor(self) -> str | None:
-        """How the store stands, in short: kept elsewhere and given to `sf.open` or `sf.load`, it finds one put back.
+        """A short text that stands for the present state of the store; None where nothing that changes is stored.
 
-        None where nothing that changes is kept.
+        Keep it elsewhere and give it to `sf.open` or `sf.load`: a store that was put back to a state before it is then
+        refused.
         """
         return None
 
     @abstractmethod
     def status(self) -> dict[str, Any]:
-        """How the session stands, as plain values. All of it is public."""
+        """How the session stands. All of it is public.
+
+        Returns:
+            Plain values by name.
+        """
 
     @abstractmethod
     def ask(self, *question: Any, **options: Any) -> Any:
-        """The answer to a question."""
+        """Answer a question.
+
+        Args:
+            *question: The question, as the kind of session takes it.
+            **options: Options of the kind of session.
+
+        Returns:
+            The answer.
+        """
 
     def appended(self) -> Iterator[str]:
+        """The explanation of the plan.
+
+        Returns:
+            Whole lines.
+        """
         yield self.plan.explain()
 
     def __enter__(self) -> Self:
@@ -159,10 +181,18 @@ class QuerySession(Session):
     @overload
     def ask(self, query: Workload) -> tuple[SessionAnswer, ...]: ...
     def ask(self, query: str | Workload) -> SessionAnswer | tuple[SessionAnswer, ...]:
-        """The answer to a predicate, or one answer for each query of a workload, in order, each a question of its own.
+        """Answer a predicate, or every query of a workload.
 
-        Raises WorkloadError, with nothing spent, for what is outside the domain and for coefficients that are no
-        whole numbers or span more than the session was opened for. Then no question of the workload is asked.
+        Args:
+            query: A predicate such as "age >= 65", or a workload, each query of which is a question of its own.
+
+        Returns:
+            One answer to a predicate; for a workload one answer per query, in order.
+
+        Raises:
+            WorkloadError: The question is outside the domain, or has coefficients that are no whole numbers or span
+                more than the session was opened for. Nothing is spent, and no question of the workload is asked.
+            PlanError: The workload is over another domain.
         """
         several = isinstance(query, Workload)
         work = query if several else predicates(self.domain, [query])
@@ -188,7 +218,19 @@ class KeySession(Session):
 
     @abstractmethod
     def ask(self, keys: Asked, weights: ArrayLike | None = None) -> SessionAnswer:
-        """The sum of weights times counts of the keys (each once; weight 1 by default), in records."""
+        """The sum of weights times counts of some keys, in records.
+
+        Args:
+            keys: The keys, each once.
+            weights: One number per key, where the mechanism takes weights; None takes 1 each.
+
+        Returns:
+            The answer.
+
+        Raises:
+            WorkloadError: A key is outside the universe or given twice, there are too many keys, or the weights are not
+                allowed.
+        """
 
 
 def rows_of(domain: Domain, work: Workload, *, whole: bool) -> list[tuple[Block, str]]:

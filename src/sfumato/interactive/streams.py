@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from sfumato._util.frames import Frame
 from sfumato.curator import Curator
@@ -16,8 +16,10 @@ from sfumato.plans.packing import pack
 from sfumato.plans.streams import StreamPlan
 from sfumato.privacy.files import holds
 from sfumato.privacy.ledger import Ledger, Receipt
+from sfumato.releases.answers import Answer
 from sfumato.releases.released import Provenance, Versions, one_shot, provenance, versions
 from sfumato.releases.streams import History, Running, StreamRelease
+from sfumato.workloads import Workload
 
 __all__ = ["Stream", "open_stream", "read_status", "resume_stored", "stored_release"]
 
@@ -26,11 +28,22 @@ _MOST_PEOPLE = 10**9  # 32 GB a file: a disk
 
 
 class Stream(Session):
-    """Tables that go on, under one budget that was debited at the opening. Made by `sf.open` of a plan with periods.
+    """Tables that go on, period after period, under one budget that was debited at the opening.
 
-    Guarantee: everything it ever publishes satisfies together the plan's budget for the plan's privacy unit, where
-    nobody is counted in more periods than the plan says, nor in nearer ones; also where the table of a period depends
-    on what was published before.
+    `sf.open` of a plan with periods makes a stream.
+
+    Args:
+        plan: The plan.
+        public: What was published, and how further periods are measured.
+        made: When, by which versions and from which ledger it was opened.
+
+    Raises:
+        PlanError: The stream was opened on other terms than the plan states.
+
+    Guarantee:
+        Everything that it ever publishes satisfies, together, the plan's budget for the plan's privacy unit, where
+        nobody is counted in more periods than the plan says, nor in nearer ones; also where the table of a period
+        depends on what was published before.
     """
 
     __slots__ = ("_history", "_plan", "_provenance", "_public")
@@ -55,19 +68,40 @@ class Stream(Session):
         return tuple(p.label for p in self._public.published)
 
     def append(self, source: Any, period: str) -> Running:
-        """Publish the next period under a label of its own, and return its answers.
+        """Publish the next period, and return its answers.
 
-        `source` is a table as for `sf.release`. A label that was published before gives what was published then: the
-        source is not looked at. Records that come late count in the period that they come in.
+        Records that come late count in the period in which they come.
 
-        Raises SourceError for a table that cannot be loaded, BudgetError after the last period, LedgerError where the
-        store cannot be written, NotWritten where measuring failed; nothing was published then.
+        Args:
+            source: The table of the period, as for `sf.release`.
+            period: The label of the period. A label that was published before gives what was published then: the source
+                is not looked at.
+
+        Returns:
+            The answers of the period, as a release of one look gives them.
+
+        Raises:
+            SourceError: The table cannot be read. Nothing is published.
+            BudgetError: All periods that were paid for are published.
+            LedgerError: The store cannot be written. Nothing is published.
+            NotWritten: Measuring failed. Nothing is published.
         """
         self.publish(source, period)
         return self.between(period, period)
 
     def publish(self, source: Any, period: str) -> None:
-        """`append` without its answers: for a process that feeds the stream and asks nothing."""
+        """Publish the next period without its answers: for a process that feeds the stream and asks nothing.
+
+        Args:
+            source: The table of the period, as for `sf.release`.
+            period: The label of the period, as for `append`.
+
+        Raises:
+            SourceError: The table cannot be read. Nothing is published.
+            BudgetError: All periods that were paid for are published.
+            LedgerError: The store cannot be written. Nothing is published.
+            NotWritten: Measuring failed. Nothing is published.
+        """
         self._public.append(source, period)
 
     @property
@@ -81,31 +115,129 @@ class Stream(Session):
         return self.release().increments
 
     def between(self, first: str, last: str) -> Running:
-        """The sum of the periods from one to another, by their labels; one period, where both are the same."""
+        """The sum of the periods from one to another.
+
+        Args:
+            first: The label of the first period.
+            last: The label of the last period; the same label for one period.
+
+        Returns:
+            Answers, as a release of one look gives them.
+
+        Raises:
+            NotAnswerable: A period is not published, or the last comes before the first.
+        """
         return self.release().between(first, last)
 
     def last(self, count: int) -> Running:
-        """The sum of the last periods."""
+        """The sum of the last periods.
+
+        Args:
+            count: How many periods, from 1 to the number of published ones.
+
+        Returns:
+            Answers, as a release of one look gives them.
+
+        Raises:
+            NotAnswerable: Not as many periods are published.
+        """
         return self.release().last(count)
 
     def decayed(self, rate: str | float) -> Running:
-        """All periods so far, each `rate` times less than the one after it, as `StreamRelease.decayed`."""
+        """All periods so far, each counted `rate` times as much as the one after it: recent ones count most.
+
+        Args:
+            rate: A number strictly between 0 and 1, such as "0.99".
+
+        Returns:
+            Answers, as a release of one look gives them.
+
+        Raises:
+            PlanError: The rate is no such number.
+            NotAnswerable: No period is published, or the number of records is public.
+        """
         return self.release().decayed(rate)
 
-    def over_time(self, predicate: str | None = None, **options: Any) -> Frame:
-        """One query after every period, of totals or of the period itself, as `StreamRelease.over_time` has it."""
-        return self.release().over_time(predicate, **options)
+    def over_time(
+        self,
+        predicate: str | None = None,
+        *,
+        increments: bool = False,
+        confidence: float = 0.95,
+        simultaneous: bool = False,
+        most: int | None = None,
+    ) -> Frame:
+        """One query after every period; see `StreamRelease.over_time`.
 
-    def plot(self, question: str = "total", **options: Any) -> Any:
-        """An Altair chart of one query after every period, as `StreamRelease.plot` draws it."""
-        return self.release().plot(question, **options)
+        Args:
+            predicate: The query, as a predicate; None asks the number of records.
+            increments: Whether it is asked of the period itself; otherwise of the total of all periods so far.
+            confidence: The probability, strictly between 0 and 1, with which an interval holds.
+            simultaneous: Whether the intervals of all periods so far hold together with that confidence; otherwise each
+                one does.
+            most: At most so many periods are answered, evenly spread, with the last among them; None answers all.
 
-    def ask(self, *question: Any, **options: Any) -> Any:
-        """A further question about the totals so far, as `Release.ask` answers it."""
-        return self.totals.ask(*question, **options)
+        Returns:
+            One row per period: its label, value, standard_error, low, high, and `missing` where that is measured.
+
+        Raises:
+            NotAnswerable: The query was not measured.
+            WorkloadError: The predicate cannot be read.
+        """
+        return self.release().over_time(
+            predicate, increments=increments, confidence=confidence, simultaneous=simultaneous, most=most
+        )
+
+    def plot(
+        self,
+        question: str = "total",
+        *,
+        increments: bool = False,
+        confidence: float = 0.95,
+        simultaneous: bool = False,
+    ) -> Any:
+        """An Altair chart of one query after every period with its band (extra: plots).
+
+        Args:
+            question: A predicate, or "total", the number of records.
+            increments: Whether it is asked of the period itself; otherwise of the total of all periods so far.
+            confidence: The probability, strictly between 0 and 1, with which an interval holds.
+            simultaneous: Whether all intervals hold together with that confidence; otherwise each one does.
+
+        Returns:
+            The chart.
+
+        Raises:
+            MissingExtra: Altair is not installed.
+            NotAnswerable: The query was not measured.
+        """
+        return self.release().plot(question, increments=increments, confidence=confidence, simultaneous=simultaneous)
+
+    @overload
+    def ask(self, question: str, confidence: float = 0.95) -> Answer: ...
+    @overload
+    def ask(self, question: Workload, confidence: float = 0.95) -> Frame: ...
+    def ask(self, question: str | Workload, confidence: float = 0.95) -> Answer | Frame:
+        """A further question about the totals so far, as `Release.ask` answers it.
+
+        Args:
+            question: A predicate such as "age >= 65", or a workload.
+            confidence: The probability, strictly between 0 and 1, with which an interval holds.
+
+        Returns:
+            An Answer to a predicate, a Frame of one row per query for a workload.
+
+        Raises:
+            NotAnswerable: No period is published, or the question lies outside the span of what was measured.
+        """
+        return self.totals.ask(question, confidence)
 
     def release(self) -> StreamRelease:
-        """All that is public of it, to be saved and loaded."""
+        """All that the stream has published, to be saved and loaded.
+
+        Returns:
+            The release.
+        """
         published = self._public.published
         self._history.follow(published)
         found = StreamRelease(self._plan, published, self._provenance)

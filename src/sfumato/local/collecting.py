@@ -207,7 +207,15 @@ def collect(plan: LocalPlan, reports: Iterable[int] | NDArray[Any]) -> LocalRele
 @storable
 @dataclass(frozen=True, eq=False, repr=False)
 class LocalRelease(Released):
-    """Answers from local reports. Holds how often every report came, which is all that they tell; publishable."""
+    """Answers from local reports, which may be published. `plan.collect` makes it.
+
+    Args:
+        plan: The plan of the reports.
+        tally: How often every report came, by question and answer, which is all that the reports say.
+
+    Raises:
+        InvalidInput: The tally does not fit the plan's questions.
+    """
 
     plan: LocalPlan
     tally: NDArray[np.int64]
@@ -228,14 +236,28 @@ class LocalRelease(Released):
         return np.where(self.plan.impossible, 0.0, self.plan.reading.answers(self.tally))
 
     def standard_errors(self) -> FloatArray:
-        """(k,) known before data: no table of so many records has larger ones."""
+        """Standard errors that are known before data: no table of so many records has larger ones.
+
+        Returns:
+            (k,) standard errors, in records.
+        """
         return self.plan.standard_errors(self.reports)
 
     def intervals(self, confidence: float = 0.95, simultaneous: bool = False) -> tuple[FloatArray, FloatArray]:
-        """(low, high), each (k,): normal intervals, from the standard errors on the worst table.
+        """Normal intervals, from the standard errors on the worst table.
 
         An answer is a sum of n independent bounded terms, hence the normal law; good from some hundreds of reports on.
-        `simultaneous` intervals hold together with that confidence (union bound).
+
+        Args:
+            confidence: The probability, strictly between 0 and 1, with which an interval holds.
+            simultaneous: Whether all intervals hold together with that confidence, by the union bound; otherwise each
+                one does.
+
+        Returns:
+            The lower and the upper ends, (k,) each.
+
+        Raises:
+            PlanError: The confidence is no such probability.
         """
         level = check_confidence(confidence)
         tail = (1 - level) / 2 / (len(self.answers) if simultaneous else 1)
@@ -243,7 +265,17 @@ class LocalRelease(Released):
         return self.answers - reach, self.answers + reach
 
     def project(self, body: str = "auto") -> Projection:
-        """The nearest answers that some table of n records could have given; bodies as in `sf.project`."""
+        """The nearest answers that some table of as many records as reports could have given.
+
+        Args:
+            body: As in `sf.project`.
+
+        Returns:
+            The projection.
+
+        Raises:
+            InvalidInput: There is no such body, or it does not take these queries.
+        """
         return project(self.answers, self.plan.workload, body=body, total=float(self.reports))
 
     outcome = "tally"

@@ -59,9 +59,25 @@ class LocalCandidate:
 class LocalPlan(Planned):
     """What persons are asked, and the error that follows from it.
 
-    Every report is epsilon-differentially private by itself, whatever all others do: any two records of the person are
-    told apart by a factor of e^epsilon at most. `records` is a public (approximate) number of reports, for predictions;
-    `bound` the least sum of variances per report that any protocol can have on the worst table.
+    Args:
+        workload: The queries.
+        epsilon: The epsilon of every report.
+        records: A public (approximate) number of reports, for predictions.
+        reporter: The name of the kind of questions.
+        questions: The questions, one of which every person draws at random.
+        bound: The least sum of variances per report that any protocol can have on the worst table, or None.
+        considered: The reporters that were considered.
+
+    Raises:
+        PlanError: epsilon is not from 1/1024 to 64, the questions are about other cells than the queries, or the number
+            of reports is not allowed.
+
+    Guarantee:
+        Every report is epsilon-differentially private by itself, whatever all others do: any two records of the person
+        are told apart by a factor of e^epsilon at most.
+
+    Source:
+        [KLNRS11]
     """
 
     workload: Workload
@@ -95,12 +111,12 @@ class LocalPlan(Planned):
 
     @functools.cached_property
     def reading(self) -> Reading:
-        """How reports become answers."""
+        """The map from reports to answers."""
         return Reading(self.questions, dense_queries(self.workload), float(self.epsilon))
 
     @functools.cached_property
     def impossible(self) -> NDArray[np.bool_]:
-        """(k,) which queries count cells alone that are declared impossible."""
+        """(k,) whether a query counts only cells that are declared impossible."""
         possible = self.workload.domain.possible(self.names)
         if possible is None:
             return np.zeros(self.workload.shape[0], dtype=bool)
@@ -125,7 +141,17 @@ class LocalPlan(Planned):
         return np.maximum(worst, 0.0), np.maximum(mean, 0.0)
 
     def standard_errors(self, records: int | None = None) -> FloatArray:
-        """(k,) standard errors, in records, for the table on which each is largest; for `records` reports."""
+        """Standard errors for the table on which each is largest.
+
+        Args:
+            records: The number of reports; None takes the planned one.
+
+        Returns:
+            (k,) standard errors, in records.
+
+        Raises:
+            PlanError: The number of reports is not a whole number of at least 0.
+        """
         return np.sqrt(self._spread[0] * _count(self.records if records is None else records))
 
     @property
@@ -134,11 +160,31 @@ class LocalPlan(Planned):
         return self.rmse_of(self.records)
 
     def rmse_of(self, records: int) -> float:
-        """The same for another number of reports."""
+        """The root mean squared error over all queries for a number of reports, on the table where it is largest.
+
+        Args:
+            records: The number of reports.
+
+        Returns:
+            The error, in records.
+
+        Raises:
+            PlanError: The number of reports is not a whole number of at least 0.
+        """
         return math.sqrt(float(self._spread[1].max()) * _count(records))
 
     def rmse_on(self, cells: Any) -> float:
-        """Root mean squared error for the table with these counts, (m,) over the cells of `names`: exact."""
+        """The exact root mean squared error over all queries for one table.
+
+        Args:
+            cells: (m,) counts of the cells of `names`.
+
+        Returns:
+            The error, in records.
+
+        Raises:
+            PlanError: The counts are not m numbers, or one is negative.
+        """
         x = np.asarray(cells, dtype=np.float64).reshape(-1)
         if x.shape != self._spread[1].shape or not (np.isfinite(x).all() and x.min() >= 0):
             raise PlanError(f"counts are {self.questions.cells:,} numbers, none negative")
@@ -146,29 +192,66 @@ class LocalPlan(Planned):
 
     @property
     def lower_bound(self) -> float | None:
-        """Proved: with epsilon-LDP reports of one kind, no unbiased linear answers have less rmse on every table."""
+        """A proved bound on the rmse on the worst table, or None.
+
+        It holds for unbiased linear answers from epsilon-differentially private reports of one kind.
+        """
         return None if self.bound is None else math.sqrt(self.bound / self.workload.shape[0] * self.records)
 
     # ---- the report ----
 
     @property
     def outcomes(self) -> int:
-        """A report is a whole number below this."""
+        """The number of different reports: a report is a whole number below it."""
         return self.questions.outcomes
 
     @property
     def report_bytes(self) -> int:
-        """Bytes that a report needs."""
+        """The number of bytes that a report needs."""
         return -(-(self.outcomes - 1).bit_length() // 8)
 
     def respond(self, record: Any, *, most: Any = None) -> int:
-        """One person's report, made on the person's device: see `sfumato.local.collecting.respond`."""
+        """One person's report, made on the person's device and sent as it is.
+
+        Calling it again spends epsilon again. Randomness is the operating system's.
+
+        Args:
+            record: A mapping of the plan's attributes to the person's values.
+            most: The largest epsilon that the person agreed to. Devices should give it, as a plan comes from the
+                server.
+
+        Returns:
+            The report, a whole number below `outcomes`.
+
+        Raises:
+            PlanError: The plan's epsilon is above `most`. The record is not looked at.
+            InvalidInput: The record has no cell.
+
+        Guarantee:
+            The report is epsilon-differentially private for any two records, by itself.
+        """
         from sfumato.local.collecting import respond  # noqa: PLC0415  (its release holds a plan)
 
         return respond(self, record, most=most)
 
     def collect(self, reports: Any) -> Any:
-        """Answers from all reports: see `sfumato.local.collecting.collect`."""
+        """Answers from all reports, one from each person, in any order.
+
+        A false report moves an answer no further than one that an honest device could have sent, but that is far;
+        nothing here finds false reports.
+
+        Args:
+            reports: Whole numbers below `outcomes`, as `respond` makes them.
+
+        Returns:
+            The release.
+
+        Raises:
+            InvalidInput: A report is no such number, or there is none.
+
+        Guarantee:
+            Post-processing: it costs no privacy.
+        """
         from sfumato.local.collecting import collect  # noqa: PLC0415  (its release holds a plan)
 
         return collect(self, reports)
@@ -179,7 +262,7 @@ class LocalPlan(Planned):
 
     @property
     def candidates(self) -> Frame:
-        """Every reporter considered."""
+        """Every reporter that was considered."""
         return Frame.of(LocalCandidate, self.considered)
 
     def headline(self) -> str:

@@ -131,7 +131,18 @@ _START = 1.1  # times the best: residuals further off do not come down to it
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Factorization(Designed):
-    """Optimal dense strategies, their Kronecker products, and stacks of them."""
+    """Optimal dense strategies, their Kronecker products, and stacks of them.
+
+    Args:
+        noise: "gaussian", "laplace" or "discrete-gaussian"; None takes what the budget is best spent on.
+        lattice: "fine", or "unit", which measures plain integer counts.
+
+    Raises:
+        PlanError: An option is not allowed.
+
+    Source:
+        [LHR10], [NTZ13], [ENU20]
+    """
 
     name: ClassVar[str] = "factorization"
     label: ClassVar[str] = "factorization"
@@ -276,7 +287,15 @@ def tried_moments(problem: Problem) -> Tried:
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Auto(Tables):
-    """The mechanism of least predicted error; `noise` and `lattice` are for tables."""
+    """The mechanism of least predicted error.
+
+    Args:
+        noise: For tables, "gaussian", "laplace" or "discrete-gaussian"; None takes what the budget is best spent on.
+        lattice: For tables, "fine", or "unit", which measures plain integer counts.
+
+    Raises:
+        PlanError: An option is not allowed.
+    """
 
     name: ClassVar[str] = "auto"
     serves: ClassVar[tuple[str, ...]] = (TABLES, QUESTIONS, KEYS, LOCAL, STREAMS)
@@ -315,7 +334,16 @@ class Auto(Tables):
     def beside(
         self, problem: Problem, best: Plan, plans: Sequence[Plan]
     ) -> tuple[tuple[str, ...], tuple[Candidate, ...]]:
-        """What Laplace noise errs at the price of this plan, and what it would alone."""
+        """What Laplace noise errs at the price of this plan, and what it would alone.
+
+        Args:
+            problem: What is planned for.
+            best: The plan that was chosen.
+            plans: All plans that were found.
+
+        Returns:
+            Notes for the plan, and lines for its candidates; none where a noise was asked for, or measures are summed.
+        """
         return beside(problem, best, plans) if self.noise is None and not problem.measures else ((), ())
 
 

@@ -346,11 +346,19 @@ _BYTES, _SECONDS = 660, 6e-5  # for every pair of cells, as measured
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Adaptive(Tables):
-    """Attributes, pairs and triples measured, and the release denoised by the models that the data bear out.
+    """Attributes, pairs and triples are measured, and the release is denoised by the models that the data bear out.
 
-    after: an earlier release of the same domain, made with some of the budget; the plan is for the rest. Where that one
-    saw pairs depend, both together measure what one plan with all of it would; where it saw nothing, attributes get
-    nearly all. `release.project("mixtures", earlier=...)` pools the two.
+    `release.project("mixtures", earlier=...)` pools two releases.
+
+    Args:
+        after: An earlier release of the same domain, made with some of the budget; the plan is for the rest. Where that
+            one saw pairs depend, both together measure what one plan with all of the budget would; where it saw
+            nothing, attributes get nearly all.
+        noise: "gaussian" or "discrete-gaussian"; None takes what the budget is best spent on.
+        lattice: "fine".
+
+    Raises:
+        PlanError: An option is not allowed.
     """
 
     after: Release | None = None

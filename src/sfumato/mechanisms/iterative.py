@@ -81,12 +81,31 @@ class Iterative(Mechanism[IterativePlan]):
 
     @abstractmethod
     def planned(self, problem: Problem, strategy: object) -> IterativePlan:
-        """Everything decided without data. Raises PlanError."""
+        """Decide everything about the looks without data.
+
+        Args:
+            problem: What is planned for.
+            strategy: The option `strategy` of `sf.plan`.
+
+        Returns:
+            The plan.
+
+        Raises:
+            PlanError: The mechanism does not apply, or an option is not allowed.
+        """
 
     @staticmethod
     @abstractmethod
     def run(plan: IterativePlan, curator: Curator) -> Findings:
-        """All looks of a plan."""
+        """Carry out all looks of a plan.
+
+        Args:
+            plan: The plan.
+            curator: The curator, whose account holds the plan's price and nothing else.
+
+        Returns:
+            What was measured and chosen, and the model made of it.
+        """
 
     def plan(self, asked: Request) -> IterativePlan:
         problem = problem_of(asked, None, "fine", takes_public=False, name=self.name)
@@ -429,8 +448,19 @@ def run(plan: IterativePlan, curator: Curator) -> Findings:
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Mwem(Iterative):
-    """MWEM. rounds: by default 2 sqrt(n sqrt(rho)) for n expected records. strategy="queries" of `sf.plan` measures
-    the chosen queries alone, not their tables."""
+    """MWEM: rounds that choose the query of which a model is most wrong, measure it, and update the model.
+
+    `strategy="queries"` of `sf.plan` measures the chosen queries alone, not their tables.
+
+    Args:
+        rounds: The number of rounds, from 1 to 1,000; None takes 2 sqrt(n sqrt(rho)) for n expected records.
+
+    Raises:
+        PlanError: The number of rounds is not allowed.
+
+    Source:
+        [HLM12]
+    """
 
     name: ClassVar[str] = "mwem"
     kind: ClassVar[type] = MwemRounds

@@ -19,11 +19,18 @@ __all__ = ["Local"]
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Local(Mechanism[LocalPlan]):
-    """Reports of pure epsilon, one of each person.
+    """Reports of pure epsilon, one from each person, for the local model (`trust="local"`).
 
-    reporter: "randomized-response" (which cell, one question), "hadamard" and "hashing" (questions alike for all pairs
-    of cells, with two and with about e^epsilon + 1 labels), "designed" (questions searched for the workload), or
-    "auto", the least predicted rmse.
+    Args:
+        reporter: "randomized-response" (which cell, one question), "hadamard" and "hashing" (questions alike for all
+            pairs of cells, with two and with about e^epsilon + 1 labels), "designed" (questions searched for the
+            workload), or "auto", the least predicted rmse.
+
+    Raises:
+        PlanError: There is no such reporter.
+
+    Source:
+        [War65], [KLNRS11], [ENU20]
     """
 
     reporter: str = "auto"

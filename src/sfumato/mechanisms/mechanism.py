@@ -76,14 +76,43 @@ class Mechanism(ABC, Generic[Made]):
 
     @abstractmethod
     def plan(self, asked: Request) -> Made:
-        """Everything decided before data. Raises PlanError or BudgetError."""
+        """Decide everything before a row is read.
+
+        Args:
+            asked: The request, as `sf.plan` reads its arguments.
+
+        Returns:
+            The plan.
+
+        Raises:
+            PlanError: The mechanism does not apply, or an option is not allowed.
+            BudgetError: The budget is of a kind that the mechanism cannot spend.
+        """
 
     def records_for(self, need: Need) -> int:
-        """The least number of records for an accuracy, see `accuracy.Need`. Raises PlanError where none is known."""
+        """The least number of records for an accuracy, as `sf.records_for` asks for it.
+
+        Args:
+            need: The accuracy, and the request that it is about.
+
+        Returns:
+            The number of records.
+
+        Raises:
+            PlanError: No number is known for this mechanism, or an option does not apply.
+        """
         raise PlanError(f"no number of records is known for mechanism={self.name!r}: {self.unknown}")
 
     def check(self, asked: Request) -> None:
-        """Raise PlanError for options that this mechanism would not use."""
+        """Refuse options that this mechanism would not use.
+
+        Args:
+            asked: The request.
+
+        Raises:
+            PlanError: An option would be dropped, or the domain has impossible cells, of which the mechanism does not
+                know.
+        """
         idle = [f"{name}=" for name in asked.given if name not in self.takes]
         if idle:
             raise PlanError(f"mechanism={self.name!r} makes no use of {', '.join(idle)}; leave it out")

@@ -26,13 +26,27 @@ _NEAR = 1e-3  # of the least number of records, where it is searched for
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Pmw(Mechanism[SessionPlan]):
-    """Questions to come over a domain, or those of a workload, one by one. [HR10]
+    """Private multiplicative weights: questions to come over a domain, or those of a workload, one by one.
 
-    updates: hard questions that are paid for, threshold: the error in records from which a question is hard; usual
-    values follow from cells, records and budget. With alpha, a fraction of the records or "least", both are set such
-    that the updates last for the first `questions` questions (10,000, or the workload's) with probability 1 - beta
-    (.95), and every answer is within alpha. span: how far apart a question's coefficients are (1, or the workload's).
-    currency: in which the ledger that pays adds up, where that is not the budget's own.
+    Usual values of `updates` and `threshold` follow from cells, records and budget.
+
+    Args:
+        alpha: The largest error of every answer, as a fraction of the records, or "least": `updates` and `threshold`
+            are then set such that the updates last for the first `questions` questions and every answer is within
+            alpha, with probability 1 - beta.
+        updates: How many hard questions are paid for.
+        threshold: The error in records from which a question is hard.
+        beta: The probability that the promise of alpha fails.
+        questions: For how many questions alpha is promised; None takes 10,000, or the workload's number.
+        span: How far apart a question's coefficients may be; None takes 1, or the workload's span.
+        currency: In which currency the ledger that pays adds up ("epsilon", "rho", "mu^2"), where that is not the
+            budget's own.
+
+    Raises:
+        PlanError: An option is not allowed, or options contradict each other.
+
+    Source:
+        [HR10]
     """
 
     alpha: float | str | None = None
@@ -61,7 +75,18 @@ class Pmw(Mechanism[SessionPlan]):
         return make_plan(domain, asked.budget, asked.unit, shape, currency=currency, **options)
 
     def shape(self, asked: Request, records: int | None = None) -> Shape:
-        """What bounds follow from; `records` in place of those asked for. Raises PlanError."""
+        """The public numbers from which bounds follow.
+
+        Args:
+            asked: The request.
+            records: The number of records, in place of that of the request.
+
+        Returns:
+            The numbers of cells, records and questions, the probability, the span and the relation.
+
+        Raises:
+            PlanError: A number is missing or not allowed.
+        """
         questions, span = self.questions, self.span
         domain = asked.what
         if asked.kind != QUESTIONS:
@@ -95,9 +120,25 @@ class Pmw(Mechanism[SessionPlan]):
     ) -> float:
         """The least alpha, as a fraction of n records, that can be promised online.
 
-        For k counting questions over m cells, chosen one by one, with probability 1 - beta, and without ever running
-        out of updates. Under add-remove n is the most records there may be, and the session buys the number itself.
-        Above 1 nothing is promised. Raises PlanError for what is not a whole number of at least 2 cells, 1 question
-        and 1 record.
+        It holds for k counting questions over m cells, chosen one by one, with probability 1 - beta, and without ever
+        running out of updates. Under add-remove n is the most records that there may be, and the session buys the
+        number itself.
+
+        Args:
+            m: The number of cells, at least 2.
+            k: The number of questions, at least 1.
+            n: The number of records, at least 1.
+            budget: The budget of the session.
+            beta: The probability that the promise fails.
+            neighbours: "replace-one" or "add-remove".
+
+        Returns:
+            The fraction; above 1 nothing is promised.
+
+        Raises:
+            PlanError: A number is not allowed.
+
+        Source:
+            [HR10]
         """
         return pmw_min_alpha(m, k, n, budget, beta, neighbours)

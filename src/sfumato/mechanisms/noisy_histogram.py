@@ -31,9 +31,14 @@ class Histogram(Sketched):
     """All counts with one draw of noise each: any number of questions, exact standard errors.
 
     Over a domain every cell is measured once. Over keys whose queries are known, those keys; over keys whose queries
-    are still to come, each when it is first asked for (`sf.open`). currency: in which the ledger that pays adds up
-    ("epsilon", "rho", "mu^2"), by default the budget's own; "any" takes the law of less noise, Laplace's or Gauss's,
-    whatever a ledger of the budget says of it.
+    are still to come, each when it is first asked for (`sf.open`).
+
+    Args:
+        currency: In which currency the ledger that pays adds up ("epsilon", "rho", "mu^2"); None takes the budget's
+            own. "any" takes the law of less noise, Laplace's or Gauss's, whatever a ledger of the budget says of it.
+
+    Raises:
+        PlanError: There is no such currency.
     """
 
     currency: str | None = None

@@ -45,7 +45,19 @@ _ROOT_ANSWERS, _ROOT_BLOCKS = 2**11, 24  # up to which the root of the answers' 
 class Projection(Tables):
     """The plan whose projected answers are predicted to err least, of those of mechanism "auto" or of a strategy.
 
-    body: what answers must lie in, as in `sf.project`; "auto" takes the one that fits.
+    Args:
+        body: What answers must lie in, as in `sf.project`; "auto" takes the one that fits.
+        noise: "gaussian", "laplace" or "discrete-gaussian"; None takes what the budget is best spent on.
+        lattice: "fine", or "unit", which measures plain integer counts.
+
+    Raises:
+        PlanError: An option is not allowed.
+
+    Guarantee:
+        In the norm that is projected in, the result is never farther from the truth than the noisy answers were.
+
+    Source:
+        [NTZ13], [DNT15]
     """
 
     body: str = "auto"

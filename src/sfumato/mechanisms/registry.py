@@ -44,7 +44,17 @@ _COUNTING = (*_SUMMING, "laplace", "gaussian", "tree", "marginals", "projection"
 
 
 def named(name: object) -> type[Mechanism[Any]]:
-    """The class of a mechanism. Raises PlanError, with all names, for what is none."""
+    """The class of a mechanism.
+
+    Args:
+        name: What `mechanism=` calls it, such as "count-sketch".
+
+    Returns:
+        The class.
+
+    Raises:
+        PlanError: There is no such mechanism; the message lists all names.
+    """
     if not isinstance(name, str) or name not in MECHANISMS:
         raise PlanError(f"mechanism must be one of {', '.join(MECHANISMS)}, not {name!r}")
     module, _, cls = MECHANISMS[name].rpartition(".")
@@ -52,12 +62,30 @@ def named(name: object) -> type[Mechanism[Any]]:
 
 
 def serving(kind: str) -> list[type[Mechanism[Any]]]:
-    """The mechanisms that plan questions of this kind, in the order of their lines."""
+    """The mechanisms that plan questions of one kind.
+
+    Args:
+        kind: "tables", "questions", "keys", "local" or "streams".
+
+    Returns:
+        Their classes, in the order of `MECHANISMS`.
+    """
     return [cls for cls in map(named, MECHANISMS) if kind in cls.serves]
 
 
 def made(mechanism: object, **options: Any) -> Mechanism[Any]:
-    """A mechanism's value: as given, or that of a name, with these options. Raises PlanError."""
+    """A mechanism's value.
+
+    Args:
+        mechanism: A value, which is returned as it is, or a name, which stands for its defaults.
+        **options: Options of the mechanism of that name.
+
+    Returns:
+        The value.
+
+    Raises:
+        PlanError: There is no such mechanism, it does not have one of the options, or options are given beside a value.
+    """
     if isinstance(mechanism, Mechanism):
         if options:
             raise PlanError(f"{mechanism!r} has its options already; leave out {', '.join(options)}")

@@ -85,14 +85,31 @@ class Sketched(Mechanism[Any]):
 
     @abstractmethod
     def sketch(self, stated: Stated) -> KeyPlan:
-        """What is measured, its noise and price. Raises PlanError for a budget that does not allow it."""
+        """What is measured, with its noise and price.
+
+        Args:
+            stated: The request about keys.
+
+        Returns:
+            The plan.
+
+        Raises:
+            PlanError: The budget does not allow it, or an option does not apply.
+        """
 
     def plan(self, asked: Request) -> Any:
         stated = read_keys(asked)
         return replace(self.sketch(stated), size=stated.size)
 
     def predicts(self, stated: Stated) -> bool:
-        """Whether the error is known: it depends on the records, but for counts of listed keys."""
+        """Whether the error is known before data.
+
+        Args:
+            stated: The request about keys.
+
+        Returns:
+            True where the number of records is given, on which errors depend, and for counts of listed keys.
+        """
         return stated.records is not None
 
 
@@ -181,10 +198,19 @@ def cheapest(key_map: KeyMap, budget: Budget, unit: PrivacyUnit) -> Priced:
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class CountSketch(Sketched):
-    """Any later query, with pure epsilon or Gaussian noise, whichever is less.
+    """A count-sketch: counts in hashed buckets, which answer any later query about keys.
 
-    width: buckets, a power of two; by default ten for a record. independence: of the hash, which changes accuracy
-    alone, never privacy.
+    Its noise is pure epsilon or Gaussian, whichever has less variance.
+
+    Args:
+        width: The number of buckets, a power of two; None takes about ten per record, within limits.
+        independence: The independence of the hash, from 4 on; it changes accuracy alone, never privacy.
+
+    Raises:
+        PlanError: The independence is not allowed.
+
+    Source:
+        [CCF04]
     """
 
     width: int | None = None
@@ -228,10 +254,18 @@ _SHARE = Fraction(1, 8)
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Hybrid(Sketched):
-    """Any later query, and the heavy keys by name.
+    """A count-sketch that answers any later query, and the heavy keys by name. One record a person.
 
-    share: of epsilon, for finding heavy keys, with all of delta; width and independence as of a count-sketch. One
-    record a person.
+    Args:
+        width: The number of buckets, a power of two; None takes about ten per record, within limits.
+        independence: The independence of the hash, from 4 on; it changes accuracy alone, never privacy.
+        share: The share of epsilon that finds heavy keys, with all of delta.
+
+    Raises:
+        PlanError: The independence or the share is not allowed.
+
+    Source:
+        [KKMN09]
     """
 
     width: int | None = None

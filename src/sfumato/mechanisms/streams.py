@@ -66,10 +66,15 @@ _LISTED: dict[str, Callable[[Periods], WindowFilter]] = {"banded": _banded, "tre
 class Continual(Mechanism[StreamPlan]):
     """Residuals of marginal tables in every period, filtered over time in integers, with Gaussian noise.
 
-    most: the most records of one cell and period that are counted; by default up to 2^30. strategy: over time, by
-    default the best of "buffers" (a few decaying sums a cell) and, where memory allows, "banded" (the last counts of a
-    cell, which suits "last 12" and people in several periods that are apart); "tree" as it is taught and "dense", the
-    best of all in the mean, are for up to 1,024 periods, a count each.
+    Args:
+        most: The most records of one cell and period that are counted; None takes up to 2^30.
+        strategy: The strategy over time: "buffers" (a few decaying sums a cell), "banded" (the last counts of a cell,
+            which suits "last 12" and people in several periods that are apart), or, for up to 1,024 periods with one
+            count each, "tree" as it is taught and "dense", the best of all in the mean. None takes the better of
+            "buffers" and, where memory allows, "banded".
+
+    Raises:
+        PlanError: An option is not allowed.
     """
 
     most: int | None = None

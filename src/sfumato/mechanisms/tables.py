@@ -206,14 +206,22 @@ class Tables(Mechanism[Plan]):
 
     @property
     def law(self) -> str | None:
-        """The noise that is asked for."""
+        """The law of noise that is asked for, or None."""
         return self.noise
 
     def plan(self, asked: Request) -> Plan:
         return plan_tables(self, asked)
 
     def check_problem(self, asked: Request, problem: Problem) -> None:
-        """Raise PlanError for options that would do nothing."""
+        """Refuse options that would do nothing for a problem.
+
+        Args:
+            asked: The request.
+            problem: The problem that it states.
+
+        Raises:
+            PlanError: An option would be dropped.
+        """
         if asked.strategy is not None and not self.takes_strategy:
             raise PlanError(
                 f"mechanism={self.name!r} makes a strategy of its own, so strategy= would be dropped; leave one of "
@@ -227,15 +235,46 @@ class Tables(Mechanism[Plan]):
             )
 
     def tried(self, problem: Problem, progress: Progress | None) -> Tried:
-        """The plans to choose among."""
+        """The plans to choose among.
+
+        Args:
+            problem: What is planned for.
+            progress: Called while strategies are searched, or None.
+
+        Returns:
+            The plans that apply, and lines for those that do not, with the reason.
+
+        Raises:
+            PlanError: The mechanism makes its plan in another way.
+        """
         raise PlanError(f"mechanism={self.name!r} has no designs of its own")
 
     def least(self, problem: Problem) -> Sequence[Plan]:
-        """The plans of which the least is that of `tried`: where one is proved the best no other need be among them."""
+        """Plans of which the best is as good as the best of `tried`.
+
+        Where one is proved to be the best no other need be among them.
+
+        Args:
+            problem: What is planned for.
+
+        Returns:
+            The plans.
+        """
         return self.tried(problem, None).plans
 
     def found(self, problem: Problem, progress: Progress | None) -> Tried:
-        """What is tried; raises PlanError, with every reason, where no plan applies."""
+        """The plans to choose among, at least one.
+
+        Args:
+            problem: What is planned for.
+            progress: Called while strategies are searched, or None.
+
+        Returns:
+            The plans that apply, and lines for those that do not, with the reason.
+
+        Raises:
+            PlanError: No plan applies; the message gives every reason.
+        """
         found = self.tried(problem, progress)
         if not found.plans:
             reasons = "; ".join(f"{c.mechanism}: {c.note}" for c in found.refused)
@@ -243,13 +282,30 @@ class Tables(Mechanism[Plan]):
         return found
 
     def chosen(self, problem: Problem, plans: Sequence[Plan]) -> Plan:
-        """The plan to carry out, of those that were found or of a strategy that was given."""
+        """The plan to carry out.
+
+        Args:
+            problem: What is planned for.
+            plans: The plans that were found, or that of a strategy that was given.
+
+        Returns:
+            The plan; that of least error, unless the mechanism chooses otherwise.
+        """
         return min(plans, key=lambda p: p.objective_value)
 
     def beside(
         self, problem: Problem, best: Plan, plans: Sequence[Plan]
     ) -> tuple[tuple[str, ...], tuple[Candidate, ...]]:
-        """(notes, lines) on what else could be asked for."""
+        """Remarks on what else could be asked for.
+
+        Args:
+            problem: What is planned for.
+            best: The plan that was chosen.
+            plans: All plans that were found.
+
+        Returns:
+            Notes for the plan, and lines for its candidates.
+        """
         return (), ()
 
     def records_for(self, need: Need) -> int:
@@ -271,14 +327,44 @@ class Designed(Tables):
 
     @abstractmethod
     def designs(self, problem: Problem, progress: Progress | None) -> list[Design]:
-        """Ways to answer, before they are scaled to the budget. Raises PlanError where none applies."""
+        """Ways to answer, before they are scaled to the budget.
+
+        Args:
+            problem: What is planned for.
+            progress: Called while strategies are searched, or None.
+
+        Returns:
+            The designs.
+
+        Raises:
+            PlanError: None applies.
+        """
 
     def searched(self, problem: Problem, progress: Progress | None) -> tuple[list[Design], list[Candidate]]:
-        """The designs, and a line for each search for one that did not apply. Raises PlanError where none is named."""
+        """The designs, and the searches that found none.
+
+        Args:
+            problem: What is planned for.
+            progress: Called while strategies are searched, or None.
+
+        Returns:
+            The designs, and a line for each search for one that did not apply.
+
+        Raises:
+            PlanError: None applies.
+        """
         return self.designs(problem, progress), []
 
     def skipped(self, problem: Problem, *, auto: bool) -> str:
-        """Why the designs are not tried, if they are not."""
+        """Why the designs are not tried, if they are not.
+
+        Args:
+            problem: What is planned for.
+            auto: Whether no mechanism was asked for by name.
+
+        Returns:
+            The reason, or "" where they are tried.
+        """
         return "makes no use of public tables" if problem.known and not self.takes_public else ""
 
     def tried(self, problem: Problem, progress: Progress | None) -> Tried:

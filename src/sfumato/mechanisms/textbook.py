@@ -32,7 +32,18 @@ class _Direct(Designed):
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Laplace(_Direct):
-    """Discrete Laplace noise on queries or cells, or on a strategy that is given."""
+    """Discrete Laplace noise on the queries or on the cells, or on a strategy that is given.
+
+    Args:
+        noise: "laplace".
+        lattice: "fine", or "unit", which measures plain integer counts.
+
+    Raises:
+        PlanError: The noise is of another law, or there is no such lattice.
+
+    Source:
+        [DMNS06]
+    """
 
     noise: str | None = "laplace"
 
@@ -48,7 +59,18 @@ class Laplace(_Direct):
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Gaussian(_Direct):
-    """Gaussian noise on queries or cells, or on a strategy that is given; `noise` may say "discrete-gaussian"."""
+    """Gaussian noise on the queries or on the cells, or on a strategy that is given.
+
+    Args:
+        noise: "gaussian", or "discrete-gaussian".
+        lattice: "fine", or "unit", which measures plain integer counts.
+
+    Raises:
+        PlanError: The noise is of another law, or there is no such lattice.
+
+    Source:
+        [DKMMN06], [CKS20] for the discrete law
+    """
 
     noise: str | None = "gaussian"
 
@@ -67,7 +89,19 @@ _LISTED, _LINE = 2**17, 512  # queries, and cells of their attribute: a second f
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class TreeMechanism(Designed):
-    """Trees of `branching` children to a node; by default of those that err least."""
+    """Trees of counts over an ordered attribute.
+
+    Args:
+        branching: The number of children of a node, from 2 on; None takes those that err least.
+        noise: "gaussian", "laplace" or "discrete-gaussian"; None takes what the budget is best spent on.
+        lattice: "fine", or "unit", which measures plain integer counts.
+
+    Raises:
+        PlanError: An option is not allowed.
+
+    Source:
+        [CSS11], [DNPR10], [HRMS10]
+    """
 
     branching: int | None = None
 
@@ -94,8 +128,20 @@ class TreeMechanism(Designed):
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Marginals(Designed):
-    """Residuals of marginal tables, plain, tilted for unions, at the levels of a tree, or of other factors than cells;
-    knows public tables."""
+    """Residuals of marginal tables: plain, tilted for unions, at the levels of a tree, or of other factors than cells.
+
+    It is the one mechanism that uses public tables (`public`).
+
+    Args:
+        noise: "gaussian", "laplace" or "discrete-gaussian"; None takes what the budget is best spent on.
+        lattice: "fine", or "unit", which measures plain integer counts.
+
+    Raises:
+        PlanError: An option is not allowed.
+
+    Source:
+        [XZK23]
+    """
 
     name: ClassVar[str] = "marginals"
     label: ClassVar[str] = "marginals"

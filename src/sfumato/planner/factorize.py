@@ -30,11 +30,18 @@ MAX_SWAP_LARGEST = 256  # the same for the largest error
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Factorization:
-    """R M = F + offset 1ᵀ with its certificate; bounds are the rmse at noise multiplier 1, or the largest standard
-    error where that was the objective.
+    """R M = F + offset 1ᵀ with its certificate. `sf.factorization` finds it.
 
-    `strategy` M (l, m), `reconstruction` R (k, l), `offset` (k,), `row_variances` (k,) at noise equal to
-    the sensitivity of M, `bias_bound` the largest |R M - F - offset|.
+    Args:
+        strategy: M, (l, m).
+        reconstruction: R, (k, l).
+        offset: (k,), by how much the answers are shifted; 0 under add-remove.
+        lower_bound: A proved bound on the least possible error: the rmse at noise multiplier 1, or the largest standard
+            error where that was the objective.
+        upper_bound: The error that this factorization has.
+        iterations: The number of steps of the search.
+        row_variances: (k,) variances of the answers at noise equal to the sensitivity of M.
+        bias_bound: The largest |R M - F - offset|.
 
     >>> found = sf.factorization(np.tri(4))
     >>> np.allclose(found.reconstruction @ found.strategy, np.tri(4)), found.gap < 1e-3
@@ -52,7 +59,7 @@ class Factorization:
 
     @property
     def gap(self) -> float:
-        """upper / lower - 1."""
+        """By which share the error may be above the least possible one: upper_bound / lower_bound - 1."""
         return self.upper_bound / self.lower_bound - 1 if self.upper_bound > 0.0 else 0.0
 
     def __repr__(self) -> str:
@@ -71,17 +78,34 @@ def factorization(
     approximate_norm: str | None = None,
     progress: Progress | None = None,
 ) -> Factorization:
-    """The factorization of F (k, m) of least mean squared error, or of least largest error, certified.
+    """The factorization of F of least mean squared error, or of least largest error, certified.
 
-    Add-remove: the optimum, min ||R||_F ||M||_{1->2} / sqrt(k) for the objective "mean" [NTZ13, ENU20] and
-    min ||R||_{2->inf} ||M||_{1->2} for "max", which is gamma_2(F) [LMSS07]. Replace-one: up to
-    1,024 cells (256 for "max") the optimum too, with diam(M) for ||M||_{1->2} and R M = F + offset 1ᵀ; else the
-    same M with the exact largest distance between its columns as sensitivity, and the pair bound beside it.
-    With `approximate` alpha the least mean squared noise over R M near F, to one per cent: |R M - F| <= alpha in every
-    entry (`approximate_norm` "entry") or ||R M - F||_{1->2} <= alpha sqrt(k) ("column", the default); errors exclude
-    that bias. `progress` hears the step and the gap; in a notebook, without one, a line below the cell does (of
-    `approximate`, whose search does not count its steps, there is none).
-    Raises PlanError for what is not offered and WorkloadError for what is no matrix.
+    Add-remove: the optimum, min ||R||_F ||M||_{1->2} / sqrt(k) for the objective "mean" and min ||R||_{2->inf}
+    ||M||_{1->2} for "max", which is gamma_2(F). Replace-one: up to 1,024 cells (256 for "max") the optimum too, with
+    diam(M) for ||M||_{1->2} and R M = F + offset 1ᵀ; else the same M with the exact largest distance between its
+    columns as sensitivity, and the pair bound beside it.
+
+    Args:
+        F: The queries: a (k, m) array, scipy sparse matrix or LinearOperator.
+        neighbours: "add-remove" or "replace-one".
+        norm: "l2", for Gaussian noise.
+        objective: "mean", the root mean squared error, or "max", the largest standard error.
+        approximate: alpha: the least mean squared noise over R M near F is found, to one per cent; errors exclude that
+            bias. For "mean" under add-remove.
+        approximate_norm: How near: "entry", |R M - F| <= alpha in every entry, or "column", ||R M - F||_{1->2} <= alpha
+            sqrt(k), which None takes.
+        progress: Called with the number of steps done and the relative gap; None shows it in notebooks alone. The
+            search of `approximate` does not call it.
+
+    Returns:
+        The factorization, with its error and a proved lower bound.
+
+    Raises:
+        PlanError: An option is not offered.
+        WorkloadError: F is no matrix of finite numbers.
+
+    Source:
+        [NTZ13], [ENU20], [LMSS07] for gamma_2
 
     >>> sf.factorization(np.tri(4))
     <Factorization (4, 4) x (4, 4): error 1.31..., proved at least 1.31...>

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from sfumato._util.display import Progress
 from sfumato.domain import Domain
 from sfumato.errors import PlanError
 from sfumato.mechanisms.mechanism import LOCAL, TABLES, Mechanism
@@ -18,11 +19,12 @@ from sfumato.mechanisms.registry import made as value_of
 from sfumato.mechanisms.tables import Need
 from sfumato.operators import Family
 from sfumato.operators.base import FloatArray
-from sfumato.planner.planning import plan, request
+from sfumato.planner.planning import Name, Objective, Relation, Trust, plan, request
 from sfumato.plans.plan import Plan
 from sfumato.plans.predictions import Entry
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours
+from sfumato.strategies.design import DEFAULT_OBJECTIVE
 from sfumato.workloads import RECORDS, QueryBlock, QueryFamily, Workload
 
 __all__ = ["budget_for", "plan_for", "records_for"]
@@ -43,21 +45,52 @@ def budget_for(
     target: str = "worst",
     kind: str = "approx",
     delta: Any = None,
-    neighbours: str | Neighbours,
+    neighbours: Relation | Neighbours,
     simultaneous: bool = False,
-    **options: Any,
+    person: str | None = None,
+    rows_per_person: int = 1,
+    mechanism: Name | Mechanism[Any] = "auto",
+    objective: Objective = DEFAULT_OBJECTIVE,
+    records: int | None = None,
+    public: Mapping[Any, Any] | None = None,
+    strategy: object = None,
+    reconstruction: Any = None,
+    progress: Progress | None = None,
 ) -> Budget:
-    """The least budget under which `sf.plan` with these options keeps to margins.
+    """The least budget under which `sf.plan` with the same options keeps to margins.
 
-    A margin is the half-width of an interval of the given confidence. `margin` is one number, in records, or a
-    mapping: from a part to a number in the part's unit, from a set of attributes (a tuple) or from a number of
-    attributes to one in records; a set goes before its number of attributes, and that before its part. Levels
-    are named like attributes. What is left out is not bounded. `target="worst"` bounds every query, `"rmse"` the
-    query of root-mean-square standard error of each part. With `simultaneous` all answers to the workload are within
-    their margins together with that confidence. `kind` is "approx" (with delta), "zcdp", "gdp" or
-    "pure". Errors scale with the budget, so one plan is enough; the result is rounded up to six digits and
-    verified by planning with it.
-    Raises PlanError.
+    A margin is the half-width of an interval. Errors scale with the budget, so one plan is enough; the budget is
+    rounded up to six digits, and verified by planning with it.
+
+    Args:
+        workload: The queries.
+        margin: One number, in records; or a mapping to numbers: from the name of a part, in the part's unit, or from a
+            set of attributes (a tuple) or a number of attributes, in records. A set goes before its number of
+            attributes, and that before its part. Levels are named like attributes. What is left out is not bounded.
+        confidence: The probability, strictly between 0 and 1, of the intervals.
+        target: "worst" bounds the margin of every query, "rmse" that of a query of each part's root-mean-square
+            standard error.
+        kind: The kind of budget: "approx", "zcdp", "gdp" or "pure".
+        delta: The delta of an "approx" budget, which needs one.
+        neighbours: As for `sf.plan`.
+        simultaneous: Whether all answers to the workload are within their margins together with that confidence;
+            otherwise each one is.
+        person: As for `sf.plan`.
+        rows_per_person: As for `sf.plan`.
+        mechanism: As for `sf.plan`, of the mechanisms whose margins follow from the budget alone.
+        objective: As for `sf.plan`.
+        records: As for `sf.plan`.
+        public: As for `sf.plan`.
+        strategy: As for `sf.plan`.
+        reconstruction: As for `sf.plan`.
+        progress: As for `sf.plan`.
+
+    Returns:
+        The budget.
+
+    Raises:
+        PlanError: A margin is not positive or is of tables that are not asked, one margin would mix units, an option is
+            not allowed or does not apply, or no budget of this kind reaches the margins.
 
     >>> work = sf.identity(sf.Domain({"age": 100}))
     >>> enough = sf.budget_for(work, margin=50, kind="zcdp", neighbours="add-remove")
@@ -68,11 +101,23 @@ def budget_for(
         raise PlanError(f"target must be 'worst' or 'rmse', not {target!r}")
     if target == "rmse" and simultaneous:
         raise PlanError("simultaneous= is about all answers, so about the worst of them; leave out target='rmse'")
-    _refuse_idle(kind, delta, target, options)
+    _refuse_idle(kind, delta, target, mechanism)
     wanted = _Wanted(workload, margin, confidence, simultaneous=simultaneous)
+    options: dict[str, Any] = {
+        "neighbours": neighbours,
+        "person": person,
+        "rows_per_person": rows_per_person,
+        "mechanism": mechanism,
+        "objective": objective,
+        "records": records,
+        "public": public,
+        "strategy": strategy,
+        "reconstruction": reconstruction,
+        "progress": progress,
+    }
 
     def found(budget: Budget) -> tuple[Plan, float]:
-        made = plan(workload, budget, neighbours=neighbours, **options)
+        made = plan(workload, budget, **options)
         return made, wanted.excess(made, target)
 
     return _least(kind, delta, found).budget
@@ -98,7 +143,7 @@ def plan_for(
     """
     if "objective" in options:
         raise PlanError("plan_for minimises the largest margin relative to what is wanted; it takes no objective=")
-    _refuse_idle(kind, delta, "worst", options)
+    _refuse_idle(kind, delta, "worst", options.get("mechanism", "auto"))
     wanted = _Wanted(workload, margin, confidence, simultaneous=simultaneous)
     weighted = wanted.weighted()
 
@@ -113,11 +158,11 @@ def plan_for(
     return replace(made, notes=(*made.notes, note))
 
 
-def _refuse_idle(kind: str, delta: Any, target: str, options: Mapping[str, Any]) -> None:
+def _refuse_idle(kind: str, delta: Any, target: str, mechanism: object) -> None:
     """Refuse what does not scale with the budget, and options that would do nothing here."""
     if kind != "approx" and delta is not None:
         raise PlanError(f"delta= belongs to kind='approx', not to {kind!r}; leave it out")
-    value = value_of(options.get("mechanism", "auto"))
+    value = value_of(mechanism)
     if reason := value.unscaled or (value.unscaled_rmse if target == "rmse" else ""):
         raise PlanError(reason)
 
@@ -266,27 +311,58 @@ def records_for(
     workload: Workload,
     budget: Budget,
     *,
-    neighbours: str | Neighbours,
+    neighbours: Relation | Neighbours,
     error: float,
     kind: str = "rmse",
     beta: float | None = None,
-    mechanism: str | Mechanism[Any] = "auto",
-    **options: Any,
+    person: str | None = None,
+    rows_per_person: int = 1,
+    mechanism: Name | Mechanism[Any] = "auto",
+    objective: Objective = DEFAULT_OBJECTIVE,
+    records: int | None = None,
+    public: Mapping[Any, Any] | None = None,
+    strategy: object = None,
+    reconstruction: Any = None,
+    trust: Trust = "curator",
+    progress: Progress | None = None,
 ) -> int:
-    """The least number of records from which on errors are at most the share `error` of them, whatever they are.
+    """The least number of records from which on errors are at most a share of them, whatever the records are.
 
-    kind="rmse": the expected root mean squared error over the queries, as `sf.plan` predicts or bounds it. kind="max":
-    all answers are within that share together, but with probability `beta` (.05). Queries count records.
+    Unbiased answers err by the same number of records whatever n is, so n is that error over the share. Answers of
+    "projection" err by at most sqrt(n W / k), W the width of the body against the noise, so n = W / (k error^2) where
+    that is less: it hardly depends on the number of queries k. "approximate" is planned for every n that is tried.
+    Errors of "local", without a curator, grow as sqrt(n).
 
-    mechanism: "auto" and the others of `sf.plan` whose errors are known before data, with the `options` of `sf.plan`.
-    Unbiased answers err by the same number of records whatever n is, so n is that error over the share. "projection"
-    (rmse) errs by at most sqrt(n W / k), W the width of the body against the noise, so n = W / (k error^2) where that
-    is less: it hardly depends on the number of queries [NTZ13]. "approximate" is planned for every n that is tried.
-    "pmw" (max): a session that answers the queries one by one within the share, without ever running out of updates
-    [HR10]. "local" (rmse, pure epsilon, replace-one): without a curator, where errors grow as sqrt(n).
+    Args:
+        workload: Queries that count records.
+        budget: What may be spent on them.
+        neighbours: As for `sf.plan`.
+        error: The share of the records, between 0 and 1.
+        kind: "rmse": the expected root mean squared error over the queries, as `sf.plan` predicts or bounds it. "max":
+            all answers are within that share together, except with probability `beta`.
+        beta: For "max", that probability; 0.05 unless given.
+        person: As for `sf.plan`.
+        rows_per_person: As for `sf.plan`.
+        mechanism: "auto" and the other mechanisms of `sf.plan` whose errors are known before data; "projection" and
+            "approximate", for "rmse"; "pmw", for "max": a session that answers the queries one by one within the share,
+            without ever running out of updates; "local", for "rmse" under pure epsilon and replace-one.
+        objective: As for `sf.plan`.
+        records: Leave it out: the number of records is what is found.
+        public: As for `sf.plan`.
+        strategy: As for `sf.plan`.
+        reconstruction: As for `sf.plan`.
+        trust: As for `sf.plan`; "local" goes with mechanism "local".
+        progress: As for `sf.plan`.
 
-    The smallest such n, to a thousandth of it for "pmw" and "approximate", which are searched. Raises PlanError where
-    no error is known before data, and for options that do not apply.
+    Returns:
+        The smallest such number, to a thousandth of it for "pmw" and "approximate", which are searched.
+
+    Raises:
+        PlanError: The errors of the mechanism are not known before data, an option is not allowed or does not apply, or
+            no number up to 2^52 is enough.
+
+    Source:
+        [NTZ13] for "projection", [HR10] for "pmw"
 
     >>> sf.records_for(sf.identity(sf.Domain({"age": 100})), sf.pure(1), neighbours="add-remove", error=0.01)
     142
@@ -301,12 +377,24 @@ def records_for(
     sure = _BETA if beta is None else beta
     if isinstance(sure, bool) or not isinstance(sure, (int, float)) or not 0 < sure < 1:
         raise PlanError(f"beta is a probability, between 0 and 1, not {sure!r}")
-    if options.get("records"):
+    if records:
         raise PlanError("records_for finds the number of records, by errors of one look; leave out records=")
     value = made(mechanism)
     if not {TABLES, LOCAL} & set(value.serves):
         raise PlanError(f"no number of records is known for mechanism={value.name!r}: {value.unknown}")
-    asked = request(workload, budget, neighbours=neighbours, **options)
+    asked = request(
+        workload,
+        budget,
+        neighbours=neighbours,
+        person=person,
+        rows_per_person=rows_per_person,
+        trust=trust,
+        objective=objective,
+        public=public,
+        strategy=strategy,
+        reconstruction=reconstruction,
+        progress=progress,
+    )
     return value.records_for(Need(asked, share, kind == "max", float(sure)))
 
 

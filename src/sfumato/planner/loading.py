@@ -55,15 +55,23 @@ def load(
     source: Any = None,
     anchor: str | None = None,
 ) -> Any:
-    """What was stored at a path: a plan, a release (its folder, or a file of keys or local reports), a ledger, or a
-    session, which goes on.
+    """Read anything that was stored: a plan, a release, a ledger, or a session, which goes on.
 
-    A session needs the `ledger` that paid for it, for a file cannot be believed about who paid; `source` defaults to
-    the path that it was opened on, and with an `anchor` kept from earlier a file that was put back to a state before it
-    is refused. Other things take none of these.
+    Args:
+        path: The file; of a release of tables its folder.
+        ledger: For a session or a stream, the ledger that paid for it: a file cannot be believed about who paid.
+        source: For a session, its table; by default the path that it was opened on.
+        anchor: For a session or a stream, its anchor of an earlier moment: a file that was put back to a state before
+            it is refused.
 
-    Raises InvalidInput for what is nothing that sfumato wrote, or changed since; LedgerError or LedgerCorrupted for a
-    store or ledger that do not fit; SourceError for a table that cannot be loaded or that changed.
+    Returns:
+        The plan, release, ledger, session or stream.
+
+    Raises:
+        InvalidInput: Nothing that sfumato wrote is there, it was changed since, or an argument does not apply.
+        LedgerError: The ledger does not fit.
+        LedgerCorrupted: The ledger or the session's file was changed or put back.
+        SourceError: The table cannot be loaded, or is not the one of the session.
 
     >>> found = sf.plan(sf.identity(sf.Domain({"age": 4})), sf.pure(1), neighbours="add-remove")
     >>> found.save("ages.plan")

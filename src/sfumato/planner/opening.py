@@ -60,23 +60,39 @@ def open_plan(
 ) -> Session:
     """Open a session for questions that are not known in advance; the whole price of the plan is debited now.
 
-    A plan with periods opens a stream: `append` takes the table of every period, so none is given here.
+    A plan with periods opens a stream, whose `append` takes the table of every period. A plan of tables is measured
+    now, and every question that its measurements span is free.
 
-    The plan is one for questions to come: `sf.plan` of a domain or of sf.Keys, or with mechanism "pmw" of a workload. A
-    plan of tables is measured now, and every question that its measurements span is free.
+    Args:
+        plan: A plan for questions to come: `sf.plan` of a domain or of sf.Keys, or with mechanism "pmw" of a workload;
+            a plan with periods; or a plan of tables.
+        source: The table, as for `sf.release`; None for a stream, and for a stored session whose table is a file.
+        ledger: The ledger that pays, or its path; None for an explicit one-shot account.
+        name: The name under which the price is debited.
+        store: Where the session is kept. At a path at which nothing is, a new session begins. Where a session is, it
+            goes on, from any process, and nothing is spent. The file of a conversation holds secret noise and is for
+            the custodian alone.
+        table: The public name of the table, which the ledger fixes, with the privacy unit, at its first spend.
+        anchor: The anchor of an earlier moment: a file that was put back to a state before it is refused.
+        people: For a stream with a store that enforces how often a person is counted: a number that the persons will
+            never reach. As many have room in its files, so that their size tells nothing (1,000,000, 32 MB, unless
+            given).
 
-    With `store`, a path at which nothing is, the session is kept there, and the same call again, from any process, goes
-    on with it; nothing is spent then, and the table may be left out where it is a file. The file of a conversation
-    holds secret noise and is for the custodian alone. With an `anchor` kept from earlier, a file that was put back to a
-    state before it is refused. `source` is a table as for `sf.release`. `ledger` is required; None is an explicit
-    one-shot account. `table` is the public name of the table, which the ledger fixes with the privacy unit at its first
-    spend. `people`, of a stream with a store that enforces how often a person is counted, is a number that they will
-    never reach: as many have room in its files, whose size so tells nothing (1,000,000, 32 MB, if it is left out).
+    Returns:
+        The session or the stream, which is a context manager.
 
-    Guarantee: everything the session ever gives out satisfies together the plan's budget for the plan's privacy unit.
+    Raises:
+        PlanError: The plan is not of a kind that is opened, or cannot be carried out. Nothing is spent.
+        InvalidInput: An argument does not apply, or the store keeps another session. Nothing is spent.
+        SourceError: The table cannot be read. Nothing is spent.
+        BudgetExceeded: The price is above what is left in the ledger, which is untouched.
+        LedgerMismatch: The ledger is of another unit or table, and is untouched.
+        LedgerError: The ledger cannot be used. Nothing is spent.
+        NameTaken: The name was paid for before; the ledger is untouched.
+        NotWritten: The price is spent, but the session could not be stored.
 
-    Raises InvalidInput or SourceError (nothing spent), BudgetExceeded or NameTaken (ledger untouched), LedgerMismatch,
-    NotWritten (spent, but not stored).
+    Guarantee:
+        Everything that the session ever gives out satisfies, together, the plan's budget for the plan's privacy unit.
 
     >>> made = sf.plan(sf.Keys(), sf.pure(1), neighbours="add-remove", mechanism="histogram")
     >>> with sf.open(made, sf.KeyCounts([3, 3, 7]), ledger=None) as asked:

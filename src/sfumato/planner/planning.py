@@ -131,55 +131,55 @@ def plan(
     No data and no budget is touched. An option that would do nothing is refused.
 
     Args:
-        what: What is asked: a workload, made by `sf.marginals`, `sf.prefix`, `sf.queries` and the like; an `sf.Domain`
-            or `sf.Keys`, for questions to come; `keys.queries([...])`, where the queries of keys are known.
-        budget: What may be spent on it: `sf.pure(1)`, `sf.approx(1, "1e-6")`, `sf.zcdp("0.5")` or `sf.gdp(1)`.
+        what: The questions: a workload, made by `sf.marginals`, `sf.prefix`, `sf.queries` and the like; an `sf.Domain`
+            or `sf.Keys`, for questions to come; or `keys.queries([...])`, for known queries about keys.
+        budget: What may be spent: `sf.pure(1)`, `sf.approx(1, "1e-6")`, `sf.zcdp("0.5")` or `sf.gdp(1)`.
         neighbours: Which two tables must be hard to tell apart: "add-remove", where one of them has one record more;
-            "replace-one", where one record differs; "replace-one within state", by the name of a level, where it is
-            replaced by one of the same state, so that the states' totals are public. Required, but where nobody holds
-            the table (`trust="local"`), where it is "replace-one".
+            "replace-one", where one record differs; or "replace-one within state", by the name of a level, where a
+            record is replaced by one of the same state, so that the totals of the states are public. Only with
+            `trust="local"` may it be left out: it is "replace-one" then.
         person: The name of the column that says whose record a row is; None where every person has one row. With it,
             the tables differ by all rows of one person.
-        rows_per_person: How many rows of each person are counted at most, a whole number from 1 on. Needs `person`,
-            if it is more than 1.
-        mechanism: How it is answered: a value such as `sf.mechanisms.mwem(rounds=8)`, or a name, which stands for its
-            defaults. "auto" takes the least error that is known before data: of the plans for a workload; of private
-            multiplicative weights and a histogram for a domain; of sketches for keys.
-        objective: What is minimised, of a workload. "tables": the mean over parts of the mean over their tables of the
-            mean squared error of their queries, in each table's largest coefficient (1 for counts), so that nothing
-            starves for being small. "cells": the mean squared error of all queries alike. "max": the largest standard
-            error. Weights of a workload multiply squared errors.
-        records: A public number of records, which may be approximate, for mechanisms and predictions that depend on
-            it; with `trust="local"` the expected number of reports.
-        public: Tables of counts that are known from elsewhere, by their sets of attributes, such as
-            `{("sex",): [30, 20]}`. They are used as exact, and neither measured nor protected. Totals of the groups
-            of a level that the table itself has are public under neighbours="replace-one within ..." alone.
-        strategy: What is measured, where it is not to be searched: a matrix (l, m) of l queries over the m cells, or
+        rows_per_person: How many rows of each person are counted at most, from 1 to 1,000,000. Above 1 it needs
+            `person`.
+        mechanism: A value such as `sf.mechanisms.mwem(rounds=8)`, or a name, which stands for its defaults. "auto"
+            takes the least error that is known before data: among the plans for a workload; between private
+            multiplicative weights and a histogram for a domain; among sketches for keys.
+        objective: Which error of a workload is minimised. "tables": the mean over parts of the mean over their tables
+            of the mean squared error of their queries, in each table's largest coefficient (1 for counts), so that
+            small tables get their share. "cells": the mean squared error of all queries alike. "max": the largest
+            standard error. Weights of a workload multiply squared errors.
+        records: A public number of records, which may be approximate, for mechanisms and predictions that depend on it;
+            with `trust="local"` the expected number of reports.
+        public: Tables of counts that are known from elsewhere, by their sets of attributes, such as `{("sex",): [30,
+            20]}`. They are used as exact, and neither measured nor protected. Totals of the groups of a level that the
+            table itself has are public only under neighbours="replace-one within ...".
+        strategy: What to measure, instead of searching for it: a matrix (l, m) of l queries over the m cells, or
             "queries", "cells", "tree" (of branching 2; "tree-4" of branching 4), "square-root" or
-            "normalised-square-root". With mechanism "auto", "laplace" and "gaussian", which say the noise, and
-            "projection".
-        reconstruction: How answers are read off: a matrix (k, l) from l measured values to k answers,
-            "least-squares", or "canonical", sums of the fewest values. Needs `strategy`.
-        periods: How many periods there are, or `sf.periods(365, per_person=12, apart=30)`: the tables come period after
-            period, and totals, increments and sums of any periods are answered after each. None for one table.
-        trust: "curator", who holds the table; or "local", where nobody does: every person reports on the own record,
-            with pure epsilon, any two records as neighbours.
-        progress: Called while strategies are searched, with the number of steps done and the relative gap that is left
-            to a proved bound; None shows it in notebooks alone.
+            "normalised-square-root". It goes with the mechanisms "auto", "laplace", "gaussian" and "projection"; of
+            mwem, "queries" alone.
+        reconstruction: How answers are computed from l measured values: a matrix (k, l), "least-squares", or
+            "canonical", sums of the fewest values. It needs `strategy`.
+        periods: For tables that come period after period, the number of periods, or `sf.periods(365, per_person=12,
+            apart=30)`: totals, increments and sums of any periods are answered after each. None for one table.
+        trust: "curator", where a curator holds the table; or "local", where nobody does: every person reports on the
+            own record, with pure epsilon, and any two records are neighbours.
+        progress: Called while strategies are searched, with the number of steps done and the relative gap to a proved
+            bound; None shows it in notebooks alone.
 
     Returns:
         A plan, which holds nothing private and can be printed and stored. Its class follows from `what` and
         `mechanism`: `sf.Plan` for a workload in one look, others for several looks, keys, questions to come, streams
-        and reports. `sf.release` carries out plans of workloads and keys, `sf.open` those for a domain, for keys
-        without queries and for periods; a plan of reports has `respond` and `collect`.
+        and reports. `sf.release` carries out plans of workloads and of known queries about keys; `sf.open` those for
+        questions to come and for periods; a plan of reports has `respond` and `collect`.
 
     Raises:
-        PlanError: An option that is not allowed, does not apply or would do nothing, with what is allowed.
-        BudgetError: A budget of a kind that the mechanism cannot spend, or too small for its noise.
+        PlanError: An option is not allowed, does not apply or would do nothing; the message says what is allowed.
+        BudgetError: The budget is of a kind that the mechanism cannot spend, or too small for its noise.
 
     Guarantee:
-        None by itself: nothing is released. What `sf.release` or `sf.open` gives out under the plan satisfies
-        `budget` for neighbours as stated here.
+        None by itself: nothing is released. What `sf.release` or `sf.open` gives out under the plan satisfies `budget`
+        for neighbours as stated here.
 
     >>> work = sf.marginals(sf.Domain({"age": 4, "sex": 2}), upto=2)
     >>> found = sf.plan(work, sf.gdp(1), neighbours="add-remove")

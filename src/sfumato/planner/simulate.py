@@ -26,9 +26,18 @@ _ROUNDING = 1e-9  # records: what an interval's end may be off by in floats
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Simulation:
-    """Errors of `repetitions` simulated releases against the exact answers.
+    """Errors of simulated releases against the exact answers. `sf.simulate` makes it.
 
     `rmse` and `max_error` are over the queries that count records (over all, where none does), as in a plan.
+
+    Args:
+        rmse: The root mean squared error over queries and repetitions.
+        per_query_rmse: (k,) root mean squared errors over repetitions.
+        max_error: The mean over repetitions of the largest error.
+        mean_error: (k,) mean errors over repetitions.
+        coverage: The share of pointwise intervals that hold the exact answer.
+        confidence: The confidence of the intervals.
+        repetitions: The number of repetitions.
     """
 
     rmse: float
@@ -49,11 +58,25 @@ class Simulation:
 def simulate(
     plan: Plan, x: ArrayLike, repetitions: int = 1000, rng: int | np.random.Generator = 0, confidence: float = 0.95
 ) -> Simulation:
-    """Repeat measurement and reconstruction on counts `x` (m,) with reproducible noise of the plan's law.
+    """Repeat measurement and reconstruction on public counts, with reproducible noise of the plan's law.
 
-    `rmse` is over queries and repetitions, `max_error` the mean over repetitions of the largest error,
-    `coverage` the share of pointwise intervals that hold the exact answer. The noise here comes from an
-    ordinary generator and protects nobody: x must be public. Where the plan projects, so does every repetition.
+    The noise comes from an ordinary generator and protects nobody: the counts must be public. Where the plan projects,
+    so does every repetition.
+
+    Args:
+        plan: A plan of one look.
+        x: Whole counts, of shape (m,) or `domain.shape`.
+        repetitions: How often it is repeated.
+        rng: A seed, or a generator of numpy.
+        confidence: The probability, strictly between 0 and 1, of the intervals.
+
+    Returns:
+        `rmse` over queries and repetitions, `per_query_rmse` (k,), `max_error`, the mean over repetitions of the
+        largest error, `mean_error` (k,), and `coverage`, the share of pointwise intervals that hold the exact answer.
+
+    Raises:
+        PlanError: The plan is of several looks, the counts are not whole or of another shape, or an option is not
+            allowed.
 
     >>> made = sf.plan(sf.identity(sf.Domain({"age": 4})), sf.gdp(1), neighbours="add-remove")
     >>> found = sf.simulate(made, [30, 20, 10, 0], repetitions=400)

@@ -24,7 +24,16 @@ __all__ = ["AccuracyBound", "IterativePlan", "Look"]
 @storable
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Looks of one kind: what they are for, how many at most, and the price of each."""
+    """Looks of one kind.
+
+    Args:
+        purpose: What they are for.
+        count: How many there are at most.
+        price: The price of each.
+
+    Raises:
+        PlanError: The number is negative, or the price is no event.
+    """
 
     stored_as = "Knock"  # its name in files
 
@@ -39,7 +48,15 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class AccuracyBound:
-    """Proved before data: but with probability `failure`, no answer of `model` is off by more than `largest`."""
+    """A bound that is proved before data.
+
+    No answer of `model` is off by more than `largest`, except with probability `failure`.
+
+    Args:
+        largest: The largest error, in the plan's unit.
+        failure: The probability that it does not hold.
+        model: Which answers it is about.
+    """
 
     largest: float
     failure: float
@@ -55,9 +72,19 @@ class IterativePlan(WorkloadPlan):
     earlier answers, so errors of single queries are not known before: there is a `bound` where one is proved, and
     `rmse` where one is predicted.
 
-    `course` is a storable value of the mechanism's own, its rounds: it says in words what will be done (`summary`),
-    lists all looks with the price of each (`looks`) and whether the number of records is public (`total_known`), and
-    proves what it can of the answers from the plan alone (`bound`).
+    Args:
+        workload: The queries.
+        budget: The budget that the release keeps.
+        unit: Whose privacy is protected.
+        mechanism: The name of the mechanism.
+        price: What a ledger is charged.
+        course: The rounds, a storable value of the mechanism's own. It says in words what will be done (`summary`),
+            lists all looks with the price of each (`looks`) and whether the number of records is public
+            (`total_known`), and proves what it can of the answers from the plan alone (`bound`).
+        records: The public number of records that was given, or None.
+        rmse: The predicted root mean squared error, or None.
+        notes: Remarks that are printed with the plan.
+        considered: The mechanisms that were considered.
     """
 
     stored_as = "CoursePlan"  # its name in files
@@ -80,14 +107,19 @@ class IterativePlan(WorkloadPlan):
 
     @functools.cached_property
     def bound(self) -> AccuracyBound | None:
-        """What is proved of the answers before data; found anew from the plan, never read from a file."""
+        """The bound that is proved of the answers before data, or None.
+
+        It is computed from the plan and never read from a file.
+        """
         return self.course.bound(self)
 
     @property
     def slack(self) -> Fraction:
         """What the price exceeds the sum of all looks by, in the currency of the price; never spent on anything.
 
-        Raises PlanError where the looks cost more than the price, BudgetError for a price whose parts do not add up.
+        Raises:
+            PlanError: The looks cost more than the price.
+            BudgetError: The price is of a kind whose parts do not add up.
         """
         account = Account(self.price)
         left = account.remaining - sum(k.count * price(k.price, account.currency) for k in self.looks)
@@ -145,7 +177,11 @@ class IterativePlan(WorkloadPlan):
         return f"{self.mechanism}: {len(self.workload):,} queries, {sum(k.count for k in self.looks):,} looks"
 
     def bounded(self) -> str:
-        """The bound in words."""
+        """The bound in words.
+
+        Returns:
+            A sentence, also where no bound is known.
+        """
         if self.bound is None:
             return "none is known before the data"
         sure = f"{1 - self.bound.failure:.0%}"

@@ -36,8 +36,20 @@ class KeyCandidate:
 class KeyPlan(Planned):
     """What will be measured of a universe of keys, its noise, its price, and the errors that follow. Nothing private.
 
-    The map's hash is public randomness, drawn with the plan and so before any data. `records` is a public
-    (approximate) number of records; `size` the typical number of keys of a query that candidates were compared at.
+    The map's hash is public randomness, drawn with the plan and so before any data.
+
+    Args:
+        keys: Which keys there are.
+        budget: The budget that the release keeps.
+        unit: Whose privacy is protected.
+        mechanism: The name of the mechanism.
+        map: What is measured: how keys are mapped to noisy integers.
+        noise: The law of the noise.
+        price: What a ledger is charged.
+        stability: How heavy keys are shown by name, or None where none are.
+        records: The public number of records that was given, or None.
+        size: The usual number of keys of a query, at which candidates were compared.
+        considered: The mechanisms that were considered.
     """
 
     keys: Keys
@@ -63,10 +75,18 @@ class KeyPlan(Planned):
         return self.noise.variance * self.map.squared_weights()
 
     def error(self, size: float, squared_norm: float | None = None) -> float:
-        """Predicted root mean squared error, in records, of a query of `size` keys of weight 1.
+        """The predicted root mean squared error of a query, in records, over noise and hash.
 
-        Over noise and hash. `squared_norm` is the sum of squared counts of the keys that are sketched; by default that
-        of `records` records whose keys all differ. (For weights, `size` is the sum of their squares.)
+        Args:
+            size: The number of keys of the query, each of weight 1; with weights the sum of their squares.
+            squared_norm: The sum of squared counts of the keys that are sketched; None takes that of `records` records
+                whose keys all differ.
+
+        Returns:
+            The error.
+
+        Raises:
+            PlanError: The size is not allowed, or the error depends on the number of records, which is not known.
         """
         if isinstance(size, bool) or not isinstance(size, (int, float)) or not 0 <= size < math.inf:
             raise PlanError(f"the size of a query is its number of keys, not {size!r}")
@@ -82,8 +102,20 @@ class KeyPlan(Planned):
         return math.sqrt(size * (self.noise_variance + norm / shrinkage))
 
     def worst_error(self, size: float) -> float:
-        """The same for the worst that `records` records can be: one key holds all of them, or, where heavy keys are
-        shown, all keys are just too light to be shown."""
+        """The predicted root mean squared error of a query for the worst that `records` records can be.
+
+        That is one key that holds all of them, or, where heavy keys are shown, keys that are all just too light to be
+        shown.
+
+        Args:
+            size: The number of keys of the query, each of weight 1.
+
+        Returns:
+            The error.
+
+        Raises:
+            PlanError: The size is not allowed, or the error depends on the number of records, which is not known.
+        """
         if self.records is None or not self.map.shrinkage:
             return self.error(size)
         if self.stability is None:

@@ -55,10 +55,33 @@ _MAX_ERRORS = 200_000_000  # an array of 1.6 GB
 @storable
 @dataclass(frozen=True, eq=False, repr=False)
 class Plan(WorkloadPlan):
-    """What will be measured, with which noise, at what price, and the errors that follow. Holds nothing private.
+    """What will be measured, with which noise, at what price, and the errors that follow. It holds nothing private.
 
-    `body` is what the release will be projected onto, if it will be; entries and standard errors are those before.
-    `cut` is how many times it is measured how many persons had more rows than are counted; 0: it is not.
+    `sf.plan` makes plans. Where the release will be projected (`body`), `entries` and standard errors are those before
+    the projection.
+
+    Args:
+        workload: The queries.
+        budget: The budget that the release keeps.
+        unit: Whose privacy is protected.
+        mechanism: The name of the mechanism.
+        objective: What is minimised: "tables", "cells" or "max".
+        strategy: What is measured, in integers, and how answers are read off it.
+        noise: The law of the noise.
+        price: What a ledger is charged.
+        sensitivity: By how much one person can change the measured values.
+        bound: A proved lower bound on `objective_value`, or None.
+        records: The public number of records that was given, or None.
+        notes: Remarks that are printed with the plan.
+        considered: The mechanisms that were considered.
+        body: The body onto which the release will be projected, or None.
+        forecast: What is known before data of the projected answers, or None.
+        alone: For parts that are measured apart: the error that each would have with the whole budget.
+        cut: The multiple at which the number of persons with more rows than are counted is measured; 0 where it is not
+            measured.
+
+    Raises:
+        PlanError: The objective is none of these.
 
     >>> made = sf.plan(sf.identity(sf.Domain({"age": 4})), sf.gdp(1), neighbours="add-remove")
     >>> made.mechanism, made.price
@@ -98,7 +121,10 @@ class Plan(WorkloadPlan):
 
     @functools.cached_property
     def entries(self) -> tuple[Entry, ...]:
-        """The sums of squares of the reconstruction's rows: per family of tables where each has one, else per block."""
+        """The sums of squares of the reconstruction's rows, from which every error follows.
+
+        They are per family of tables where every table has one, else per block.
+        """
         out: list[Entry] = []
         for item in self.workload.items:
             if isinstance(item, QueryFamily):
@@ -115,11 +141,11 @@ class Plan(WorkloadPlan):
 
     @functools.cached_property
     def rmse(self) -> float | None:
-        """Root mean squared error over all queries alike, in their unit; None where they have several.
+        """The root mean squared error over all queries alike, in their unit; None where they have several units.
 
-        Where answers are biased, a bound on it: the noise's and the bias's, if all records are in the worst cell.
-        Where they will be projected, the least that is proved of that (`forecast`), over all queries; where they will
-        be denoised, which proves nothing, that of the measured pairs before.
+        For biased answers it is a bound: the error of the noise and of the bias, if all records are in the worst cell.
+        For answers that will be projected it is the least bound that is proved (`forecast`). For answers that will be
+        denoised nothing is proved; it is then the error of the measured pairs before.
         """
         if len(self.workload.units) > 1:
             return None
@@ -131,16 +157,16 @@ class Plan(WorkloadPlan):
 
     @functools.cached_property
     def bias_rmse(self) -> float:
-        """The root mean squared bias of all queries alike, at most: 0 where answers are unbiased."""
+        """A bound on the root mean squared bias of all queries alike; 0 where answers are unbiased."""
         return math.sqrt(worst_bias(self.entries) / len(self.workload))
 
     @functools.cached_property
     def mean_error(self) -> float:
-        """The root of the mean variance as the objective weighs it: of parts, tables and cells alike, or of all cells.
+        """The root of the mean variance, with the weights of the objective.
 
-        In the unit of the answers, or where they have several in records, sums in their largest coefficient. What a
-        plan for the largest error minimises is no mean: its tables count alike here. A projection's or denoiser's is
-        that of `forecast`.
+        Parts, their tables and their queries count alike, or all queries do. Its unit is that of the answers; where
+        they have several, records, with sums in their largest coefficient. A plan for the largest error minimises no
+        mean; its tables count alike here. For answers that will be projected or denoised it is that of `forecast`.
         """
         if self.forecast is not None:
             return self.forecast.rmse
@@ -152,37 +178,83 @@ class Plan(WorkloadPlan):
         return self.strategy.records
 
     def bias_bounds(self, part: str | None = None) -> FloatArray:
-        """(k,) bounds on what answers are off by on purpose, for tables of at most `bias_records` records."""
+        """Bounds on the bias that answers have on purpose, for tables of at most `bias_records` records.
+
+        Args:
+            part: The name of a part; all queries, unless given.
+
+        Returns:
+            (k,) bounds in the unit of each query, 0 for unbiased answers.
+
+        Raises:
+            PlanError: There is no such part, or there are more than 200 million queries.
+        """
         return np.concatenate(
             [e.expand(np.zeros_like(e.powers) if e.bias is None else e.bias) for e in self._listed(part)]
         )
 
     @functools.cached_property
     def max_standard_error(self) -> float:
-        """The largest standard error of a query (of those that count records, where there are any).
+        """The largest standard error of a query, of those that count records where there are any.
 
-        Of queries that have one: those beyond what is measured, which denoising alone answers, are left out.
+        Queries that are answered by denoising alone have no standard error, and are left out.
         """
         largest = [float(e.powers.max()) for e in self.entries if e.item.unit == self.main_unit]
         known = [x for x in largest if math.isfinite(x)]
         return math.sqrt(max(known, default=math.inf) * self.noise.variance)
 
     def standard_errors(self, part: str | None = None) -> FloatArray:
-        """(k,) predicted standard errors of all queries in order, or of one part."""
+        """Predicted standard errors of the answers, before a projection.
+
+        Args:
+            part: The name of a part; all queries, unless given.
+
+        Returns:
+            (k,) standard errors in the unit of each query, in order.
+
+        Raises:
+            PlanError: There is no such part, or there are more than 200 million queries.
+        """
         return np.concatenate([e.expand(np.sqrt(e.powers * self.noise.variance)) for e in self._listed(part)])
 
     def level(self, confidence: float, *, simultaneous: bool, count: int) -> float:
-        """The pointwise confidence of `count` intervals: as asked, or that at which they hold together with it."""
+        """The confidence of each interval such that `count` intervals have a confidence each, or together.
+
+        Args:
+            confidence: A probability strictly between 0 and 1.
+            simultaneous: Whether all intervals hold together with `confidence`; otherwise each one does.
+            count: The number of intervals.
+
+        Returns:
+            The confidence itself, or the larger one that each interval needs for all to hold together.
+
+        Raises:
+            PlanError: The confidence is no such probability, or there are more than 10^10 intervals to hold together.
+
+        Guarantee:
+            Intervals hold together by Šidák's inequality where noise is Gaussian and answers are unbiased, and by the
+            union bound otherwise.
+        """
         level = check_confidence(confidence)
         return together(level, count, self.noise, biased=self.bias_records is not None) if simultaneous else level
 
     def half_widths(
         self, confidence: float = 0.95, part: str | None = None, *, simultaneous: bool = False
     ) -> FloatArray:
-        """(k,) half-widths of intervals of all queries in order, or of one part: those that the release will have.
+        """Half-widths of the intervals that the release will have.
 
-        Each holds with `confidence`; with `simultaneous` all of them together do, as `release.intervals` has them: so
-        no answer is off by more than the largest, but with probability 1 - confidence.
+        Args:
+            confidence: The probability, strictly between 0 and 1, with which an interval holds.
+            part: The name of a part; all queries, unless given.
+            simultaneous: Whether all intervals hold together with that confidence; otherwise each one does.
+
+        Returns:
+            (k,) half-widths in the unit of each query, in order. With `simultaneous` no answer is off by more than the
+            largest, except with probability 1 - confidence.
+
+        Raises:
+            PlanError: There is no such part, the confidence is no such probability, or there are more than 200 million
+                queries.
         """
         listed = self._listed(part)
         level = self.level(confidence, simultaneous=simultaneous, count=sum(e.item.rows for e in listed))
@@ -198,10 +270,11 @@ class Plan(WorkloadPlan):
 
     @functools.cached_property
     def objective_value(self) -> float:
-        """What `lower_bound` bounds: the root of the weighted mean variance, or of the largest weighted variance.
+        """The error that was minimised: the root of the weighted mean variance, or of the largest weighted variance.
 
-        Weights are those of the objective times those that were asked for. Equal to `rmse` where all queries weigh
-        alike, as those of one table do, and to `max_standard_error` under "max" where none has a weight.
+        Weights are those of the objective times those of the workload. It equals `rmse` where all queries weigh alike,
+        as those of one table do, and `max_standard_error` under "max" where no query has a weight. `lower_bound` bounds
+        it.
         """
         if self.forecast is not None and not self.forecast.proved:
             return self.forecast.rmse
@@ -229,10 +302,10 @@ class Plan(WorkloadPlan):
     def lower_bound(self) -> float | None:
         """A proved bound on `objective_value` for Gaussian noise, or None where none is known.
 
-        No unbiased linear reconstruction from additive Gaussian noise of any covariance does better at
-        this budget, or, where it is measured how many persons had more rows than are counted, at what that leaves of
-        it. There is none for Laplace noise, for a coarse lattice, or for answers biased on purpose.
-        Noise of other laws may err less: `any_noise_bound` is for all of them.
+        No unbiased linear reconstruction from additive Gaussian noise of any covariance does better at this budget.
+        Where the number of persons with more rows than are counted is measured, the bound is for what that leaves of
+        the budget. There is none for Laplace noise, for a coarse lattice, or for answers biased on purpose. Noise of
+        other laws may err less: `any_noise_bound` is for all of them.
         """
         return self.bound
 
@@ -259,13 +332,28 @@ class Plan(WorkloadPlan):
         return self.bound * math.sqrt(whole / math.expm1(mu_squared)) if mu_squared < _MOST_MU_SQUARED else None
 
     def margins(self, entry: Entry, confidence: float) -> FloatArray:
-        """Half-widths of pointwise intervals, compact as the entry's powers."""
+        """Half-widths of the intervals of one table or block, each of which holds by itself.
+
+        Args:
+            entry: One of the plan's `entries`.
+            confidence: The probability, strictly between 0 and 1, with which each interval holds.
+
+        Returns:
+            Half-widths, compact as the powers of the entry.
+        """
         if entry.mean is not None:
             return widest(confidence, entry.powers, self.noise)
         return margins(confidence, entry.powers, self.fourth_powers(entry.item), self.noise, entry.bias)
 
     def fourth_powers(self, item: QueryBlock | QueryFamily) -> FloatArray | None:
-        """Sums of fourth powers of the reconstruction's rows where the noise's shape matters, else None."""
+        """The sums of fourth powers of the reconstruction's rows, by which the shape of Laplace noise matters.
+
+        Args:
+            item: A block or a family of queries of the workload.
+
+        Returns:
+            The sums, compact as its squares, or None where the noise is Gaussian and squares are enough.
+        """
         if not isinstance(self.noise, DiscreteLaplace):
             return None
         if isinstance(item, QueryFamily):
@@ -273,19 +361,38 @@ class Plan(WorkloadPlan):
         return self.strategy.row_powers(item.block, 4)
 
     def errors(self, confidence: float = 0.95, *, simultaneous: bool = False) -> Frame:
-        """One row per table or family of queries: cells, rmse, worst standard error, margin at that confidence.
+        """Predicted errors, table by table, before a projection.
 
-        With `simultaneous` all answers to the workload are within their margins together with that confidence.
+        Args:
+            confidence: The probability, strictly between 0 and 1, of the margins.
+            simultaneous: Whether all answers to the workload are within their margins together with that confidence;
+                otherwise each one is.
+
+        Returns:
+            One row per table or family of queries: cells, rmse, worst standard error, margin.
+
+        Raises:
+            PlanError: The confidence is no such probability.
         """
         margins_of = self.entry_margins(confidence, simultaneous=simultaneous)
         return by_table(self.workload.domain, self.entries, self.noise, margins_of)
 
     def errors_by_order(self, confidence: float = 0.95, *, simultaneous: bool = False) -> Frame:
-        """One row per part and number of attributes: how many tables and queries, rmse, worst error and margin.
+        """Predicted errors by part and number of attributes, before a projection.
 
-        The rmse is over tables alike, or over cells alike where that is the objective. `share` is that of the weighted
-        squared error; of parts that are measured apart also that of the budget. `alone` is the rmse if the line's
-        tables had the whole budget, and `ratio` how many times that the plan has.
+        Args:
+            confidence: The probability, strictly between 0 and 1, of the margins.
+            simultaneous: Whether all answers to the workload are within their margins together with that confidence;
+                otherwise each one is.
+
+        Returns:
+            One row per part and number of attributes: how many tables and queries, rmse, worst error and margin. The
+            rmse is over tables alike, or over cells alike where that is the objective. `share` is the share of the
+            weighted squared error; of parts that are measured apart also that of the budget. `alone` is the rmse that
+            the line's tables would have with the whole budget, and `ratio` how many times that the plan has.
+
+        Raises:
+            PlanError: The confidence is no such probability.
         """
         weights = [self._averaged.table_weights(e.item) for e in self.entries]
         table = by_order(self.entries, self.noise, self.entry_margins(confidence, simultaneous=simultaneous), weights)
@@ -295,12 +402,33 @@ class Plan(WorkloadPlan):
         return {"orders": self.errors_by_order(), "families": self.errors()}
 
     def entry_margins(self, confidence: float, *, simultaneous: bool = False) -> list[FloatArray]:
-        """Half-widths of intervals, pointwise or of all queries together, compact as the entries."""
+        """Half-widths of the intervals of every entry.
+
+        Args:
+            confidence: A probability strictly between 0 and 1.
+            simultaneous: Whether all intervals hold together with that confidence; otherwise each one does.
+
+        Returns:
+            One array per entry, compact as its powers.
+
+        Raises:
+            PlanError: The confidence is no such probability.
+        """
         level = self.level(confidence, simultaneous=simultaneous, count=len(self.workload))
         return [self.margins(e, level) for e in self.entries]
 
     def smallest_count(self, cv: float = 0.2) -> Frame:
-        """Per table: the smallest count whose standard error is at most `cv` of it; None for sums of other units."""
+        """The smallest count in each table whose standard error is a small share of it.
+
+        Args:
+            cv: The largest coefficient of variation: the standard error over the count.
+
+        Returns:
+            One row per table: its part, its attributes and the count, which is None for sums in other units.
+
+        Raises:
+            PlanError: `cv` is not a positive number.
+        """
         if isinstance(cv, bool) or not isinstance(cv, (int, float)) or not 0 < cv < math.inf:
             raise PlanError(f"cv must be a positive share such as 0.2, not {cv!r}")
         table = self.errors()
@@ -309,23 +437,41 @@ class Plan(WorkloadPlan):
         return Frame({"part": table["part"], "attributes": table["attributes"], "smallest_count": counts})
 
     def covariance(self, first: Question, second: Question | None = None) -> FloatArray:
-        """Covariances of the answers to two questions, or to one: (answers to first, answers to second).
+        """Exact covariances of the answers to two questions, or of those to one.
 
-        A question is a tuple of attribute names (the cells of that table), a predicate, or a workload. Exact.
-        Raises NotAnswerable for what will not be measured, PlanError where there are too many.
+        Args:
+            first: A tuple of attribute names, for the cells of that table; a predicate; or a workload.
+            second: The same; `first`, unless given.
+
+        Returns:
+            (answers to first, answers to second) covariances.
+
+        Raises:
+            NotAnswerable: A question is about more than will be measured.
+            PlanError: There are too many answers, or a question is none or over another domain.
+            WorkloadError: A predicate cannot be read.
         """
         return covariance(self.strategy, self.workload.domain, first, second, self.noise.variance)
 
     def table_covariances(self, first: Sequence[str], second: Sequence[str]) -> Frame:
-        """Covariances of the cells of two tables, however large, by which common attributes agree.
+        """Covariances of the cells of two tables, however large.
 
-        One row per pattern. Raises PlanError where more than agreement counts, as in tilted residuals.
+        Args:
+            first: The attributes of one table.
+            second: The attributes of the other.
+
+        Returns:
+            One row per pattern of common attributes on which two cells agree.
+
+        Raises:
+            PlanError: Covariances depend on more than that agreement, as with tilted residuals.
+            NotAnswerable: A table will not be measured.
         """
         return table_covariances(self.strategy, self.workload.domain, first, second, self.noise.variance)
 
     @functools.cached_property
     def bias_bound(self) -> float:
-        """Largest bias of an answer per record, from rounding real numbers or on purpose; 0 where there is none."""
+        """The largest bias of an answer per record, from rounding real numbers or on purpose; 0 where there is none."""
         blocks = [e.item for e in self.entries if isinstance(e.item, QueryBlock)]
         return max((self.strategy.bias_bound(q.block) for q in blocks), default=0.0)
 
@@ -336,9 +482,10 @@ class Plan(WorkloadPlan):
         return max(0, (2**62 - spread) // max(1, self.strategy.max_abs))
 
     def rehearse(self) -> None:
-        """Reconstruct from zeros all that a release will, so that nothing fails after the debit for what is known now.
+        """Reconstruct from zeros all that the release will, so that nothing known now fails after the debit.
 
-        Raises PlanError where some answer cannot be given.
+        Raises:
+            PlanError: Some answer cannot be given.
         """
         rows = [b.rows for b in self.strategy.blocks]
         if sum(rows) + len(self.workload) > _REHEARSED:
@@ -401,7 +548,14 @@ class Plan(WorkloadPlan):
         return {"Errors by part and number of attributes": self.errors_by_order(), "Considered": self.candidates}
 
     def plot(self) -> Any:
-        """An Altair chart of the predicted error of every table (extra: plots). Raises MissingExtra without Altair."""
+        """An Altair chart of the predicted error of every table (extra: plots).
+
+        Returns:
+            The chart.
+
+        Raises:
+            MissingExtra: Altair is not installed.
+        """
         return plots.errors(self.errors())
 
     def brief(self) -> str:

@@ -48,10 +48,10 @@ __all__ = [
 
 
 class Planned(Told):
-    """A plan: every decision before the data. Frozen, printable, storable; it holds nothing private.
+    """A plan: every decision before the data. It is frozen, can be printed and stored, and holds nothing private.
 
-    Whatever its kind, it says for whom it promises what (`unit`, `budget`) and at which `price`. A kind that derives
-    adds what it measures, the errors that follow, and its own words.
+    Every kind of plan has a `budget`, a `unit` (whose privacy is protected) and a `price`. A kind that derives adds
+    what it measures and the errors that follow.
     """
 
     decides: ClassVar[tuple[str, ...]] = ()
@@ -66,13 +66,18 @@ class Planned(Told):
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of all that decides what is looked at and released."""
+        """SHA-256 of everything that decides what is looked at and released."""
         # what a plan gained later is hashed where it says something, so that older plans keep their fingerprints
         known = dict(told(self))
         return fingerprint(tuple(known[name] for name in self.decides if name in known) if self.decides else self)
 
     def check(self) -> None:
-        """Raise PlanError for what a damaged file holds in place of a part, or for what cannot be stored."""
+        """Check that every part of the plan is what it has to be, as a damaged file could hold something else.
+
+        Raises:
+            PlanError: A part is of another class, or contradicts the others.
+            InvalidInput: A part cannot be stored.
+        """
         for name, kind in self.holds.items():
             found = getattr(self, name)
             if not isinstance(found, kind):
@@ -80,7 +85,12 @@ class Planned(Told):
         _ = encode(self), self.fingerprint
 
     def agree(self) -> None:
-        """Raise PlanError, or another error of the library, where what a file says contradicts itself."""
+        """Check that the plan does not contradict itself: all of `check`, and that its price keeps its budget.
+
+        Raises:
+            PlanError: It contradicts itself.
+            InvalidInput: A part cannot be stored.
+        """
         self.check()
         if not self.honest:
             raise PlanError("its price is above the budget that it states")
@@ -91,7 +101,14 @@ class Planned(Told):
         return keeps(self.price, self.budget)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the plan to one file (no pickle)."""
+        """Write the plan to one file (no pickle), which `sf.load` reads.
+
+        Args:
+            path: The file.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
         write_document(path, self)
 
 
@@ -117,20 +134,33 @@ class WorkloadPlan(Planned):
         return candidate_table(self.considered)
 
     def error_tables(self) -> dict[str, Frame]:
-        """What is known of errors before data: by part and number of attributes, and by table; nothing by default."""
+        """What is known of errors before data, as tables.
+
+        Returns:
+            Tables by name: "orders", by part and number of attributes, and "families", by table; empty where nothing is
+            known.
+        """
         return {}
 
     @property
     @abstractmethod
     def measures(self) -> tuple[str, Any]:
-        """What is measured: how that is called, and the value that says it."""
+        """A heading and a value: the strategy, or the rounds, that are measured."""
 
     @abstractmethod
     def own_facts(self) -> dict[str, dict[str, Any]]:
-        """`mechanism` and `error` of the facts."""
+        """What the facts say of the mechanism and of its errors.
+
+        Returns:
+            The entries `mechanism` and `error` of `facts`.
+        """
 
     def facts(self) -> dict[str, Any]:
-        """The public facts as plain JSON values: what is protected, measured and predicted, and hashes of it all."""
+        """The public facts: what is protected, measured and predicted, and hashes of it all.
+
+        Returns:
+            Plain JSON values.
+        """
         within = self.unit.within
         return {
             "privacy": {

@@ -43,8 +43,26 @@ class StreamPlan(WorkloadPlan):
 
     A question over time is "totals" (all periods up to one), "increments" (one period), or weights of periods. Errors
     are a product of two: what the tables of the workload err if they are measured once, and what time makes of it.
-    `bound` is proved of the root mean squared error of what is asked over time, in all periods together, and of all
-    queries as the objective weighs them, for any unbiased answers from Gaussian noise of any covariance. [LHR10, HUU23]
+
+    Args:
+        workload: The queries about every period.
+        budget: The budget that all periods together keep.
+        unit: Whose privacy is protected.
+        mechanism: The name of the mechanism.
+        objective: As in `sf.plan`.
+        strategy: What is measured in every period.
+        terms: How measured values are filtered over time, and the noise.
+        price: What a ledger is charged.
+        periods: How many periods there are, and what is asked over time.
+        bound: A proved lower bound on the root mean squared error of what is asked over time, in all periods together,
+            and of all queries as the objective weighs them, for any unbiased answers from Gaussian noise of any
+            covariance; or None.
+        records: The public number of records that was given, or None.
+        notes: Remarks that are printed with the plan.
+        considered: The mechanisms that were considered.
+
+    Source:
+        [LHR10], [HUU23]
     """
 
     workload: Workload
@@ -75,7 +93,12 @@ class StreamPlan(WorkloadPlan):
     }
 
     def check(self) -> None:
-        """Raise PlanError for what a damaged file holds, or for what costs more than the price it states."""
+        """Check that every part of the plan is what it has to be, as a damaged file could hold something else.
+
+        Raises:
+            PlanError: A part is of another class or contradicts the others, or the plan costs more than its price.
+            InvalidInput: A part cannot be stored.
+        """
         super().check()
         paired = (self.terms.filter.periods, self.terms.participations, self.terms.apart)
         if paired != (self.periods.count, self.periods.per_person, self.periods.apart):
@@ -95,14 +118,21 @@ class StreamPlan(WorkloadPlan):
 
     @functools.cached_property
     def over_time(self) -> TimeErrors:
-        """What time makes of the noise of one measured value, at unit variance."""
+        """The variances of answers over time, for noise of variance 1 in each measured value."""
         return errors_of(self.terms.filter)
 
     def weights(self, question: str, period: int | None = None) -> FloatArray:
-        """(m,) how a question over time counts the first m periods; by default at the last.
+        """How much a question over time counts each period.
 
-        "totals", "increments", "last 12" (periods), "decayed 0.99". Raises PlanError for others, and for periods there
-        are not.
+        Args:
+            question: "totals", "increments", "last 12" (periods) or "decayed 0.99".
+            period: The period at which it is asked, counted from 1; None takes the last.
+
+        Returns:
+            (m,) weights of the first m periods, m the period.
+
+        Raises:
+            PlanError: There is no such question or period.
         """
         last = self.periods.count if period is None else period
         if type(last) is not int or not 1 <= last <= self.periods.count:
@@ -110,7 +140,18 @@ class StreamPlan(WorkloadPlan):
         return question_of(question, self.periods.count).weights(last)
 
     def between(self, first: int, last: int) -> FloatArray:
-        """(last,) weights of the sum of the periods from `first` to `last`, counted from 1."""
+        """The weights of a sum of consecutive periods.
+
+        Args:
+            first: The first period, counted from 1.
+            last: The last period, which is included.
+
+        Returns:
+            (last,) weights, 1 from the first period on and 0 before it.
+
+        Raises:
+            PlanError: There are no such periods.
+        """
         if type(first) is not int or type(last) is not int or not 1 <= first <= last <= self.periods.count:
             raise PlanError(f"between needs two periods from 1 to {self.periods.count:,} in order")
         out = np.zeros(last)
@@ -118,23 +159,61 @@ class StreamPlan(WorkloadPlan):
         return out
 
     def of(self, weights: FloatArray) -> Plan:
-        """The plan of one answer over time, as of a single look: its errors, intervals and covariances."""
+        """The plan of one answer over time, as of a single look: its errors, intervals and covariances.
+
+        Args:
+            weights: (m,) weights of the first m periods, as `weights` and `between` give them.
+
+        Returns:
+            The plan, which has the errors of that answer.
+        """
         return self._scaled(self.over_time.variance(weights))
 
     def at(self, question: str = "totals", period: int | None = None) -> Plan:
-        """The plan of a question at a period (numbered from 1; by default the last)."""
+        """The plan of a question at a period, as of a single look.
+
+        Args:
+            question: "totals", "increments", "last 12" (periods) or "decayed 0.99".
+            period: The period, counted from 1; None takes the last.
+
+        Returns:
+            The plan, which has the errors of that answer.
+
+        Raises:
+            PlanError: There is no such question or period.
+        """
         return self.of(self.weights(question, period))
 
     def standard_errors(
         self, question: str = "totals", period: int | None = None, part: str | None = None
     ) -> FloatArray:
-        """(k,) standard errors of all queries of a question over time at a period, in records."""
+        """Standard errors of all queries of a question over time at a period.
+
+        Args:
+            question: "totals", "increments", "last 12" (periods) or "decayed 0.99".
+            period: The period, counted from 1; None takes the last.
+            part: The name of a part; all queries, unless given.
+
+        Returns:
+            (k,) standard errors, in records.
+
+        Raises:
+            PlanError: There is no such question, period or part.
+        """
         return self.at(question, period).standard_errors(part)
 
     def curve(self, question: str = "totals") -> FloatArray:
-        """(periods,) the root mean squared error of a question at every period, as the objective weighs queries.
+        """The error of a question at every period.
 
-        "ranges" are all runs of periods that end there.
+        Args:
+            question: "totals", "increments", "last 12" (periods), "decayed 0.99", or "ranges", all runs of periods that
+                end there.
+
+        Returns:
+            (periods,) root mean squared errors, as the objective weighs queries.
+
+        Raises:
+            PlanError: There is no such question.
         """
         return self._once * np.sqrt(self.over_time.of(question_of(question, self.periods.count)))
 
@@ -145,18 +224,27 @@ class StreamPlan(WorkloadPlan):
 
     @functools.cached_property
     def asked_curve(self) -> FloatArray:
-        """(periods,) the root mean squared error at every period of what is asked over time, by its weights."""
+        """(periods,) root mean squared errors at every period of the questions over time, by their weights."""
         return self._once * np.sqrt(self.over_time.together(self.periods.questions))
 
     @functools.cached_property
     def asked_mean(self) -> float:
-        """The same over all that is asked of all periods together."""
+        """The root mean squared error of the questions over time, by their weights, over all periods together."""
         return self._once * math.sqrt(self.over_time.mean(self.periods.questions))
 
     def errors(self, confidence: float = 0.95, question: str = "totals") -> Frame:
-        """One row per period, doubling: rmse, worst standard error, half-width, and simultaneous half-width.
+        """The errors of a question at periods 1, 2, 4 and so on, and at the last.
 
-        The last is of all queries of the workload in all periods up to that one together, by the union bound.
+        Args:
+            confidence: The probability of the half-widths, strictly between 0 and 1.
+            question: "totals", "increments", "last 12" (periods) or "decayed 0.99".
+
+        Returns:
+            One row per period: rmse, worst standard error, half-width, and the half-width at which all queries of the
+            workload in all periods up to that one hold together, by the union bound.
+
+        Raises:
+            PlanError: There is no such question.
         """
         doubling = {min(2**j, self.periods.count) for j in range(self.periods.count.bit_length() + 1)}
         columns: dict[str, list[Any]] = {
@@ -196,9 +284,13 @@ class StreamPlan(WorkloadPlan):
         )
 
     def left_out_error(self, weights: FloatArray) -> float | None:
-        """The standard error of how many rows may be missing from what weighs periods so; None where none are counted.
+        """The standard error of how many rows may be missing because their persons were left out of periods.
 
-        `History.missing` is that number: the rows of persons who were left out once, in every period from then on.
+        Args:
+            weights: (m,) weights of the first m periods.
+
+        Returns:
+            The standard error of `Running.missing` of that answer; None where it is not measured.
         """
         if not self.terms.cut:
             return None
@@ -215,12 +307,12 @@ class StreamPlan(WorkloadPlan):
 
     @functools.cached_property
     def objective_value(self) -> float:
-        """The error of what is asked over time, in its worst period or in the mean: what was minimised."""
+        """The error that was minimised: of the questions over time, in their worst period or in the mean."""
         return float(self.asked_curve.max()) if self.periods.objective == "worst" else self.asked_mean
 
     @property
     def lower_bound(self) -> float | None:
-        """Proved of the mean error of what is asked over time, and so of the largest; None where none is known.
+        """A proved bound on the mean error of the questions over time, and so on the largest; None where none is known.
 
         It holds for unbiased answers with Gaussian noise of any covariance.
         """
@@ -228,10 +320,10 @@ class StreamPlan(WorkloadPlan):
 
     @functools.cached_property
     def tree_error(self) -> float:
-        """The largest error of a total if every period's table went into a binary tree as it is taught, at this price.
+        """The largest error of a total if the tables went into a binary tree over the periods, at the same price.
 
-        A person pays for all nodes above the periods 0, apart, 2 apart, ..., each as often as it holds one.
-        [CSS11, DNPR10]
+        A person pays for all nodes above the periods 0, apart, 2 apart, ..., each as often as it holds one. [CSS11,
+        DNPR10]
         """
         n, k = self.periods.count, self.periods.per_person
         places = np.arange(k) * self.periods.apart
@@ -250,7 +342,7 @@ class StreamPlan(WorkloadPlan):
 
     @property
     def participation(self) -> str:
-        """Who sees to it that nobody is counted in more periods than the plan says."""
+        """How it is ensured that nobody is counted in more periods than the plan says, in words."""
         if self.unit.total_is_public:
             return (
                 "a record is replaced within its period; to hide its period too name person=, or plan with add-remove"
@@ -263,7 +355,10 @@ class StreamPlan(WorkloadPlan):
 
     @property
     def missing(self) -> str:
-        """What leaving rows out may do to counts, and how well it will be known; nothing where none are left out."""
+        """How rows that are left out may change counts, in words; "" where none are left out.
+
+        It also says how well their number will be known.
+        """
         if not self.terms.enforced:
             return ""
         many = "one period" if self.periods.per_person == 1 else f"at most {self.periods.per_person:,} periods"
@@ -282,7 +377,7 @@ class StreamPlan(WorkloadPlan):
 
     @property
     def state_bytes(self) -> int:
-        """What a store keeps, in secret, between two periods."""
+        """The number of bytes that a store keeps, in secret, between two periods."""
         sizes = self.workload.domain.shape
         cells = sum(math.prod(sizes[a] for a in s) for f in self.terms.families for s in f.sets.tolist())
         return 8 * (cells + bool(self.terms.cut)) * math.prod(self.terms.filter.kept)

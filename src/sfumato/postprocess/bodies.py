@@ -52,21 +52,40 @@ def project(
     space: str | None = None,
     progress: Progress | None = None,
 ) -> Projection:
-    """The nearest answers to `answers` that a table could have given. Post-processing: it costs no privacy.
+    """The nearest answers to noisy ones that a table could have given.
 
-    answers: (k,) noisy answers to `work`; `total` the known number of records (1 for normalised answers),
-    None where it is not known: then any total is allowed, never a guessed one. covariance: (k,) variances or a
-    (k, k) matrix of the noise, which weights the norm (generalised least squares); without it all answers
-    weigh the same. `space` may say which of the two is meant: "answers" all alike, "measurements" by the covariance.
-    In the projected norm the result is never farther from the truth than `answers` are, where the truth lies
-    in the body. Cells that the domain declares impossible are 0 in it. [NTZ13]
+    Cells that the domain declares impossible are 0 in it.
 
-    Bodies: "simplex" (the queries are cells of one table), "isotonic" (prefix counts), "hull" (answers of
-    nonnegative cells), "cone" (the same without a total), "local" (marginal tables that agree on their common
-    attributes), "sdp" and "sdp+local" (pairs of attributes with two cells), "exact" (weighted records), "auto".
-    "mixtures" is not a body: tables of one to three attributes with the noise of residuals are denoised by models that
-    are fitted to them. That usually comes nearer to the truth than any body where noise is large; no more is promised.
-    Raises InvalidInput with what is allowed.
+    Args:
+        answers: (k,) noisy answers to `work`.
+        work: The queries.
+        body: What answers must lie in: "simplex" (the queries are cells of one table), "isotonic" (prefix counts),
+            "hull" (answers of nonnegative cells), "cone" (the same without a total), "local" (marginal tables that
+            agree on their common attributes), "sdp" and "sdp+local" (pairs of attributes with two cells), "exact"
+            (weighted records), or "auto". "mixtures" is not a body: tables of one to three attributes with the noise of
+            residuals are denoised by models that are fitted to them. That usually comes nearer to the truth than any
+            body where noise is large; no more is promised.
+        covariance: (k,) variances or a (k, k) matrix of the noise, which weights the norm (generalised least squares).
+            Without it all answers weigh the same.
+        total: The known number of records (1 for normalised answers). None where it is not known: then any total is
+            allowed, never a guessed one.
+        space: Which norm is meant: "answers", all alike, or "measurements", by the covariance. It follows from
+            `covariance`, unless given.
+        progress: Called with the number of steps done and the relative gap; None shows it in notebooks alone.
+
+    Returns:
+        The projected answers, the counts that have them, and what is proved of their distance from the nearest ones.
+
+    Raises:
+        InvalidInput: There is no such body, it does not take these queries, or an argument is not allowed.
+        WorkloadError: The answers or the covariance are no arrays of numbers.
+
+    Guarantee:
+        Post-processing: it costs no privacy. In the projected norm the result is never farther from the truth than
+        `answers` are, where the truth lies in the body.
+
+    Source:
+        [NTZ13], [DNT15]
 
     >>> work = sf.identity(sf.Domain({"age": 3}))
     >>> found = sf.project([3.0, -1.0, 4.0], work, total=6)

@@ -60,19 +60,30 @@ _LARGER = {
 class Projection:
     """Answers that some table could have given, or nearly so, nearest to noisy ones.
 
-    answers: (k,) in the units of the given ones. possible: counts that have these answers. gap: a bound on the
-    squared distance between `answers` and the true projection onto the body, in the projected norm;
-    `certified` says whether it is proved. moved: distance from the noisy answers in that norm.
-    `realisable`: a table of nonnegative (fractional) counts with exactly these answers was found; the local and
-    "sdp" bodies hold other answers too, so for them it is not known whether there is one. `rounded`: where the counts
-    were rounded afterwards, the root mean squared change of the answers by that; `gap` and `moved` are those before.
-    `norm`: that of the distances, "answers" (all weigh the same), "noise" (weighted by a covariance) or "ladder": then
-    `rungs` were held one after the other, each with a gap of its own, and `gap` and `moved` are of the last step, in
-    which tables over several attributes move, each in units of the noise of what it has beyond its margins.
-    "families": a tree was settled from the root down; `gap` and `moved` add up what is proved of every family given
-    its parent, in units of the noise, and `answers` are empty above ten million, where they are read off `possible`.
-    left_out: which answers the body cannot hold, in words, for their tables were not measured as a whole: they are as
-    they were.
+    `sf.project` and `release.project` make projections.
+
+    Args:
+        answers: (k,) in the units of the given ones. Above ten million answers of a tree they are empty, and are read
+            off `possible`.
+        possible: Counts that have these answers.
+        gap: A bound on the squared distance between `answers` and the true projection onto the body, in the projected
+            norm.
+        certified: Whether `gap` is proved.
+        moved: The distance from the noisy answers in that norm.
+        iterations: The number of steps of the search.
+        body: What answers must lie in.
+        realisable: Whether a table of nonnegative (fractional) counts with exactly these answers was found. The local
+            and "sdp" bodies hold other answers too, so for them it is not known whether there is one.
+        rounded: Where the counts were rounded afterwards, the root mean squared change of the answers by that; `gap`
+            and `moved` are those before.
+        norm: The norm of the distances: "answers" (all weigh the same), "noise" (weighted by a covariance), "ladder"
+            (coarser tables were held one after the other, and `gap` and `moved` are of the last step, in which tables
+            over several attributes move, each in units of the noise of what it has beyond its margins), or "families"
+            (a tree was settled from the root down, and `gap` and `moved` add up what is proved of every family given
+            its parent, in units of the noise).
+        rungs: The steps of the "ladder" norm, each with a gap of its own.
+        left_out: The answers that the body cannot hold, in words, for their tables were not measured as a whole: they
+            are as they were.
 
     >>> found = sf.project([3.0, -1.0, 4.0], sf.identity(sf.Domain({"age": 3})), total=6)
     >>> found.answers, found.realisable, round(found.moved, 3)
@@ -105,7 +116,11 @@ class Projection:
         return self.possible.weights if isinstance(self.possible, RecordCounts) else None
 
     def describe(self) -> str:
-        """What was done, in words."""
+        """The projection in words: the body, how far answers moved, and what is proved.
+
+        Returns:
+            One line of text.
+        """
         if not self.left_out:
             return self._done()
         left = f"{', '.join(self.left_out)} stay as they were measured, for their whole tables were not"
@@ -260,7 +275,13 @@ _CONE = 1e-9  # relative: products that are 0 but for rounding
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """`value` <= h(y) <= `bound`, and `point` (k,), a point of the body with <y, point> = value (None for a cone)."""
+    """How far a body goes in a direction: `value` <= h(y) <= `bound`.
+
+    Args:
+        value: The largest <y, a> that was found over the points a of the body.
+        bound: A proved bound on it from above.
+        point: (k,) a point of the body where `value` is reached; None for a cone.
+    """
 
     value: float
     bound: float

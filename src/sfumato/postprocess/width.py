@@ -33,11 +33,18 @@ _DRAWS, _MOST_DRAWS = 200, 10**6
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Width:
-    """The body of possible answers of one record (shares), and how wide it is.
+    """The body of possible answers of one record (shares), and how wide it is. `sf.width` makes it.
 
-    body: which. queries: k. gaussian, mean: l*(K) and M*(K), each with the standard error of its simulation, infinite
-    for a cone. slack: by how much, at most, `gaussian` is too small because maxima were found within a proved bound
-    only (0 where they are exact, up to rounding). draws: pairs of opposite directions.
+    Args:
+        body: What answers must lie in.
+        queries: The number of queries, k.
+        gaussian: The Gaussian width; infinite for a cone.
+        gaussian_error: The standard error of its simulation.
+        mean: The mean width; infinite for a cone.
+        mean_error: The standard error of its simulation.
+        slack: By how much, at most, `gaussian` is too small because maxima were found within a proved bound only; 0
+            where they are exact, up to rounding.
+        draws: The number of pairs of opposite directions.
     """
 
     body: str
@@ -51,23 +58,67 @@ class Width:
     _reach: Support = field(repr=False, compare=False)
 
     def support(self, direction: ArrayLike) -> float:
-        """h(y), the largest <y, a> over the points a of the body, for a (k,) direction; exact up to `reach`."""
+        """The support function h(y): the largest <y, a> over the points a of the body.
+
+        Args:
+            direction: y, (k,).
+
+        Returns:
+            h(y), exact up to `reach`.
+
+        Raises:
+            InvalidInput: The direction is not k finite numbers.
+        """
         return self.reach(direction).value
 
     def farthest(self, direction: ArrayLike) -> FloatArray | None:
-        """(k,) a point of the body where h(y) is reached, the linear oracle's answer; None where a cone has none."""
+        """A point of the body that is farthest in a direction: the answer of the linear oracle.
+
+        Args:
+            direction: y, (k,).
+
+        Returns:
+            (k,) a point where h(y) is reached; None for a cone.
+
+        Raises:
+            InvalidInput: The direction is not k finite numbers.
+        """
         return self.reach(direction).point
 
     def reach(self, direction: ArrayLike) -> Reach:
-        """`value`, a proved `bound` on h(y) from above, and the point."""
+        """How far the body goes in a direction, with a proved bound.
+
+        Args:
+            direction: y, (k,).
+
+        Returns:
+            `value`, a proved `bound` on h(y) from above, and the point.
+
+        Raises:
+            InvalidInput: The direction is not k finite numbers.
+        """
         given = real_array(direction, "a direction").astype(np.float64)
         if given.shape != (self.queries,) or not np.isfinite(given).all():
             raise InvalidInput(f"a direction is of {self.queries:,} finite numbers, not of shape {given.shape}")
         return self._reach(given)
 
     def error(self, noise: float, records: int) -> float:
-        """An upper bound on the root mean squared error, in records, of projecting answers whose noise has the standard
-        deviation s = `noise`, for n = `records`: sqrt(n s (l* + 3 standard errors + slack) / k), at most s. [NTZ13]
+        """An upper bound on the root mean squared error of projected answers.
+
+        It is sqrt(n s (w + 3 standard errors + slack) / k), w the Gaussian width, and s at most.
+
+        Args:
+            noise: s, the standard deviation of the noise of the answers, in records.
+            records: n, the number of records.
+
+        Returns:
+            The bound, in records.
+
+        Raises:
+            InvalidInput: A number is not positive and finite.
+
+        Source:
+            [NTZ13]
         """
         for name, given in (("noise", noise), ("records", records)):
             if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 < given < math.inf:
@@ -83,15 +134,28 @@ class Width:
 
 
 def width(work: Workload, body: str = "auto", *, draws: int = _DRAWS, rng: int | np.random.Generator = 0) -> Width:
-    """The Gaussian and the mean width of the body that answers to `work` lie in, with its support function.
+    """The Gaussian and the mean width of the body of possible answers, with its support function.
 
-    body: as in `sf.project`, with a known total of one record ("auto", "simplex", "isotonic", "hull", "local", "sdp",
-    "sdp+local", "exact"), or "cone", which is infinitely wide; "mixtures" is no body. The widths are those of shares of
-    the records; of n records they are n times as large. `draws` directions, seeded by `rng`, are each taken with its
-    opposite: h(u) + h(-u) does not change when the body is moved, and neither do the widths.
+    The widths are those of shares of the records; of n records they are n times as large. With n records, noise of
+    standard deviation s and the Gaussian width w, n s w / k bounds the expected mean squared error of the projected
+    answers, in records.
 
-    Definitions 5 to 7 and Theorem 8 of the notes on the projection mechanism [NTZ13]; in the proved form, n s l*(K) / k
-    bounds the expected mean squared error in records, without any constant left open. Raises InvalidInput.
+    Args:
+        work: The queries.
+        body: As in `sf.project`, with a known total of one record: "auto", "simplex", "isotonic", "hull", "local",
+            "sdp", "sdp+local", "exact"; or "cone", which is infinitely wide.
+        draws: The number of random directions, from 2 to 1,000,000. Each is taken with its opposite: h(u) + h(-u) does
+            not change when the body is moved, and neither do the widths.
+        rng: A seed, or a generator of numpy.
+
+    Returns:
+        The widths with the standard errors of their simulation, and the support function.
+
+    Raises:
+        InvalidInput: There is no such body, it does not take these queries, or `draws` is not allowed.
+
+    Source:
+        [NTZ13], Definitions 5 to 7 and Theorem 8 of the notes on the projection mechanism [Nikolov]
 
     >>> wide = sf.width(sf.identity(sf.Domain({"age": 3})))
     >>> wide.body, wide.queries, wide.draws

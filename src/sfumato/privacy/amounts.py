@@ -44,7 +44,14 @@ _ALLOWED = 'an int, a Fraction, a Decimal or text such as "0.5", "1e-6", "1/3"'
 
 
 class Currency(StrEnum):
-    """What a ledger adds up. Prices in one currency sum over adaptively chosen releases [RRUV16, FZ21, ST22]."""
+    """What a ledger adds up. Prices in one currency sum over adaptively chosen releases.
+
+    Args:
+        value: "epsilon", "rho" or "mu^2".
+
+    Source:
+        [RRUV16], [FZ21], [ST22]
+    """
 
     EPSILON = "epsilon"
     RHO = "rho"

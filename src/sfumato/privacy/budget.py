@@ -182,8 +182,20 @@ _DISPLAY_DELTA = Fraction(1, 10**6)  # a common choice, and printed beside epsil
 class Budget:
     """A total privacy guarantee, stated exactly. Make one with `pure`, `approx`, `zcdp` or `gdp`.
 
-    `parameter` is epsilon, epsilon, rho or mu, between 1e-300 and 1e9; `delta` is in (0, 1) for "approx" and None
-    otherwise. Raises BudgetError for anything else.
+    Args:
+        kind: The definition: "pure", "approx", "zcdp" or "gdp".
+        parameter: epsilon for "pure" and "approx", rho for "zcdp", mu for "gdp"; from 1e-300 to 1e9.
+        delta: For "approx" a number in (0, 1), at least 1e-300; None otherwise.
+
+    Raises:
+        BudgetError: The kind is unknown, a parameter is out of its range, or delta is missing or does not belong there.
+
+    Guarantee:
+        Parameters are exact fractions of the numbers or texts given; what is derived from them is rounded to the safe
+        side.
+
+    Source:
+        [DMNS06], [DKMMN06], [BS16], [DRS22]
 
     >>> sf.approx(1, "1e-6")
     <Budget (1, 1e-6)-DP; Gaussian noise multiplier 4.2247; mu = 0.2367>
@@ -214,7 +226,19 @@ class Budget:
 
     @classmethod
     def pure(cls, epsilon: Number) -> Budget:
-        """epsilon-differential privacy.
+        """A budget of epsilon-differential privacy.
+
+        Args:
+            epsilon: From 1e-300 to 1e9. A text such as "0.1" or "1/3" is taken exactly.
+
+        Returns:
+            The budget.
+
+        Raises:
+            BudgetError: epsilon is no such number.
+
+        Source:
+            [DMNS06]
 
         >>> print(sf.pure(1))
         1-DP (pure epsilon); Laplace scale 1 per unit of L1 sensitivity
@@ -223,7 +247,20 @@ class Budget:
 
     @classmethod
     def approx(cls, epsilon: Number, delta: Number) -> Budget:
-        """(epsilon, delta)-differential privacy.
+        """A budget of (epsilon, delta)-differential privacy.
+
+        Args:
+            epsilon: From 1e-300 to 1e9. A text such as "0.1" or "1/3" is taken exactly.
+            delta: Above 0 (at least 1e-300) and below 1.
+
+        Returns:
+            The budget.
+
+        Raises:
+            BudgetError: epsilon or delta is no such number.
+
+        Source:
+            [DKMMN06]
 
         >>> print(sf.approx(1, "1e-6"))
         (1, 1e-6)-DP; Gaussian noise multiplier 4.2247; mu = 0.2367
@@ -236,7 +273,19 @@ class Budget:
 
     @classmethod
     def zcdp(cls, rho: Number) -> Budget:
-        """rho-zero-concentrated differential privacy.
+        """A budget of rho-zero-concentrated differential privacy.
+
+        Args:
+            rho: From 1e-300 to 1e9. A text such as "0.5" or "1/3" is taken exactly.
+
+        Returns:
+            The budget.
+
+        Raises:
+            BudgetError: rho is no such number.
+
+        Source:
+            [BS16]
 
         >>> print(sf.zcdp("0.5"))
         0.5-zCDP; Gaussian noise multiplier 1; (5.2215, 1e-6)-DP
@@ -245,7 +294,19 @@ class Budget:
 
     @classmethod
     def gdp(cls, mu: Number) -> Budget:
-        """mu-Gaussian differential privacy.
+        """A budget of mu-Gaussian differential privacy.
+
+        Args:
+            mu: From 1e-300 to 1e9. A text such as "0.5" or "1/3" is taken exactly.
+
+        Returns:
+            The budget.
+
+        Raises:
+            BudgetError: mu is no such number.
+
+        Source:
+            [DRS22]
 
         >>> print(sf.gdp(1))
         1-GDP; Gaussian noise multiplier 1; (4.8866, 1e-6)-DP
@@ -254,9 +315,17 @@ class Budget:
 
     @classmethod
     def from_json(cls, document: Mapping[str, object]) -> Budget:
-        """The budget with exactly these parameters: epsilon; epsilon and delta; rho; or mu.
+        """The budget with the parameters of a document.
 
-        Reads what `to_json` gives, and numbers typed by people. Raises BudgetError for every other combination.
+        Args:
+            document: A mapping with exactly one of these sets of keys: epsilon; epsilon and delta; rho; mu. The values
+                are what `to_json` gives, or numbers typed by people.
+
+        Returns:
+            The budget.
+
+        Raises:
+            BudgetError: The keys are others, or a value is out of its range.
         """
         kinds: dict[frozenset[str], Kind] = {
             frozenset({"epsilon"}): "pure",
@@ -272,7 +341,10 @@ class Budget:
         return cls(kind, exact(document[_PARAMETERS[kind]], _PARAMETERS[kind]), delta)
 
     def to_json(self) -> dict[str, str]:
-        """Its parameters as exact text, e.g. {"epsilon": "1", "delta": "1/1000000"}; ready for a JSON file.
+        """The parameters as exact text, ready for a JSON file.
+
+        Returns:
+            A mapping from names to texts, such as {"epsilon": "1", "delta": "1/1000000"}.
 
         >>> sf.approx(1, "1e-6").to_json()
         {'epsilon': '1', 'delta': '1/1000000'}
@@ -282,7 +354,7 @@ class Budget:
 
     @property
     def currency(self) -> Currency:
-        """What a ledger with this total adds up."""
+        """The currency in which a ledger with this total adds up."""
         if self.kind == "pure":
             return Currency.EPSILON
         return Currency.RHO if self.kind == "zcdp" else Currency.MU_SQUARED
@@ -299,7 +371,9 @@ class Budget:
         """The largest total mu^2 of Gaussian noise that keeps the budget: gdp mu^2, zcdp 2 rho, approx rounded down.
 
         For (epsilon, delta) by the analytic Gaussian [BW18], certified after rounding, within 1e-12 of the optimum.
-        Raises BudgetError for pure epsilon, which no Gaussian noise satisfies.
+
+        Raises:
+            BudgetError: The budget is pure epsilon, which no Gaussian noise satisfies.
         """
         if self.kind == "gdp":
             return self.parameter**2
@@ -322,7 +396,8 @@ class Budget:
     def rho(self) -> Fraction:
         """The largest rho of a mechanism known only to be zCDP (the discrete Gaussian), rounded down [CKS20].
 
-        Raises BudgetError for pure and gdp, which zCDP does not imply.
+        Raises:
+            BudgetError: The budget is pure or gdp, which zCDP does not imply.
         """
         if self.kind == "zcdp":
             return self.parameter
@@ -331,9 +406,20 @@ class Budget:
         return rho_of_approx(self.parameter, self.delta)
 
     def epsilon(self, delta: Number | None = None) -> Fraction:
-        """The epsilon of the (epsilon, delta)-DP it implies, rounded up. zcdp and gdp need `delta` in (0, 1).
+        """The epsilon of the (epsilon, delta)-differential privacy that the budget implies, rounded up.
 
-        Raises BudgetError where delta is missing, or smaller than the budget's own delta.
+        Args:
+            delta: A number in (0, 1), which zcdp and gdp budgets need. An (epsilon, delta) budget has its own; a larger
+                one changes nothing.
+
+        Returns:
+            The exact epsilon, or a rational bound rounded up.
+
+        Raises:
+            BudgetError: delta is missing, out of its range, or smaller than the budget's own delta.
+
+        Source:
+            [CKS20] for zcdp, [BW18] for gdp
 
         >>> round(float(sf.zcdp("0.5").epsilon(delta="1e-6")), 3)
         5.222

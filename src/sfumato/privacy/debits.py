@@ -55,10 +55,20 @@ _MAX_BITS = 8192  # twice what one amount may have, so that any two prices add u
 class Entry:
     """One line of the ledger, in its currency.
 
-    A line of kind "spend" says what was paid, for whom (`unit`) and of which table; its `released` and `result_hash`
-    show whether a line "released" follows, which says that what it paid for was stored and costs nothing. A line
-    "named" gives all spends before it, that named no table, the name of theirs. `unit` is None for a line
-    that spends nothing; `table` is None where none was named. `time` is a label.
+    Args:
+        sequence: The number of the line, from 1.
+        kind: "spend", which says what was paid; "released", which says that what a spend paid for was stored, and costs
+            nothing; or "named", which gives all spends before it, that named no table, the name of theirs.
+        name: The name of the release or session.
+        plan_hash: The fingerprint of its plan.
+        event: What was paid for.
+        price: Its price.
+        cumulative: The sum of all prices so far.
+        time: The time in UTC, which is a label.
+        released: Whether what a spend paid for was stored.
+        result_hash: The hash of what was stored, or None.
+        unit: Whose privacy a spend protects; None for a line that spends nothing.
+        table: The public name of the table, or None where none was named.
     """
 
     sequence: int
@@ -77,12 +87,18 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Everything a ledger says, after its chain was checked.
+    """Everything that a ledger says, after its chain was checked.
 
-    `promise` is the budget that was granted, as its document in JSON; it was turned into `total` when the ledger was
-    made. `unit` is whose privacy its spends protect: None until the first spend that says so. `table` is None until the
-    first spend, and after one that named none. `delta_remaining` is what mechanisms with a delta of their own may
-    still add: a ledger of another currency has none for them.
+    Args:
+        ledger_id: A random public name of the ledger.
+        promise: The budget that was granted, as its document in JSON.
+        currency: What is added up.
+        total: The budget in the currency.
+        delta_remaining: What mechanisms with a delta of their own may still add; 0 for a ledger of another currency
+            than epsilon.
+        unit: Whose privacy its spends protect; None until the first spend.
+        table: The public name of the table; None until the first spend, and after one that named none.
+        entries: All lines, in order.
     """
 
     ledger_id: str
@@ -96,13 +112,23 @@ class State:
 
     @property
     def spent(self) -> Fraction:
+        """The sum of all prices so far, in the currency."""
         return self.entries[-1].cumulative if self.entries else Fraction(0)
 
     @property
     def remaining(self) -> Fraction:
+        """What is left, in the currency."""
         return self.total - self.spent
 
     def find(self, name: str) -> Entry | None:
+        """The spend with a name.
+
+        Args:
+            name: The name of a release or of a session.
+
+        Returns:
+            Its line, or None where nothing was spent under that name.
+        """
         return next((entry for entry in self.entries if entry.kind == "spend" and entry.name == name), None)
 
 
@@ -241,7 +267,16 @@ _FILE = re.compile(r".*\.(csv|tsv|txt|parquet|json|ndjson|jsonl|arrow|feather|db
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Proof of a debit. Keep `anchor` outside the ledger: it finds a ledger that was rolled back or made anew."""
+    """Proof of a debit.
+
+    Args:
+        sequence: The number of the line.
+        anchor: The anchor after it. Kept outside the ledger, it finds a ledger that was rolled back or made anew.
+        ledger_id: The random public name of the ledger.
+        name: The name of the release or session.
+        price: The price.
+        currency: The ledger's currency.
+    """
 
     sequence: int
     anchor: str
@@ -269,31 +304,93 @@ class Debits:
         return isinstance(self._chain, FileChain)
 
     def find(self, name: str) -> Entry | None:
-        """The spend of that name, or None."""
+        """The spend with a name.
+
+        Args:
+            name: The name of a release or of a session.
+
+        Returns:
+            Its line of the ledger, or None where nothing was spent under that name.
+
+        Raises:
+            LedgerError: The file cannot be used.
+            LedgerCorrupted: The file was changed.
+        """
         return self._read().find(name)
 
     def check(self, anchor: str) -> None:
-        """Raise LedgerCorrupted unless the ledger goes on from an anchor, InvalidInput for a text that is none."""
+        """Check that the ledger goes on from an anchor.
+
+        Args:
+            anchor: The anchor of an earlier moment, which was kept outside the ledger.
+
+        Raises:
+            LedgerCorrupted: The ledger does not go on from it.
+            InvalidInput: The text is not an anchor.
+        """
         self._chain.check(anchor)
 
     def expect(self, name: str, plan_hash: str, event: Event, unit: PrivacyUnit, table: str | None = None) -> None:
-        """Raise what `debit` would raise now; spends nothing. So that no table is opened in vain."""
+        """Raise what `debit` would raise now, and spend nothing: so no table is opened in vain.
+
+        Args:
+            name: As for `debit`.
+            plan_hash: As for `debit`.
+            event: As for `debit`.
+            unit: As for `debit`.
+            table: As for `debit`.
+
+        Raises:
+            SfumatoError: As for `debit`.
+        """
         self._spend(self._chain.read(), name, plan_hash, event, unit, table)
 
     def debit(self, name: str, plan_hash: str, event: Event, unit: PrivacyUnit, table: str | None = None) -> Receipt:
-        """Record the price of an event durably. Only after this returns may noise be drawn or data be looked at.
+        """Record the price of an event durably.
 
-        `unit` is whose privacy the event protects, `table` the public name of the table it looks at, if that has one.
-        The first spend fixes both for good. Raises LedgerMismatch for another unit or table, NameTaken where the name
-        was debited before, BudgetExceeded where the price does not fit, BudgetError where it has no price in this
-        currency; nothing is spent then.
+        Only after this returns may noise be drawn or data be looked at. The first spend fixes the unit and the table
+        for good.
+
+        Args:
+            name: The name of the release: 1 to 128 printable characters. A name is debited once.
+            plan_hash: The fingerprint of the plan that is paid for.
+            event: What is paid for, as its price.
+            unit: Whose privacy the event protects.
+            table: The public name of the table that the event looks at, if it has one.
+
+        Returns:
+            The receipt, which proves the debit.
+
+        Raises:
+            LedgerMismatch: Earlier spends were of another unit or table. Nothing is spent.
+            NameTaken: The name was debited before. Nothing is spent.
+            BudgetExceeded: The price is above what is left. Nothing is spent.
+            BudgetError: The event has no price in the ledger's currency. Nothing is spent.
+            InvalidInput: The name, the hash or the table cannot be used. Nothing is spent.
+            LedgerError: The file cannot be used.
+            LedgerCorrupted: The file was changed.
+
+        Guarantee:
+            The debit is on stable storage before the call returns, and the recorded spends never exceed the total.
         """
         with self._chain.turn(write=True) as turn:
             turn.append(self._spend(turn, name, plan_hash, event, unit, table))
             return self._receipt(turn, name)
 
     def paid(self, name: str, plan_hash: str) -> Receipt | None:
-        """The receipt of an earlier debit, if one was made under that name for that very hash."""
+        """The receipt of an earlier debit.
+
+        Args:
+            name: The name under which it was made.
+            plan_hash: The fingerprint of the plan that it paid for.
+
+        Returns:
+            The receipt, or None where nothing was debited under that name for that very hash.
+
+        Raises:
+            LedgerError: The file cannot be used.
+            LedgerCorrupted: The file was changed.
+        """
         with self._chain.turn() as turn:
             entry = turn.state.find(name)
             return None if entry is None or entry.plan_hash != plan_hash else self._receipt(turn, name)
@@ -305,7 +402,19 @@ class Debits:
         return Receipt(at, f"{at}:{turn.hashes[at]}", self.ledger_id, name, entry.price, self.currency)
 
     def admit(self, unit: PrivacyUnit, table: str | None = None) -> None:
-        """Raise LedgerMismatch unless a spend for that unit and table could come next. Spends nothing."""
+        """Check that a spend for a unit and a table could come next; spends nothing.
+
+        Args:
+            unit: Whose privacy the spend would protect.
+            table: The public name of the table, if it has one.
+
+        Raises:
+            LedgerMismatch: Earlier spends were of another unit or table.
+            PlanError: `unit` is not a `PrivacyUnit`.
+            InvalidInput: The table cannot be called so.
+            LedgerError: The file cannot be used.
+            LedgerCorrupted: The file was changed.
+        """
         self._admit(self._read(), unit, table)
 
     def _admit(self, state: State, unit: PrivacyUnit, table: str | None) -> tuple[PrivacyUnit, str | None]:

@@ -18,6 +18,12 @@ __all__ = ["Neighbours", "PrivacyUnit", "Within"]
 class Neighbours(Enum):
     """Which two tables must be hard to tell apart.
 
+    Args:
+        value: "add-remove", where one table has one record more, or "replace-one", where one record differs.
+
+    Raises:
+        ValueError: The value is neither; `parse` says so with what is allowed.
+
     >>> sf.Neighbours("add-remove")
     <Neighbours.ADD_REMOVE: 'add-remove'>
     >>> sf.Neighbours.parse("replace")
@@ -31,7 +37,17 @@ class Neighbours(Enum):
 
     @classmethod
     def parse(cls, given: object) -> Neighbours:
-        """From its text, refused with what is allowed."""
+        """The relation that a text names.
+
+        Args:
+            given: A text, or a relation, which is returned as it is.
+
+        Returns:
+            The relation.
+
+        Raises:
+            PlanError: The text is neither "add-remove" nor "replace-one".
+        """
         if isinstance(given, Neighbours):
             return given
         for member in cls:
@@ -62,10 +78,17 @@ class Within:
 @storable
 @dataclass(frozen=True, slots=True)
 class PrivacyUnit:
-    """The neighbour relation, the column that names a person, and how many rows of one person are counted.
+    """Whose privacy is protected: the neighbour relation, and what one person can contribute.
 
-    within: where given, a record is replaced by one that counts in the same group alone, so that how many records
-    each group has is the same for all neighbours. What is proved of any replaced record holds of these.
+    Args:
+        neighbours: Which two tables must be hard to tell apart.
+        person: The column that says whose record a row is, or None where every person has one row.
+        rows_per_person: How many rows of one person are counted, from 1 to 1,000,000.
+        within: Where given, a record is replaced by one that counts in the same group alone, so that the number of
+            records of each group is the same for all neighbours. What is proved of any replaced record holds for these.
+
+    Raises:
+        PlanError: A number or a name is not allowed, or options contradict each other.
     """
 
     neighbours: Neighbours
@@ -96,7 +119,11 @@ class PrivacyUnit:
         return self.neighbours is Neighbours.REPLACE_ONE and self.person is None
 
     def describe(self) -> str:
-        """One line for people."""
+        """The unit in words.
+
+        Returns:
+            One line for people.
+        """
         who = "one record" if self.person is None else f"one person (column {self.person!r})"
         rows = "" if self.rows_per_person == 1 else f" with at most {self.rows_per_person} rows"
         verb = "added or removed" if self.neighbours is Neighbours.ADD_REMOVE else "replaced by another"

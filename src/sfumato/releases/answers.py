@@ -49,13 +49,18 @@ class _Numbers(NamedTuple):
 
 
 class Answer(_Numbers):
-    """One answer: its value, its standard error (None where it is projected), and the ends of its interval.
+    """One answer: its value, its standard error, and the ends of its interval.
 
     Answers of releases add, subtract, and are multiplied by numbers; the quotient of two is a ratio with the interval
     of Fieller's theorem, and ratios add, subtract and are divided in turn. Answers of one release are taken with their
-    covariance, those of two as independent. `float(answer)` is the value, `answer.to_dict()` what a JSON file holds.
-    Raises PlanError for an answer of a model or a sketch, NotAnswerable where a denominator is less than 5 standard
-    errors.
+    covariance, those of two as independent. `float(answer)` is the value. Arithmetic raises PlanError for an answer of
+    a model or a sketch, and NotAnswerable where a denominator is less than 5 standard errors.
+
+    Args:
+        value: The answer, in `unit`.
+        standard_error: Its standard error, or None where the answer is projected.
+        low: The lower end of the interval.
+        high: The upper end of the interval.
 
     >>> made = sf.plan(sf.identity(sf.Domain({"age": 4})), sf.gdp(1), neighbours="add-remove")
     >>> ages = sf.release(made, sf.Histogram([30, 20, 10, 0]), ledger=None, name="ages")
@@ -87,20 +92,44 @@ class Answer(_Numbers):
 
     @classmethod
     def of(cls, form: Linear | Nonlinear | Ratio, confidence: float) -> Answer:
-        """The answer that a form of a release's answers gives."""
+        """The answer that a form of a release's answers gives.
+
+        Args:
+            form: A sum, a ratio, or what is made of ratios.
+            confidence: The probability, strictly between 0 and 1, with which the interval holds.
+
+        Returns:
+            The answer, which knows its form and its unit.
+        """
         if isinstance(form, Nonlinear):
             return cls(*form.numbers()).told_by(form, confidence)
         kept = form if isinstance(form, Linear) else form.bent(confidence)
         return cls(*form.numbers(confidence)).told_by(kept, confidence)
 
     def told_by(self, form: Linear | Nonlinear, confidence: float) -> Answer:
-        """The same numbers, with what they answer and in which unit."""
+        """The same numbers, with their form and the unit that follows from it.
+
+        Args:
+            form: Which sum or ratio of a release's answers they are.
+            confidence: The probability with which the interval holds.
+
+        Returns:
+            This answer.
+        """
         self.form, self.confidence = form, confidence
         self.unit = "records" if isinstance(form, Linear) else form.unit
         return self
 
     def known(self, form: Linear, confidence: float) -> Answer:
-        """The same numbers, with what they answer."""
+        """The same numbers, with their form; the unit stays.
+
+        Args:
+            form: Which sum of a release's answers they are.
+            confidence: The probability with which the interval holds.
+
+        Returns:
+            This answer.
+        """
         self.form, self.confidence = form, confidence
         return self
 
@@ -118,14 +147,25 @@ class Answer(_Numbers):
         return f"{text}, {100 * self.confidence:.6g} % interval {low} to {high}{told}"
 
     def to_dict(self) -> dict[str, Any]:
-        """The numbers by their names, with the confidence and the unit, as JSON values."""
+        """The numbers by their names, with the confidence and the unit.
+
+        Returns:
+            JSON values.
+        """
         return self._asdict() | {"confidence": self.confidence, "unit": self.unit}
 
     def __float__(self) -> float:
         return self.value
 
     def known_form(self) -> Linear | Nonlinear:
-        """What it answers. Raises PlanError where that is not known."""
+        """The form of the answer: which sum or ratio of a release's answers it is.
+
+        Returns:
+            The form.
+
+        Raises:
+            PlanError: The answer comes from a model or a sketch, which has none.
+        """
         if self.form is None:
             raise PlanError(
                 "arithmetic needs answers of a release whose errors are known, from release.ask; this one comes from a "
@@ -134,7 +174,14 @@ class Answer(_Numbers):
         return self.form
 
     def linear(self) -> Linear:
-        """What it answers, as a sum. Raises PlanError where it is none, or that is not known."""
+        """The form of the answer, which must be a sum.
+
+        Returns:
+            The sum.
+
+        Raises:
+            PlanError: The answer is a ratio, or comes from a model or a sketch.
+        """
         form = self.known_form()
         if isinstance(form, Nonlinear):
             raise PlanError("this takes counts and their sums; the answer given is a ratio, or made of ratios")

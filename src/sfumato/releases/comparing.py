@@ -51,7 +51,16 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Comparison:
-    """Answers from two releases of one workload, with their standard errors and intervals."""
+    """Answers from two releases of one workload, with their standard errors and intervals.
+
+    `sf.combine` and `sf.difference` make comparisons.
+
+    Args:
+        what: "pooled" or "difference".
+        labels: One text per answer.
+        answers: (k,) answers.
+        errors: (k,) standard errors.
+    """
 
     what: str
     labels: list[str]
@@ -65,12 +74,29 @@ class Comparison:
     _factors: tuple[FloatArray, FloatArray]
 
     def standard_errors(self) -> FloatArray:
-        """(k,) standard errors."""
+        """Standard errors of the answers.
+
+        Returns:
+            (k,) standard errors.
+        """
         return self.errors
 
     def intervals(self, confidence: float = 0.95, *, simultaneous: bool = False) -> Intervals:
-        """Intervals from the actual noise of both releases; of sums over cells of several numbers those that hold the
-        values' own, from the cells' lower ends to their upper ends in each."""
+        """Intervals from the actual noise of both releases.
+
+        Intervals of sums over cells of several numbers hold the sums of the values: they go from the cells' lower ends
+        to their upper ends in each release.
+
+        Args:
+            confidence: The probability, strictly between 0 and 1, with which an interval holds.
+            simultaneous: Whether all intervals hold together with that confidence; otherwise each one does.
+
+        Returns:
+            `low` and `high`, (k,) each, the confidence, and whether it is that of all intervals together.
+
+        Raises:
+            PlanError: The confidence is no such probability.
+        """
         level = check_confidence(confidence)
         if simultaneous:
             level = _together(level, len(self.answers), self._first, biased=bool(self._bias.any()))
@@ -106,7 +132,17 @@ class Comparison:
         return value + side * margins(level, second, None if self._fourth is None else fourth, noise, bias)
 
     def frame(self, confidence: float = 0.95) -> Frame:
-        """label, answer, standard_error, low, high."""
+        """The answers as a frame.
+
+        Args:
+            confidence: The probability, strictly between 0 and 1, with which each interval holds.
+
+        Returns:
+            One row per query: label, answer, standard_error, low, high.
+
+        Raises:
+            PlanError: The confidence is no such probability.
+        """
         ends, where = self.intervals(confidence), {"label": self.labels}
         return answered(where, answer=self.answers, standard_error=self.errors, low=ends.low, high=ends.high)
 

@@ -122,18 +122,31 @@ def mean(
     *,
     where: str | None = None,
 ) -> Frame | Answer:
-    """Mean of a numeric attribute within each cell of `by`: of the cells' middles, with an interval for the values.
+    """Mean of a numeric attribute within each cell of `by`, or among the records of a condition.
 
-    The interval goes from the mean of the cells' lower ends to that of their upper ends, widened by the noise, so it
-    holds the mean of the values wherever in their cells they are; of whole numbers one by one the noise is all. `note`
-    names the cell that widens it most, and says of which values it is where some may lie outside the declared range:
-    how far outside is not measured. Standard errors are of the noise. With `values`, one for each declared cell, it is
-    the mean of these very numbers.
+    Of a measure it is the mean of the numbers themselves, otherwise that of the cells' middles, with an interval for
+    the mean of the values: from the mean of the cells' lower ends to that of their upper ends, widened by the noise. So
+    the interval holds the mean wherever in their cells the values are; of whole numbers one by one the noise is all.
+    Standard errors are of the noise. Where the records of a group were counted, but not those with a declared value,
+    the mean is over all of them, with 0 for the extra cell, and the note says so.
 
-    With a condition `where` instead of `by`, an Answer: the mean of the records that satisfy it, with the standard
-    error and the interval of a ratio. Raises PlanError for both, NotAnswerable for what was not measured and, of a
-    condition, for a group of fewer than 5 standard errors. Where the records of a group were counted, but not those
-    with a declared value, the mean is over all of them, with 0 for the extra cell, and the note says so.
+    Args:
+        attribute: A numeric attribute or a measure, or any attribute with `values`.
+        by: Attributes or levels; the mean is taken within each of their cells.
+        values: One finite number per declared cell, whose mean is taken in place of the middles.
+        confidence: The probability, strictly between 0 and 1, with which each interval holds.
+        where: A predicate, instead of `by`: the mean of the records that satisfy it.
+
+    Returns:
+        One row per group: the mean, standard_error, low, high and a note, which names the cell that widens the interval
+        most, and says of which values it is where some may lie outside the declared range. Numbers are None in groups
+        of fewer than 5 standard errors of their size. With `where` an Answer, with the standard error and the interval
+        of a ratio.
+
+    Raises:
+        PlanError: Both `by` and `where` are given, the attribute is not numeric, or `values` are not one finite number
+            per declared cell.
+        NotAnswerable: What it needs was not measured, or the condition holds for fewer records than 5 standard errors.
     """
     level, names = check_confidence(confidence), by_names(by)
     if values is None:

@@ -50,14 +50,24 @@ class Findings(NamedTuple):
 @storable
 @dataclass(frozen=True, eq=False, repr=False)
 class ModelRelease(WorkloadRelease):
-    """Answers of a model that was fitted in several looks; everything here costs no further budget.
+    """Answers of a model that was fitted in several looks; every question to it costs no further budget.
 
-    `measurement` is all that crossed the wall, in order; publishable. Answers agree with each other and are none that
-    counts could not give. They are biased towards what the model starts from and have no standard errors, for what was
-    measured depends on the data; `low` and `high` of answers and tables are what is possible at all.
+    Answers agree with each other and are none that counts could not give. They are biased towards what the model starts
+    from and have no standard errors, for what was measured depends on the data; `low` and `high` of answers and tables
+    are what is possible at all.
 
-    `gap`, where the model is defined as an optimum ("mwem"): proved to bound half the summed squares of the differences
-    between its answers to what was measured and those of the optimum, in units of the noise; None for other models.
+    Args:
+        plan: The plan that was carried out.
+        measurement: All that was measured and chosen, in order, which may be published.
+        model: The counts that answer.
+        provenance: When, by which versions and from which ledger it was made.
+        part: The part of the workload that is answered, or None for all.
+        gap: Where the model is defined as an optimum ("mwem"), a proved bound on half the summed squares of the
+            differences between its answers to what was measured and those of the optimum, in units of the noise; None
+            for other models.
+
+    Guarantee:
+        The looks together satisfy the plan's budget for the plan's privacy unit; everything else is post-processing.
     """
 
     plan: IterativePlan
@@ -70,13 +80,26 @@ class ModelRelease(WorkloadRelease):
     errors_known = False
 
     def with_errors(self) -> NoReturn:
+        """Refuse to state errors, which are not known of a model.
+
+        Raises:
+            InvalidInput: Always.
+        """
         raise InvalidInput(
             f"{self.provenance.name!r} answers from a model, whose errors are not known: no intervals could be given. "
             "Its answers are in answers.parquet and tables/, and sfumato ask gives single ones"
         )
 
     def project(self, *how: Any, **options: Any) -> NoReturn:
-        """Raises InvalidInput: a model is a table already."""
+        """Refuse to project: a model is a table already.
+
+        Args:
+            *how: Not used.
+            **options: Not used.
+
+        Raises:
+            InvalidInput: Always.
+        """
         raise InvalidInput("the answers of a model are possible ones already; there is nothing to project")
 
     @property
@@ -91,7 +114,17 @@ class ModelRelease(WorkloadRelease):
         return np.concatenate([self.answer_block(q.block) for q in self.workload.blocks])
 
     def answer_block(self, block: Block) -> FloatArray:
-        """Answers of the model to a block of queries, (rows,)."""
+        """Answers of the model to any block of queries.
+
+        Args:
+            block: Queries over a marginal table, as the `blocks` of a workload hold them.
+
+        Returns:
+            (rows,) answers.
+
+        Raises:
+            NotAnswerable: The model does not hold one of the attributes.
+        """
         return self.model.answer(block)
 
     def standard_errors(self) -> None:
@@ -99,15 +132,28 @@ class ModelRelease(WorkloadRelease):
         return
 
     def frame(self) -> Frame:
-        """part, label, answer: one row per query."""
+        """The answers as a frame.
+
+        Returns:
+            One row per query: part, label, answer.
+        """
         return answered(rows_of(self.workload), answer=self.answers)
 
     # -- further questions ------------------------------------------------------------------------------
 
     def table(self, *attributes: str) -> Table:
-        """The marginal table over the named attributes or levels, in the order given.
+        """The marginal table over the named attributes or levels.
 
-        Raises NotAnswerable for attributes that the model does not hold.
+        Args:
+            *attributes: Names of attributes or levels, in the order of the axes. Without names it is the number of
+                records.
+
+        Returns:
+            The table, without standard errors.
+
+        Raises:
+            NotAnswerable: The model does not hold one of the attributes.
+            DomainError: A name is unknown, or two names belong to one attribute.
         """
         self._check_table(attributes)
         domain = self.plan.workload.domain
@@ -117,7 +163,11 @@ class ModelRelease(WorkloadRelease):
         return Table(attributes, tuple(domain[n].labels for n in attributes), values, None, low, high, 1.0)
 
     def tables(self) -> Iterator[Table]:
-        """Every marginal table of the workload, one at a time."""
+        """All marginal tables of the workload, one at a time.
+
+        Returns:
+            The tables, in the order of the workload; queries that are no cells of a table are left out.
+        """
         for names in self._asked_tables():
             yield self.table(*names)
 
@@ -126,9 +176,18 @@ class ModelRelease(WorkloadRelease):
     @overload
     def ask(self, question: Workload) -> Frame: ...
     def ask(self, question: str | Workload) -> Answer | Frame:
-        """Answer a further predicate (an Answer), or a workload (a Frame), from the model, at no cost.
+        """Answer a further predicate or workload from the model, at no cost.
 
-        Raises NotAnswerable for attributes that the model does not hold.
+        Args:
+            question: A predicate such as "age >= 65", or a workload over some of the attributes.
+
+        Returns:
+            An Answer to a predicate, a Frame of one row per query for a workload.
+
+        Raises:
+            NotAnswerable: The model does not hold one of the attributes.
+            PlanError: The workload is over another domain.
+            WorkloadError: The predicate cannot be read.
         """
         work = self._question(question)
         if isinstance(question, Workload):
@@ -143,9 +202,19 @@ class ModelRelease(WorkloadRelease):
         return reach(block.operator, self.total)
 
     def synthetic(self, records: int | None = None) -> Synthetic:
-        """Whole records, as many as the model has or `records`, with about its answers; at no cost.
+        """Whole records with about the answers of the model, at no cost; the same release gives the same records.
 
-        Over the attributes that the workload mentions. The same release gives the same records.
+        Args:
+            records: How many records; the model's number, unless given.
+
+        Returns:
+            The records, over the attributes that the workload mentions.
+
+        Raises:
+            InvalidInput: `records` is not a whole number of at least 0, or the records are too many to list.
+
+        Guarantee:
+            Post-processing: it costs no privacy.
         """
         whole = replace(self, part=None)
         held = Projection(whole.answers, self.model, math.inf, False, 0.0, 0, "model", realisable=True)

@@ -212,18 +212,20 @@ def _half(release: Release, name: str) -> float:
 def variance(release: Release, measure: str, by: str | Sequence[str] = (), confidence: float = 0.95) -> Frame:
     """The variance of a measure's numbers (over n), within each cell of `by`.
 
+    The plan must have asked `sf.moments` of the measure.
+
     Args:
-        release: of a plan that asked `sf.moments` of the measure.
-        measure: its name.
-        by: attributes or levels, one or several; none for all records.
-        confidence: of each interval by itself.
+        measure: The name of the measure.
+        by: Attributes or levels; the variance is taken within each of their cells.
+        confidence: The probability, strictly between 0 and 1, with which each interval holds.
 
     Returns:
-        One line per cell of `by`: value, low, high, and a note; blank where a group has too few records to tell.
+        One row per group: the variance, low, high and a note. Numbers are None in groups with too few records.
 
     Raises:
-        NotAnswerable: where its squares were not measured.
-        PlanError: for a name that is no measure, and of a projected release.
+        NotAnswerable: The sums and squares were not measured.
+        PlanError: The name is not that of a measure, the release is projected, or the confidence is no such
+            probability.
 
     Guarantee:
         The interval holds the variance of the numbers, cut to the declared range, with at least the confidence where
@@ -236,7 +238,19 @@ def variance(release: Release, measure: str, by: str | Sequence[str] = (), confi
 def std(release: Release, measure: str, by: str | Sequence[str] = (), confidence: float = 0.95) -> Frame:
     """The standard deviation of a measure's numbers, within each cell of `by`: the root of `variance`.
 
-    Args, Returns and Raises are those of `variance`.
+    Args:
+        measure: The name of the measure.
+        by: Attributes or levels; the standard deviation is taken within each of their cells.
+        confidence: The probability, strictly between 0 and 1, with which each interval holds.
+
+    Returns:
+        One row per group: the standard deviation, low, high and a note. Numbers are None in groups with too few
+        records.
+
+    Raises:
+        NotAnswerable: The sums and squares were not measured.
+        PlanError: The name is not that of a measure, the release is projected, or the confidence is no such
+            probability.
     """
     half = _half(release, measure)
     return _statistics(
@@ -330,9 +344,23 @@ def _pair(
 def covariance_between(
     release: Release, one: str, other: str, by: str | Sequence[str] = (), confidence: float = 0.95
 ) -> Frame:
-    """The covariance of two measures (over n) of the records that have a number in both, within each cell of `by`.
+    """The covariance of two measures (over n), of the records that have a number in both, within each cell of `by`.
 
-    Args, Returns and Raises are those of `variance`, of two measures that `sf.moments` asked together.
+    The plan must have asked `sf.moments` of both together.
+
+    Args:
+        one: The name of a measure.
+        other: The name of another.
+        by: Attributes or levels; the covariance is taken within each of their cells.
+        confidence: The probability, strictly between 0 and 1, with which each interval holds.
+
+    Returns:
+        One row per group: the covariance, low, high and a note. Numbers are None in groups with too few records.
+
+    Raises:
+        NotAnswerable: The sums, squares and products were not measured.
+        PlanError: The names are not those of two measures, the release is projected, or the confidence is no such
+            probability.
     """
     return _pair(release, (one, other), by, confidence, "covariance")
 
@@ -340,8 +368,22 @@ def covariance_between(
 def correlation(
     release: Release, one: str, other: str, by: str | Sequence[str] = (), confidence: float = 0.95
 ) -> Frame:
-    """The correlation of two measures, from -1 to 1, of the records that have a number in both, by cells of `by`.
+    """The correlation of two measures, from -1 to 1, within each cell of `by`.
 
-    Args, Returns and Raises are those of `variance`, of two measures that `sf.moments` asked together.
+    It is of the records that have a number in both. The plan must have asked `sf.moments` of both together.
+
+    Args:
+        one: The name of a measure.
+        other: The name of another.
+        by: Attributes or levels; the correlation is taken within each of their cells.
+        confidence: The probability, strictly between 0 and 1, with which each interval holds.
+
+    Returns:
+        One row per group: the correlation, low, high and a note. Numbers are None in groups with too few records.
+
+    Raises:
+        NotAnswerable: The sums, squares and products were not measured.
+        PlanError: The names are not those of two measures, the release is projected, or the confidence is no such
+            probability.
     """
     return _pair(release, (one, other), by, confidence, "correlation")

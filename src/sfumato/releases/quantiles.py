@@ -223,7 +223,22 @@ def _flat(values: FloatArray) -> list[float | None]:
 
 
 def share(release: Release, attribute: str, within: str | Sequence[str] = (), confidence: float = 0.95) -> Frame:
-    """Share of each cell of an attribute within each cell of `within`."""
+    """Share of each cell of an attribute within each cell of others.
+
+    Args:
+        attribute: The attribute or level.
+        within: Attributes or levels; shares are of the records in each of their cells.
+        confidence: The probability, strictly between 0 and 1, with which each interval holds.
+
+    Returns:
+        One row per group and cell: share, standard_error, low, high and a note. Numbers are None in groups of fewer
+        than 5 standard errors of their size.
+
+    Raises:
+        NotAnswerable: What it needs was not measured.
+        DomainError: A name is unknown, or two names belong to one attribute.
+        PlanError: The confidence is no such probability.
+    """
     level, by = check_confidence(confidence), by_names(within)
     domain = release.plan.workload.domain
     domain.columns((attribute, *by))
@@ -234,10 +249,24 @@ def share(release: Release, attribute: str, within: str | Sequence[str] = (), co
 
 
 def cdf(release: Release, attribute: str, by: str | Sequence[str] = (), confidence: float = 0.95) -> Frame:
-    """Shares of records up to each cell of an ordered attribute, within each cell of `by`; of declared cells.
+    """Shares of records up to each cell of an ordered attribute; of the records in declared cells.
 
-    Where the release is projected onto tables they never fall. Each of the others is the ratio of unbiased answers, so
-    that noise may have one fall below the one before; then `note` says so.
+    Where the release is projected onto tables they never fall. Otherwise each is the ratio of unbiased answers, so that
+    noise may have one fall below the one before; then `note` says so.
+
+    Args:
+        attribute: An ordered attribute: sf.Integers, sf.Bins or sf.Dates.
+        by: Attributes or levels; shares are of the records in each of their cells.
+        confidence: The probability, strictly between 0 and 1, with which each interval holds.
+
+    Returns:
+        One row per group and declared cell: share, standard_error, low, high and a note. Numbers are None in groups of
+        fewer than 5 standard errors of their size.
+
+    Raises:
+        PlanError: The attribute has no order, or the confidence is no such probability.
+        NotAnswerable: What it needs was not measured.
+        DomainError: A name is unknown, or two names belong to one attribute.
     """
     level, names = check_confidence(confidence), by_names(by)
     domain = release.plan.workload.domain
@@ -285,15 +314,27 @@ def quantiles(
     by: str | Sequence[str] = (),
     confidence: float = 0.95,
 ) -> Frame:
-    """All quantiles of a numeric attribute from one measurement, with intervals out to the cells' edges.
+    """Quantiles of a numeric attribute or of dates, all from one measurement.
 
-    The quantile at p is the least value up to which a share of at least p of the records goes; of records in declared
-    cells. It is rounded to a tenth of its cell or coarser, for where in the cell it lies is not known. Those of dates
-    are days, as year-month-day.
+    The quantile at p is the least value up to which a share of at least p of the records goes; of the records in
+    declared cells. It is rounded to a tenth of its cell or coarser, for where in the cell it lies is not known.
+    Intervals go out to the edges of cells. Quantiles never decrease in their probabilities.
 
-    They never decrease in their probabilities. Here and in `cdf`, `mean` and `share`, groups of fewer than 5
-    standard errors of their size are None, with the reason under `note`. Raises NotAnswerable for what was not
-    measured.
+    Args:
+        attribute: A numeric attribute, or one of dates.
+        probabilities: Probabilities, such as [0.25, 0.5, 0.75].
+        by: Attributes or levels; quantiles are taken within each of their cells.
+        confidence: The probability, strictly between 0 and 1, with which each interval holds.
+
+    Returns:
+        One row per group and probability, with an interval and a note; of dates days, as year-month-day. Numbers are
+        None in groups of fewer than 5 standard errors of their size, with the reason under `note`.
+
+    Raises:
+        PlanError: The attribute is neither numeric nor of dates, or a probability does not lie strictly between 0 and
+            1.
+        NotAnswerable: What it needs was not measured, or no probability is given.
+        DomainError: A name is unknown, or two names belong to one attribute.
     """
     level, names = check_confidence(confidence), by_names(by)
     declared = release.plan.workload.domain[attribute]

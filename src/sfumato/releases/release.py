@@ -59,12 +59,24 @@ _MAX_ANSWERS = 200_000_000  # an array of 1.6 GB
 @storable
 @dataclass(frozen=True, eq=False, repr=False)
 class Release(WorkloadRelease):
-    """Answers to a plan's workload from one measurement; everything here costs no further budget.
+    """Answers to a plan's workload from one measurement; every question to it costs no further budget.
 
-    Answers are unbiased and may be negative or fractional: noise was added, and rounding them would
-    bias every sum. With a `projection` they are those of a possible table instead: biased where that binds,
-    so without standard errors; intervals are the unprojected ones, clipped to what is possible and
-    extended to the projected answer, and hold as before. `raw` has the unprojected answers.
+    Answers are unbiased and may be negative or fractional: noise was added, and rounding them would bias every sum.
+    With a `projection` they are those of a possible table instead: biased where that binds, so without standard errors;
+    intervals are the unprojected ones, clipped to what is possible and extended to the projected answer, and hold as
+    before. `raw` has the unprojected answers.
+
+    `sf.release` makes releases, and `sf.load` reads stored ones.
+
+    Args:
+        plan: The plan that was carried out.
+        measurement: The noisy integers that were measured.
+        provenance: When, by which versions and from which ledger it was made.
+        part: The part of the workload that is answered, or None for all.
+        projection: The projected answers, or None.
+
+    Guarantee:
+        The measurement satisfies the plan's budget for the plan's privacy unit; everything else is post-processing.
 
     >>> domain = sf.Domain({"age": 4})
     >>> made = sf.plan(sf.identity(domain), sf.gdp(1), neighbours="add-remove")
@@ -105,7 +117,17 @@ class Release(WorkloadRelease):
         return self if self.projection is None else replace(self, projection=None)
 
     def answer_block(self, block: Block) -> FloatArray:
-        """Answers to any block in the span of what was measured, (rows,): unbiased, or those of the projection."""
+        """Answers to any block of queries in the span of what was measured.
+
+        Args:
+            block: Queries over a marginal table, as the `blocks` of a workload hold them.
+
+        Returns:
+            (rows,) answers: unbiased ones, or those of the projection.
+
+        Raises:
+            NotAnswerable: The block lies outside the span of what was measured.
+        """
         found = projected_answer(self, block)
         return self.plan.strategy.answer(self.estimate, block) if found is None else found
 
@@ -128,9 +150,14 @@ class Release(WorkloadRelease):
         return out
 
     def batches(self) -> Iterator[Batch]:
-        """Every table or block of queries of the workload, a few of one shape at a time; no more is in memory.
+        """All tables or blocks of queries of the workload, a few of one shape at a time; no more is in memory.
 
-        A batch is shaped by its queries along every attribute: cells, or what else was asked of it.
+        Returns:
+            Batches, each with values shaped by the queries along every attribute, and standard errors, which are None
+            for projected answers.
+
+        Raises:
+            WorkloadError: The release is projected and its workload has more than 50,000 tables.
         """
         if self.projection is not None:
             for query in self.workload.blocks:
@@ -162,16 +189,43 @@ class Release(WorkloadRelease):
                 yield Batch(held, rows.reshape(len(chosen), *shape), np.sqrt(powers) * deviation)
 
     def tables(self, confidence: float = 0.95) -> Iterator[Table]:
-        """Every marginal table of the workload, one at a time."""
+        """All marginal tables of the workload, one at a time.
+
+        Args:
+            confidence: The probability, strictly between 0 and 1, with which each interval holds.
+
+        Returns:
+            The tables, in the order of the workload; queries that are no cells of a table are left out.
+
+        Raises:
+            PlanError: The confidence is no such probability.
+        """
         for names in self._asked_tables():
             yield self.table(*names, confidence=confidence)
 
     def standard_errors(self) -> FloatArray | None:
-        """(k,) standard errors of the answers, those that the plan predicted; None for projected answers."""
+        """Standard errors of the answers, those that the plan predicted.
+
+        Returns:
+            (k,) standard errors in the unit of each query, or None for projected answers.
+
+        Raises:
+            PlanError: There are more than 200 million queries.
+        """
         return None if self.projection is not None else self.plan.standard_errors(self.part)
 
     def variances(self, block: Block) -> FloatArray:
-        """Variances of the answers to a block, one axis per factor (length 1 where constant)."""
+        """Variances of the unprojected answers to a block of queries.
+
+        Args:
+            block: Queries over a marginal table, as the `blocks` of a workload hold them.
+
+        Returns:
+            Variances with one axis per factor of the block, of length 1 where they are constant.
+
+        Raises:
+            NotAnswerable: The block lies outside the span of what was measured.
+        """
         return self._powers(block) * self.measurement.noise.variance
 
     def _powers(self, block: Block) -> FloatArray:
@@ -184,7 +238,18 @@ class Release(WorkloadRelease):
             return np.full((1,) * len(block.factors), math.inf)
 
     def margins(self, block: Block, confidence: float) -> FloatArray:
-        """Half-widths of pointwise intervals for a block, compact as the variances."""
+        """Half-widths of the intervals of a block of queries, each of which holds by itself.
+
+        Args:
+            block: Queries over a marginal table, as the `blocks` of a workload hold them.
+            confidence: The probability, strictly between 0 and 1, with which each interval holds.
+
+        Returns:
+            Half-widths, compact as the variances.
+
+        Raises:
+            NotAnswerable: The block lies outside the span of what was measured.
+        """
         strategy = self.plan.strategy
         second = self._powers(block)
         shaped = isinstance(self.measurement.noise, DiscreteLaplace)
@@ -192,10 +257,20 @@ class Release(WorkloadRelease):
         return margins(confidence, second, fourth, self.measurement.noise, biases(strategy, block)[0])
 
     def intervals(self, confidence: float = 0.95, *, simultaneous: bool = False) -> Intervals:
-        """Intervals from the actual noise law: each holds with `confidence`, or all together do.
+        """Intervals of all answers, from the actual law of the noise.
 
-        Those of sums over cells of several numbers hold the sum of the values: they go from the sum of the cells' lower
-        ends to that of their upper ends, NaN where nothing that was measured bounds it.
+        Intervals of sums over cells of several numbers hold the sum of the values: they go from the sum of the cells'
+        lower ends to that of their upper ends, NaN where nothing that was measured bounds it.
+
+        Args:
+            confidence: The probability, strictly between 0 and 1, with which an interval holds.
+            simultaneous: Whether all intervals hold together with that confidence; otherwise each one does.
+
+        Returns:
+            `low` and `high`, (k,) each, the confidence, and whether it is that of all intervals together.
+
+        Raises:
+            PlanError: The confidence is no such probability, or there are more than 200 million queries.
         """
         level = self.plan.level(confidence, simultaneous=simultaneous, count=len(self.workload))
         widths = self.plan.half_widths(level, self.part)
@@ -210,7 +285,19 @@ class Release(WorkloadRelease):
         return Intervals(low, high, check_confidence(confidence), simultaneous)
 
     def frame(self, confidence: float = 0.95, *, simultaneous: bool = False) -> Frame:
-        """part, label, answer, standard_error, low, high: one row per query."""
+        """The answers as a frame.
+
+        Args:
+            confidence: The probability, strictly between 0 and 1, with which an interval holds.
+            simultaneous: Whether all intervals hold together with that confidence; otherwise each one does.
+
+        Returns:
+            One row per query: part, label, answer, standard_error, low, high; of a projected release also the
+            unprojected answer.
+
+        Raises:
+            PlanError: The confidence is no such probability, or there are more than 200 million queries.
+        """
         ends = self.intervals(confidence, simultaneous=simultaneous)
         projected = {} if self.projection is None else {"unprojected": self.raw.answers}
         known = projected | {"standard_error": self.standard_errors(), "low": ends.low, "high": ends.high}
@@ -219,11 +306,24 @@ class Release(WorkloadRelease):
     # -- further questions ------------------------------------------------------------------------------
 
     def table(self, *attributes: str, confidence: float = 0.95, simultaneous: bool = False) -> Table:
-        """The marginal table over the named attributes or levels, in the order given.
+        """The marginal table over the named attributes or levels.
 
-        A table that was measured only inside a larger one is answered by summing; one that was not
-        measured is refused with NotAnswerable. Without names it is the number of records; of a part only where that
-        asks for it.
+        A table that was measured only inside a larger one is answered by summing.
+
+        Args:
+            *attributes: Names of attributes or levels, in the order of the axes. Without names it is the number of
+                records; of a part only where that asks for it.
+            confidence: The probability, strictly between 0 and 1, with which an interval holds.
+            simultaneous: Whether all intervals of the table hold together with that confidence; otherwise each one
+                does.
+
+        Returns:
+            The table with its standard errors (None for projected answers) and intervals.
+
+        Raises:
+            NotAnswerable: The table was not measured, nor a larger one.
+            PlanError: The confidence is no such probability.
+            DomainError: A name is unknown, or two names belong to one attribute.
         """
         self._check_table(attributes)
         domain = self.plan.workload.domain
@@ -242,11 +342,20 @@ class Release(WorkloadRelease):
     @overload
     def ask(self, question: Workload, confidence: float = 0.95) -> Frame: ...
     def ask(self, question: str | Workload, confidence: float = 0.95) -> Answer | Frame:
-        """Answer a further predicate (an Answer), or a workload (a Frame), from what was measured, at no cost.
+        """Answer a further predicate or workload from what was measured, at no cost.
 
-        A workload may be over some of the attributes alone, as they are declared for this release.
-        Raises NotAnswerable, saying what is missing, where the question lies outside the span of what
-        was measured.
+        Args:
+            question: A predicate such as "age >= 65", or a workload, which may be over some of the attributes alone, as
+                they are declared for this release.
+            confidence: The probability, strictly between 0 and 1, with which an interval holds.
+
+        Returns:
+            An Answer to a predicate, a Frame of one row per query for a workload.
+
+        Raises:
+            NotAnswerable: The question lies outside the span of what was measured; the message says what is missing.
+            PlanError: The workload is over another domain, or the confidence is no such probability.
+            WorkloadError: The predicate cannot be read.
         """
         level, work = check_confidence(confidence), self._question(question)
         if isinstance(question, Workload):
@@ -298,18 +407,57 @@ class Release(WorkloadRelease):
         )
 
     def covariance(self, first: Question, second: Question | None = None) -> FloatArray:
-        """Covariances of the answers to two questions, or to one: those that the plan predicted."""
+        """Covariances of the unprojected answers to two questions, or of those to one, as the plan predicted them.
+
+        Args:
+            first: A tuple of attribute names, for the cells of that table; a predicate; or a workload.
+            second: The same; `first`, unless given.
+
+        Returns:
+            (answers to first, answers to second) covariances.
+
+        Raises:
+            NotAnswerable: A question is about more than was measured.
+            PlanError: There are too many answers, or a question is none or over another domain.
+            WorkloadError: A predicate cannot be read.
+        """
         return self.plan.covariance(first, second)
 
     def table_covariances(self, first: Sequence[str], second: Sequence[str]) -> Frame:
-        """Covariances of the cells of two tables by which common attributes agree: those that the plan predicted."""
+        """Covariances of the unprojected cells of two tables, however large, as the plan predicted them.
+
+        Args:
+            first: The attributes of one table.
+            second: The attributes of the other.
+
+        Returns:
+            One row per pattern of common attributes on which two cells agree.
+
+        Raises:
+            PlanError: Covariances depend on more than that agreement.
+            NotAnswerable: A table was not measured.
+        """
         return self.plan.table_covariances(first, second)
 
     def plot(self, attribute: str, by: str | Sequence[str] = (), confidence: float = 0.95) -> Any:
-        """An Altair chart of how an attribute is distributed, within each cell of `by` (extra: plots).
+        """An Altair chart of how an attribute is distributed (extra: plots).
 
-        Of ordered attributes cumulative shares with bands, of others shares with intervals. Groups of which too little
-        is known are left out. Raises MissingExtra without Altair.
+        Of ordered attributes it shows cumulative shares with bands, of others shares with intervals. Groups of which
+        too little is known are left out.
+
+        Args:
+            attribute: The attribute or level.
+            by: Attributes or levels; the distribution is shown within each of their cells.
+            confidence: The probability, strictly between 0 and 1, with which each interval holds.
+
+        Returns:
+            The chart.
+
+        Raises:
+            MissingExtra: Altair is not installed.
+            NotAnswerable: What it shows was not measured.
+            DomainError: A name is unknown.
+            PlanError: The confidence is no such probability.
         """
         if self.plan.workload.domain[attribute].ordered:
             return plots.curves(self.cdf(attribute, by, confidence), attribute, rows_text(self.plan.unit))
@@ -336,9 +484,18 @@ class Release(WorkloadRelease):
         return find_cautions(self)
 
     def compare(self, earlier: Release, confidence: float = 0.95, *, simultaneous: bool = False) -> Frame:
-        """part, label, earlier, later, difference, standard_error, low, high: what changed since another release.
+        """What changed since another release of the same queries; see `sf.difference`.
 
-        Of the same queries; raises PlanError otherwise. See `sf.difference`.
+        Args:
+            earlier: The other release.
+            confidence: The probability, strictly between 0 and 1, with which an interval holds.
+            simultaneous: Whether all intervals hold together with that confidence; otherwise each one does.
+
+        Returns:
+            One row per query: part, label, earlier, later, difference, standard_error, low, high.
+
+        Raises:
+            PlanError: `earlier` is not a release of the same queries, or the confidence is no such probability.
         """
         if not isinstance(earlier, Release):
             raise PlanError("a release is compared with a release")
@@ -360,23 +517,44 @@ class Release(WorkloadRelease):
         bounds: Mapping[Any, Any] | None = None,
         progress: Progress | None = None,
     ) -> Release:
-        """The same release with answers that some table could have given; see sf.project for the bodies.
+        """The same release with answers that some table could have given; see `sf.project` for the bodies.
 
-        `space` says what counts as near. "ladder", the default of "auto", "local", "cone" and "hull": the total, every
-        attribute, and what was asked for itself are held before finer tables move, so that what is read first is not
-        made worse; it needs whole tables to have been measured. In the other two answers never get farther from the
-        truth in that norm, but coarse ones may, much: "answers" the plain one over all answers, "measurements" that
-        of the measured values with their noise, the default of "sdp". `total` is the known number
-        of records, which under replace-one is public anyway. `integer` rounds to whole numbers. `earlier`, for
-        "mixtures", is another release of the same queries and declared snapshot: what both measured is pooled.
-        `folder`, for body "spine", keeps what is finished, and the records of whole numbers as Parquet files: a
-        projection that was killed goes on from there, and ends as one that was not. InvalidInput where it holds
-        anything else.
-        `bounds`, for body "spine", are floors and caps of the records that groups have, {"county": (least, most)},
-        each a number or one for every group; of one set of cells besides, {("county", "gq == 'nursing'"): (0, most)}.
-        Kept exactly, PlanError where no table is within them.
-        Answers, tables and questions are then those of the possible table, without standard errors; intervals
-        stay valid, and `raw` is the release as it was.
+        Answers, tables and questions are then those of the possible table, without standard errors; intervals stay
+        valid, and `raw` is the release as it was.
+
+        Args:
+            body: What answers must lie in: "auto", a body of `sf.project`, "mixtures", or "spine" for the cells of a
+                geographic hierarchy.
+            space: What counts as near. "ladder", the default of "auto", "local", "cone" and "hull": the total, every
+                attribute, and what was asked for itself are held before finer tables move, so that what is read first
+                is not made worse; whole tables must have been measured. "answers": the plain norm over all answers.
+                "measurements", the default of "sdp": the norm of the measured values with their noise. In the last two
+                norms answers never get farther from the truth, but coarse ones may move much.
+            total: The known number of records, which under replace-one is public anyway.
+            integer: Whether counts are rounded to whole numbers.
+            earlier: For "mixtures", another release of the same queries and declared snapshot: what both measured is
+                pooled.
+            folder: For "spine", where finished parts are kept, and the records of whole numbers as Parquet files: a
+                projection that was killed goes on from there, and ends as one that was not.
+            bounds: For "spine", floors and caps of the records that groups have, such as {"county": (least, most)},
+                each a number or one per group; of one set of cells besides, such as {("county", "gq == 'nursing'"): (0,
+                most)}. They are kept exactly.
+            progress: Called with the number of steps done and the relative gap that is left; None shows it in notebooks
+                alone.
+
+        Returns:
+            The projected release.
+
+        Raises:
+            PlanError: An option is not allowed or does not apply, or no table is within the bounds.
+            InvalidInput: There is no such body, it does not take these queries, or the folder holds anything else.
+            NotAnswerable: Whole tables are needed and were not measured.
+
+        Guarantee:
+            Post-processing: it costs no privacy.
+
+        Source:
+            [NTZ13], [DNT15]
         """
         if earlier is not None and not isinstance(earlier, Release):
             raise PlanError(f"earlier= takes another release of noisy tables, which can be pooled, not {earlier!r}")
@@ -386,10 +564,22 @@ class Release(WorkloadRelease):
             )
 
     def synthetic(self, records: int | None = None) -> Synthetic:
-        """Whole records, as many as were released or `records`, with about the projected answers; at no cost.
+        """Whole records with about the projected answers, at no cost; the same release gives the same records.
 
-        Over the attributes that the workload mentions; of a release that is not projected, after project().
-        The same release gives the same records.
+        A release that is not projected is projected first.
+
+        Args:
+            records: How many records; the released number, unless given.
+
+        Returns:
+            The records, over the attributes that the workload mentions.
+
+        Raises:
+            InvalidInput: `records` is not a whole number of at least 0, or the records are too many to list.
+            NotAnswerable: No table was measured as a whole.
+
+        Guarantee:
+            Post-processing: it costs no privacy.
         """
         return synthetic(self, records)
 
@@ -444,8 +634,16 @@ def _releases(first: object, second: object) -> None:
 def combine(first: Release, second: Release) -> Comparison:
     """Pool two releases of one declared snapshot: each answer weighted by its precision.
 
-    Both releases must name the same `snapshot=`; otherwise the tables may differ and pooling would be
-    biased. Raises PlanError.
+    Args:
+        first: A release.
+        second: Another release of the same queries, with the same `snapshot`; otherwise the tables may differ, and
+            pooling would be biased.
+
+    Returns:
+        The pooled answers with their standard errors and intervals.
+
+    Raises:
+        PlanError: The two are not different releases of the same queries and of one snapshot, with one law of noise.
 
     >>> made = sf.plan(sf.identity(sf.Domain({"age": 4})), sf.gdp(1), neighbours="add-remove")
     >>> ages, ledger = sf.Histogram([30, 20, 10, 0]), sf.Ledger.in_memory(sf.gdp(2))
@@ -465,7 +663,17 @@ def combine(first: Release, second: Release) -> Comparison:
 
 
 def difference(later: Release, earlier: Release) -> Comparison:
-    """later - earlier for every query, with intervals: the change between two snapshots.
+    """later - earlier for every query: the change between two snapshots.
+
+    Args:
+        later: A release.
+        earlier: Another release of the same queries, which is subtracted.
+
+    Returns:
+        The differences with their standard errors and intervals. The noise of the two is independent.
+
+    Raises:
+        PlanError: The two are not different releases of the same queries, with one law of noise.
 
     >>> made = sf.plan(sf.identity(sf.Domain({"age": 4})), sf.gdp(1), neighbours="add-remove")
     >>> november = sf.release(made, sf.Histogram([30, 20, 10, 0]), ledger=None, name="2026-11")

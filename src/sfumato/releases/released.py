@@ -122,16 +122,28 @@ class Released(Told):
     plan: Any
 
     def agree(self) -> None:
-        """Raise an error of the library where what a file says contradicts itself."""
+        """Check that the release does not contradict itself, as a damaged file could.
+
+        Raises:
+            PlanError: Its plan contradicts itself.
+            InvalidInput: What was measured is not what the plan describes.
+        """
         self.plan.agree()
 
     @functools.cached_property
     def result_hash(self) -> str:
-        """SHA-256 of all that came out."""
+        """SHA-256 of everything that was measured."""
         return fingerprint(getattr(self, self.outcome))
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write it to one file (no pickle), which may be published."""
+        """Write it to one file (no pickle), which may be published and which `sf.load` reads.
+
+        Args:
+            path: The file.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
         write_document(path, self)
 
 
@@ -146,7 +158,14 @@ class WorkloadRelease(Released):
 
     @abstractmethod
     def with_errors(self) -> Release:
-        """This release, as one whose errors are known. Raises InvalidInput for one of a model."""
+        """The release as one whose errors are known.
+
+        Returns:
+            The release itself.
+
+        Raises:
+            InvalidInput: Its answers are those of a model, whose errors are not known.
+        """
 
     @property
     def workload(self) -> Workload:
@@ -156,7 +175,11 @@ class WorkloadRelease(Released):
 
     @functools.cached_property
     def answers(self) -> FloatArray:
-        """(k,) answers in the order of the workload. Above 200 million take `batches()` or `table()`."""
+        """(k,) answers in the order of the workload.
+
+        Raises:
+            PlanError: There are more than 200 million answers, or too many in one table; take `batches()` or `table()`.
+        """
         return self._answers()
 
     @abstractmethod
@@ -165,7 +188,17 @@ class WorkloadRelease(Released):
 
     @abstractmethod
     def answer_block(self, block: Block) -> FloatArray:
-        """Answers to a block of queries, (rows,)."""
+        """Answers to any block of queries in the span of what was measured.
+
+        Args:
+            block: Queries over a marginal table, as the `blocks` of a workload hold them.
+
+        Returns:
+            (rows,) answers: unbiased ones, or those of the projection or model.
+
+        Raises:
+            NotAnswerable: The block lies outside the span of what was measured.
+        """
 
     def __getitem__(self, part: str) -> Self:
         if part not in self.plan.workload.parts:
@@ -178,7 +211,14 @@ class WorkloadRelease(Released):
         return {name: self[name] for name in self.workload.parts}
 
     def labels(self) -> list[str]:
-        """One text per answer."""
+        """The labels of all answers.
+
+        Returns:
+            One text per answer, in order.
+
+        Raises:
+            WorkloadError: There are more than 20 million queries.
+        """
         return self.workload.labels()
 
     def _asked_tables(self) -> Iterator[tuple[str, ...]]:
@@ -204,7 +244,20 @@ class WorkloadRelease(Released):
 
     @abstractmethod
     def ask(self, question: str | Workload, *how: Any, **options: Any) -> Any:
-        """Answer a further predicate, or a workload."""
+        """Answer a further predicate or workload from what was measured, at no cost.
+
+        Args:
+            question: A predicate such as "age >= 65", or a workload over some of the attributes.
+            *how: Further arguments of the kind of release, such as the confidence.
+            **options: The same by name.
+
+        Returns:
+            An Answer to a predicate, a Frame of one row per query for a workload.
+
+        Raises:
+            NotAnswerable: The question lies outside the span of what was measured.
+            PlanError: The workload is over another domain.
+        """
 
     def _question(self, asked: str | Workload) -> Workload:
         """A further question as a workload. Raises PlanError for one over another domain."""
@@ -219,8 +272,14 @@ class WorkloadRelease(Released):
     def save(self, path: str | PathLike[str]) -> None:
         """Write the release to a folder: release.json, answers.parquet, tables/, parts/, measurements.npz.
 
-        It appears at once and complete, or not at all. Above ten million answers only the measurements and the JSON are
-        written. Raises InvalidInput for a folder that cannot be written.
+        The folder appears at once and complete, or not at all. Above ten million answers only the measurements and the
+        JSON are written.
+
+        Args:
+            path: The folder, which may not exist or must be empty.
+
+        Raises:
+            InvalidInput: The folder cannot be written.
         """
         save_release(self, path)
 
@@ -229,7 +288,11 @@ class WorkloadRelease(Released):
         """What was done with what came out, as plain JSON values."""
 
     def facts(self) -> dict[str, Any]:
-        """The public facts as plain JSON values."""
+        """The public facts of the release: those of its plan, its name, ledger entry, hashes and versions.
+
+        Returns:
+            Plain JSON values, as release.json holds them.
+        """
         p, (k, m) = self.provenance, self.plan.workload.shape
         known = self.plan.facts()
         known["mechanism"] |= {
@@ -252,7 +315,14 @@ class WorkloadRelease(Released):
 
     @abstractmethod
     def contents(self, folder: Path) -> Contents:
-        """What a folder of it holds."""
+        """What a stored folder of the release holds.
+
+        Args:
+            folder: The folder.
+
+        Returns:
+            Its arrays and tables, ready to be written.
+        """
 
     def _columns(self) -> dict[str, Any]:
         """The first columns of answers.parquet, one row per query."""
@@ -264,10 +334,18 @@ class WorkloadRelease(Released):
 
     @abstractmethod
     def frame(self) -> Frame:
-        """One row per query."""
+        """The answers as a frame.
+
+        Returns:
+            One row per query.
+        """
 
     def appended(self) -> Iterator[str]:
-        """The answers themselves, of a part that is short."""
+        """The answers themselves, where the release is that of a short part.
+
+        Returns:
+            Whole lines; none for a whole release.
+        """
         if self.part is None:
             return
         if len(self.workload) <= _READ:

@@ -32,7 +32,18 @@ _READ = 1_024  # buckets of one choice: a query of more takes tenths of a second
 @storable
 @dataclass(frozen=True, eq=False, repr=False)
 class SketchRelease(Released):
-    """Noisy sketch of counts by key. Answers are unbiased over noise and hash, and may be negative or fractional."""
+    """A noisy sketch of counts by key, which may be published and answers any later query about keys.
+
+    Answers are unbiased over noise and hash, and may be negative or fractional.
+
+    Args:
+        plan: The plan that was carried out.
+        measurement: The noisy integers that were measured, and the heavy keys that are shown.
+        provenance: When, by which versions and from which ledger it was made.
+
+    Guarantee:
+        The measurement satisfies the plan's budget for the plan's privacy unit; everything else is post-processing.
+    """
 
     plan: KeyPlan
     measurement: KeyMeasurement
@@ -50,16 +61,26 @@ class SketchRelease(Released):
     def ask(
         self, keys: ArrayLike | Iterable[str], weights: ArrayLike | None = None, *, confidence: float = 0.95
     ) -> Answer:
-        """The sum of weights times counts of the keys (each once; weight 1 by default), in records.
+        """The sum of weights times counts of some keys, in records.
 
-        The standard error is that of the noise, exactly for this hash, and of what other keys put into the same rows
-        of the sketch, from its own estimate of their squared counts. It is so on average over hashes: in one file a
-        bucket with a heavy key is far off for every query that reads it, and all others are better than stated; a
-        hybrid leaves no such key. The interval holds within the file: of a count sketch it is as wide as at least that
-        share of all ways to read as many of its buckets are off, by what the buckets hold.
+        The standard error is that of the noise, exactly for this hash, and of what other keys put into the same rows of
+        the sketch, from its own estimate of their squared counts. It is so on average over hashes: in one file a bucket
+        with a heavy key is far off for every query that reads it, and all others are better than stated; a hybrid
+        leaves no such key. The interval holds within the file: of a count sketch it is as wide as at least that share
+        of all ways to read as many of its buckets are off, by what the buckets hold.
 
-        Raises WorkloadError for keys outside the universe, repeated keys and weights that are no numbers; for a
-        histogram also for keys that were not planned.
+        Args:
+            keys: The keys, each once.
+            weights: One finite number per key; None takes 1 each.
+            confidence: The probability, strictly between 0 and 1, of the interval.
+
+        Returns:
+            The answer, with its standard error and its interval.
+
+        Raises:
+            WorkloadError: A key is outside the universe or given twice, the weights are not such numbers, or, of a
+                histogram, a key was not planned.
+            PlanError: The confidence is no such probability.
         """
         level = check_confidence(confidence)
         elements, w = self.plan.keys.query(keys, weights)
@@ -147,14 +168,25 @@ class SketchRelease(Released):
         return max(0.0, excess) * self.measurement.map.squared_weights()
 
     def error(self, size: float) -> float:
-        """Root mean squared error of a query of `size` keys of weight 1, from what was planned and what came out."""
+        """The root mean squared error of a query, from what was planned and what came out.
+
+        Args:
+            size: The number of keys of the query, each of weight 1.
+
+        Returns:
+            The error, in records.
+
+        Raises:
+            PlanError: The size is not allowed.
+        """
         return self.plan.error(size, self.squared_norm)
 
     @property
     def heavy(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Keys shown by the stability histogram, sorted, and their noisy counts.
 
-        Raises WorkloadError for text keys, which are known by their hashes only: ask for the texts of interest.
+        Raises:
+            WorkloadError: Keys are texts, which are known by their hashes only: ask for the texts of interest.
         """
         if self.plan.keys.kind == "text":
             raise WorkloadError("text keys are stored as hashes; ask() for the texts of interest")

@@ -33,13 +33,27 @@ __all__ = ["History", "Missing", "Running", "StreamRelease"]
 
 
 class Missing(NamedTuple):
-    """How many rows may be missing from counts of counted rows, as measured, and its standard error."""
+    """How many rows may be missing from counts of counted rows, as measured.
+
+    Args:
+        rows: The number, with noise.
+        standard_error: Its standard error.
+    """
 
     rows: float
     standard_error: float
 
     def above(self, counted: float, standard_error: float, confidence: float) -> float:
-        """The upper end of an interval for all rows, from an answer of counted ones; the noise of both is normal."""
+        """The upper end of an interval for all rows, from an answer that counts some; the noise of both is normal.
+
+        Args:
+            counted: The answer.
+            standard_error: Its standard error.
+            confidence: The probability, strictly between 0 and 1, with which the interval holds.
+
+        Returns:
+            The upper end.
+        """
         deviations = NormalDist().inv_cdf((1 + confidence) / 2)
         return counted + max(0.0, self.rows) + deviations * math.hypot(standard_error, self.standard_error)
 
@@ -48,18 +62,33 @@ class Missing(NamedTuple):
 class Running(Release):
     """One answer of a stream over time: totals so far, one period, or the periods between two.
 
-    It answers, projects and reports as any release does. What is stored is the stream's release, of which it is a part.
-    `missing` is how many rows may be missing from it, of persons who were left out; None where that is not measured.
+    It answers, projects and reports as any release does. It is a part of the stream's release, which is what is stored.
+
+    Args:
+        plan: The plan of this answer, as of a single look.
+        measurement: The values of which it is made.
+        provenance: When, by which versions and from which ledger the stream was opened.
+        part: The part of the workload that is answered, or None for all.
+        projection: The projected answers, or None.
+        missing: How many rows may be missing from it, of persons who were left out; None where that is not measured.
     """
 
     missing: Missing | None = None
 
     @functools.cached_property
     def cautions(self) -> tuple[Caution, ...]:
+        """Reasons to doubt the answers: those of any release, and rows of persons who were left out of periods."""
         return (*_left_out(self), *find_cautions(self))
 
     def save(self, path: str | PathLike[str]) -> NoReturn:
-        """Raises InvalidInput: the stream's own release is what is saved."""
+        """Refuse to store one answer: what is stored is the release of the stream.
+
+        Args:
+            path: Not used.
+
+        Raises:
+            InvalidInput: Always; the message says how the stream's release is saved.
+        """
         raise InvalidInput(f"this is part of a stream, whose release is saved: stream.release().save({str(path)!r})")
 
 
@@ -159,8 +188,16 @@ class History:
 class StreamRelease(Released):
     """All that a stream has published, as one file: answers over time, at no further cost.
 
-    Guarantee: with all that the stream publishes later it satisfies the budget of the plan, for the plan's privacy
-    unit, where nobody is counted in more periods than the plan says.
+    `stream.release()` makes it, and `sf.load` reads stored ones.
+
+    Args:
+        plan: The plan of the stream.
+        published: What was published of every period.
+        provenance: When, by which versions and from which ledger it was made.
+
+    Guarantee:
+        With all that the stream publishes later it satisfies the budget of the plan, for the plan's privacy unit, where
+        nobody is counted in more periods than the plan says.
     """
 
     plan: StreamPlan
@@ -202,19 +239,47 @@ class StreamRelease(Released):
         return self.history.between(len(self.published), len(self.published), self.provenance)
 
     def between(self, first: str, last: str) -> Running:
-        """The sum of the periods from one to another, by their labels; one period, where both are the same."""
+        """The sum of the periods from one to another.
+
+        Args:
+            first: The label of the first period.
+            last: The label of the last period; the same label for one period.
+
+        Returns:
+            Answers, as a release of one look gives them.
+
+        Raises:
+            NotAnswerable: A period is not published, or the last comes before the first.
+        """
         return self.history.between(self.history.number(first), self.history.number(last), self.provenance)
 
     def last(self, count: int) -> Running:
-        """The sum of the last periods."""
+        """The sum of the last periods.
+
+        Args:
+            count: How many periods, from 1 to the number of published ones.
+
+        Returns:
+            Answers, as a release of one look gives them.
+
+        Raises:
+            NotAnswerable: Not as many periods are published.
+        """
         done = len(self.published)
         return self.history.between(done - count + 1, done, self.provenance)
 
     def decayed(self, rate: str | float) -> Running:
-        """All periods so far, each `rate` times less than the one after it, such as "0.99": what is recent counts most.
+        """All periods so far, each counted `rate` times as much as the one after it: recent ones count most.
 
-        Raises PlanError for a rate that is not between 0 and 1, NotAnswerable where nothing is published, and where the
-        number of records is public.
+        Args:
+            rate: A number strictly between 0 and 1, such as "0.99".
+
+        Returns:
+            Answers, as a release of one look gives them.
+
+        Raises:
+            PlanError: The rate is no such number.
+            NotAnswerable: No period is published, or the number of records is public.
         """
         return self.history.decayed(str(rate), self.provenance)
 
@@ -227,13 +292,27 @@ class StreamRelease(Released):
         simultaneous: bool = False,
         most: int | None = None,
     ) -> Frame:
-        """One query after every period, of totals or of the period itself: value, standard error, interval.
+        """One query after every period.
 
-        By default the number of records. Intervals hold one by one; with `simultaneous` those of all periods so far
-        hold together. With `most`, that many periods, evenly spread and the last among them.
         Where persons are left out of periods, value and standard error are of counted rows, `missing` is how many rows
         may be missing from it, and the interval is of all rows, of each person as many in a period as are counted: its
         upper end is above the value by `missing` and the noise of both.
+
+        Args:
+            predicate: The query, as a predicate; None asks the number of records.
+            increments: Whether it is asked of the period itself; otherwise of the total of all periods so far.
+            confidence: The probability, strictly between 0 and 1, with which an interval holds.
+            simultaneous: Whether the intervals of all periods so far hold together with that confidence; otherwise each
+                one does.
+            most: At most so many periods are answered, evenly spread, with the last among them; None answers all.
+
+        Returns:
+            One row per period: its label, value, standard_error, low, high, and `missing` where that is measured.
+
+        Raises:
+            NotAnswerable: The query was not measured.
+            WorkloadError: The predicate cannot be read.
+            PlanError: The confidence is no such probability.
         """
         domain = self.plan.workload.domain
         asked = sum_of_all(domain) if predicate is None else predicates(domain, [predicate])
@@ -264,8 +343,18 @@ class StreamRelease(Released):
     ) -> Any:
         """An Altair chart of one query after every period with its band, as `over_time` has it (extra: plots).
 
-        `question` is "total", the number of records, or a predicate; of totals so far, or of each period by itself.
-        Raises NotAnswerable as `over_time`, MissingExtra where Altair is not installed.
+        Args:
+            question: A predicate, or "total", the number of records.
+            increments: Whether it is asked of the period itself; otherwise of the total of all periods so far.
+            confidence: The probability, strictly between 0 and 1, with which an interval holds.
+            simultaneous: Whether all intervals hold together with that confidence; otherwise each one does.
+
+        Returns:
+            The chart.
+
+        Raises:
+            MissingExtra: Altair is not installed.
+            NotAnswerable: The query was not measured.
         """
         altair = package("altair", "plots")
         predicate = None if question == "total" else question

@@ -101,13 +101,17 @@ _SHOWN = 10  # records in a notebook: how they look, not what they are
 class Synthetic(Framed):
     """Records whose answers are near the projected answers of a release, or those of its model.
 
-    They cost no privacy, and are nobody's.
+    They cost no privacy, and are nobody's. How far the truth may be beyond `rmse` and `table_error`, only the release's
+    intervals say.
 
-    codes: (n, d) the cell of every attribute; labels: per attribute the cells' texts. left_out: attributes that
-    no query mentions, about which nothing was measured. rmse: root mean squared difference of their answers from
-    the projected ones, scaled to n. table_error: mean over tables of the sum of |differences| / n, where a table
-    is one block of queries that count records (None: no query does). How far the truth may be beyond that, only
-    the release's intervals say.
+    Args:
+        attributes: The attributes of the records.
+        labels: For each attribute the texts of its cells.
+        codes: (n, d) the cell of every attribute of every record.
+        left_out: Attributes that no query mentions, about which nothing was measured.
+        rmse: The root mean squared difference of their answers from the projected ones, scaled to n.
+        table_error: The mean over tables of the sum of |differences| / n, where a table is one block of queries that
+            count records; None where no query does.
     """
 
     attributes: tuple[str, ...]
@@ -121,12 +125,24 @@ class Synthetic(Framed):
         return len(self.codes)
 
     def frame(self) -> Frame:
-        """One row per record, the cells' texts under their attributes' names."""
+        """The records as a frame.
+
+        Returns:
+            One row per record, the cells' texts under their attributes' names.
+        """
         return Frame({a: column.tolist() for a, column in zip(self.attributes, self._texts(self.labels), strict=True)})
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a file that must not exist: Parquet where its name ends so, else CSV, in which texts that a
-        spreadsheet would compute are defused."""
+        """Write the records to a new file.
+
+        Args:
+            path: The file, which must not exist: Parquet where its name ends in ".parquet", else CSV, in which texts
+                that a spreadsheet would compute are defused.
+
+        Raises:
+            InvalidInput: The file exists.
+            OSError: The file cannot be written.
+        """
         place = Path(path)
         if place.exists():
             raise InvalidInput(f"{place} exists; choose another name, or remove it")
@@ -149,7 +165,11 @@ class Synthetic(Framed):
         return [np.array(texts, dtype=object)[self.codes[:, i]] for i, texts in enumerate(labels)]
 
     def explain(self) -> str:
-        """What they hold, and how near their answers are to those of the release."""
+        """What the records hold, and how near their answers are to those of the release.
+
+        Returns:
+            Two lines of text.
+        """
         left = "" if not self.left_out else f"; left out, as no query mentions them: {', '.join(self.left_out)}"
         tables = "" if self.table_error is None else f", tables {self.table_error:.2%} of the records (mean)"
         return (

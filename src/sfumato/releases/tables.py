@@ -72,7 +72,14 @@ def _known(values: list[float]) -> list[float | None]:
 
 
 class Intervals(NamedTuple):
-    """Interval ends, one per query, and the confidence they hold with."""
+    """The ends of intervals, one per query.
+
+    Args:
+        low: (k,) lower ends.
+        high: (k,) upper ends.
+        confidence: The probability with which they hold.
+        simultaneous: Whether all of them hold together with it; otherwise each one does.
+    """
 
     low: FloatArray
     high: FloatArray
@@ -83,8 +90,10 @@ class Intervals(NamedTuple):
 class Batch(NamedTuple):
     """Some tables, or other blocks of queries, of one shape.
 
-    attributes: one tuple of names per table; values: (tables, n_1, ..., n_k); standard_errors broadcasts to that, or is
-    None for projected answers.
+    Args:
+        attributes: One tuple of names per table.
+        values: (tables, n_1, ..., n_k) answers.
+        standard_errors: Standard errors, which broadcast to the values; None for projected answers.
     """
 
     attributes: tuple[tuple[str, ...], ...]
@@ -94,9 +103,17 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Table(Framed):
-    """A marginal table: arrays shaped by its attributes, `labels` one tuple of texts per attribute.
+    """A marginal table: arrays shaped by its attributes.
 
-    `standard_errors` is None where the values are projected.
+    Args:
+        attributes: Names of attributes or levels, one per axis.
+        labels: For each axis the texts of its cells.
+        values: The answers.
+        standard_errors: Their standard errors, or None where the values are projected.
+        low: The lower ends of their intervals.
+        high: The upper ends of their intervals.
+        confidence: The probability with which intervals hold.
+        of: What is counted: "records", or "counted records" where further ones of a person are left out.
 
     >>> domain = sf.Domain({"age": 4, "sex": sf.Categories(["f", "m"])})
     >>> made = sf.plan(sf.identity(domain), sf.gdp(1), neighbours="add-remove")
@@ -117,7 +134,11 @@ class Table(Framed):
     """What is counted; "counted records" where further ones of a person are left out."""
 
     def frame(self) -> Frame:
-        """One row per cell."""
+        """The cells as a frame.
+
+        Returns:
+            One row per cell: the labels, answer, standard_error, low, high.
+        """
         cells = list(itertools.product(*self.labels))
         columns: dict[str, Sequence[Any]] = {heading(a): [c[i] for c in cells] for i, a in enumerate(self.attributes)}
         errors = self.standard_errors
@@ -126,7 +147,12 @@ class Table(Framed):
     def plot(self) -> Any:
         """An Altair chart of the cells with their intervals, for one or two attributes (extra: plots).
 
-        Raises PlanError for more attributes, MissingExtra where Altair is not installed.
+        Returns:
+            The chart.
+
+        Raises:
+            PlanError: The table has no attribute, or more than two.
+            MissingExtra: Altair is not installed.
         """
         if len(self.attributes) not in (1, 2):
             raise PlanError(f"a table over {len(self.attributes)} attributes has no simple picture; choose one or two")

@@ -47,7 +47,17 @@ __all__ = [
 
 
 def cut_persons(release: Release, confidence: float = 0.95) -> Answer | None:
-    """How many persons had more rows than were counted, with its interval; None where that was not measured."""
+    """How many persons had more rows than were counted.
+
+    Args:
+        confidence: The probability, strictly between 0 and 1, with which the interval holds.
+
+    Returns:
+        An Answer in persons, or None where it was not measured.
+
+    Raises:
+        PlanError: The confidence is no such probability.
+    """
     level, times, found = check_confidence(confidence), release.plan.cut, release.measurement.cut
     if not times or found is None:
         return None
@@ -93,9 +103,15 @@ _NAMED = 5  # attributes in one line
 class Caution:
     """A reason to doubt a declaration: the noisy share of records in one cell of one attribute.
 
-    `attribute` and `cell` are None where the table as a whole holds no records that can be told from noise; `share`
-    is then that of its standard error; and where persons had more rows than were counted: `share` is then that of
-    counted records that are theirs, 0 where the number of records is not known. `text` is one sentence for people.
+    Args:
+        attribute: The attribute; None where the table as a whole holds no records that can be told from noise, and
+            where persons had more rows than were counted.
+        cell: The cell, or None in the same cases.
+        share: The share of records; where the table holds no records that can be told from noise, that of the standard
+            error; where persons had more rows than were counted, the share of counted records that are theirs, 0 where
+            the number of records is not known.
+        standard_error: The standard error.
+        text: One sentence for people.
     """
 
     attribute: str | None
@@ -105,7 +121,11 @@ class Caution:
     text: str
 
     def facts(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """The fields as plain values.
+
+        Returns:
+            JSON values by name.
+        """
         return asdict(self)
 
 

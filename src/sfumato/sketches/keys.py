@@ -29,12 +29,19 @@ _KINDS = ("integer", "text")
 @storable
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """What a record's key may be: `kind` "integer" (0 to 2^60 - 1) or "text" (1 to 1,024 bytes), in column `column`.
+    """What a record's key may be, and in which column it stands.
 
     A record whose key is missing or anything else is not counted: a rule about each record by itself. A text that
     writes a whole number with zero decimals, "7.0", is that number, "7". Texts are told apart by a public random hash
-    of 61 bits, drawn unless it is given (`point`); two of a million texts share one with a probability below 1e-4.
-    Raises DomainError.
+    of 61 bits; two of a million texts share one with a probability below 1e-4.
+
+    Args:
+        column: The name of the column.
+        kind: "integer", whole numbers from 0 to 2^60 - 1, or "text", texts of 1 to 1,024 bytes.
+        point: Where the hash of texts is evaluated; drawn at random, unless it is given. Of integer keys None.
+
+    Raises:
+        DomainError: The column, the kind or the point is not allowed.
 
     >>> print(sf.Keys("item").describe())
     column 'item', whole numbers from 0 to 2^60 - 1; records with any other key are not counted
@@ -57,9 +64,16 @@ class Keys:
             raise DomainError("point is where the hash of texts is evaluated; leave it out")
 
     def elements(self, keys: object) -> tuple[Words, NDArray[np.intp]]:
-        """Field elements of those keys that are in the universe, and their positions; nothing is raised about a key.
+        """The field elements of those keys that are in the universe; no key raises an error.
 
-        Raises DomainError where the whole is no sequence of such a kind.
+        Args:
+            keys: A one-dimensional array of whole numbers, or a list or array of texts.
+
+        Returns:
+            The field elements of the keys that are in the universe, and their positions among `keys`.
+
+        Raises:
+            DomainError: `keys` is no array of whole numbers, or no list of texts.
         """
         if self.kind == "text":
             return self._texts(keys)
@@ -89,10 +103,18 @@ class Keys:
         return hash_texts(texts, self.point or 0), np.array(found, dtype=np.intp)
 
     def query(self, keys: ArrayLike | Iterable[str], weights: ArrayLike | None) -> tuple[Words, NDArray[np.float64]]:
-        """Distinct field elements of a query's keys, sorted, and their weights (1 each by default).
+        """A query's keys as field elements, sorted, with their weights.
 
-        Raises WorkloadError for keys outside the universe or given twice, and for weights that are no finite numbers,
-        one per key.
+        Args:
+            keys: The keys of the query, each once.
+            weights: One finite number per key, at most 1e100 in size; None for 1 each.
+
+        Returns:
+            The distinct field elements in increasing order, and their weights.
+
+        Raises:
+            WorkloadError: A key is outside the universe or given twice, or the weights are not one finite number per
+                key.
         """
         given: Any = list(keys) if self.kind == "text" and not isinstance(keys, (str, bytes)) else keys  # type: ignore[arg-type]
         try:
@@ -111,7 +133,18 @@ class Keys:
         return elements, w
 
     def queries(self, lists: Iterable[ArrayLike | Iterable[str]]) -> KeyQueries:
-        """Queries that are known now, each a list of its keys: what `sf.plan` plans for. Raises WorkloadError."""
+        """Queries that are known now, which `sf.plan` takes.
+
+        Args:
+            lists: For each query the list of its keys.
+
+        Returns:
+            The queries, in order.
+
+        Raises:
+            WorkloadError: It is not a list of lists of keys, no query has a key, or a key is outside the universe or
+                given twice.
+        """
         if isinstance(lists, (str, bytes)) or not isinstance(lists, Iterable):
             raise WorkloadError("queries is a list of queries, each a list of its keys")
         supports: list[Words] = []
@@ -122,14 +155,26 @@ class Keys:
         return KeyQueries(self, tuple(supports))
 
     def describe(self) -> str:
-        """One line for people."""
+        """The declaration in one line for people.
+
+        Returns:
+            The column, its allowed keys, and what happens to others.
+        """
         what = "whole numbers from 0 to 2^60 - 1" if self.kind == "integer" else f"texts of 1 to {MAX_TEXT:,} bytes"
         return f"column {self.column!r}, {what}; records with any other key are not counted"
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class KeyQueries:
-    """Queries about keys that are known now: for each the field elements of its keys. Made by `Keys.queries`."""
+    """Queries about keys that are known now, for `sf.plan`. `Keys.queries` makes them.
+
+    Args:
+        keys: Which keys there are.
+        supports: For each query the field elements of its keys.
+
+    Raises:
+        WorkloadError: No query has a key.
+    """
 
     keys: Keys
     supports: tuple[Words, ...]

@@ -105,11 +105,23 @@ _TOTALS = (("totals", 1.0),)
 @storable
 @dataclass(frozen=True, slots=True)
 class Periods:
-    """`count` periods; a person is in at most `per_person` of them, each at least `apart` after the one before.
+    """The periods of a stream, what is asked over time, and in how many of its periods one person may be.
 
-    What is to err little are the questions `ask`, by their weights, in the worst period or in the mean; of a stream
-    that may end at any time totals, each beside what it would err if it were known to be the last. `promised`: by
-    the custodian, how often a person is counted; otherwise the stream sees to it, where a column says whose row it is.
+    `sf.periods` makes them.
+
+    Args:
+        count: How many periods there are.
+        per_person: In how many periods the rows of one person may be.
+        apart: The least distance between two periods of one person.
+        ask: The questions over time that are to err little, with their weights.
+        objective: "worst" or "mean", over periods.
+        anytime: Whether the stream may end at any time: it is planned for totals, each beside what it would err if it
+            were known to be the last.
+        promised: Whether whoever appends sees to it how often a person is counted; otherwise the stream does, where a
+            column says whose row it is.
+
+    Raises:
+        PlanError: A number or a question is not allowed, or options contradict each other.
     """
 
     count: int
@@ -148,7 +160,7 @@ class Periods:
 
     @property
     def questions(self) -> tuple[tuple[Question, float], ...]:
-        """What is asked, with weights that sum to 1."""
+        """The questions over time, with weights that sum to 1."""
         every = sum(weight for _, weight in self.ask)
         return tuple((question(text, self.count), weight / every) for text, weight in self.ask)
 
@@ -160,7 +172,11 @@ class Periods:
         return ", ".join(f"{text} (weight {weight:g})" for text, weight in self.ask)
 
     def describe(self) -> str:
-        """One line for people."""
+        """The declaration in words.
+
+        Returns:
+            One line for people.
+        """
         if self.anytime:
             return f"as many periods as come, up to {self.count:,}, each person's rows in one of them"
         if self.per_person == 1:
@@ -180,15 +196,26 @@ def periods(
 ) -> Periods:
     """The periods of a stream, for `sf.plan(work, budget, periods=...)`; a number alone stands for `periods(number)`.
 
-    count: None where nobody knows how many will come: every total errs at most 1.27 times what it would if it were
-    known to be the last, and after 2^20 periods another stream begins, whose totals add. ask: which answers over time
-    are to err little: "totals" (so far), "increments" (single periods), "last 12", "decayed 0.99" (each period that
-    much less than the one after it), "ranges" (all runs of periods), several of these, or a mapping to weights of their
-    mean variances; all others are answered too. objective: "worst" is the largest error of any period (of ranges, the
-    mean of those that end there), "mean" that of all of them together. Where `person=` says whose record a row is, how
-    often a person is counted is enforced: rows in more periods, or in nearer ones, are left out. `promised=True` leaves
-    it to whoever appends, and keeps nothing of who was in which period; a person in more periods, or in nearer ones,
-    then has less privacy than the plan says. Raises PlanError.
+    Args:
+        count: How many periods there are, up to 2^20. None where nobody knows: every total then errs at most 1.27 times
+            as much as if it were known to be the last, and after 2^20 periods another stream begins, whose totals add
+            to those of this one.
+        ask: Which answers over time are to err little: "totals" (so far), "increments" (single periods), "last 12",
+            "decayed 0.99" (each period counts that much less than the one after it), "ranges" (all runs of periods),
+            several of these, or a mapping to weights of their mean variances. All others are answered too.
+        objective: "worst" minimises the largest error of any period (of ranges, the mean of those that end there),
+            "mean" that of all periods together.
+        per_person: In how many periods the rows of one person may be. Above 1 the plan needs `person`.
+        apart: The least distance between two periods of one person.
+        promised: False: the stream itself leaves out rows of a person in more periods, or in nearer ones, wherever
+            `person` says whose record a row is. True: whoever appends sees to it, and nothing is kept of who was in
+            which period; a person in more periods, or in nearer ones, then has less privacy than the plan says.
+
+    Returns:
+        The declaration, which `sf.plan` takes.
+
+    Raises:
+        PlanError: An option is not allowed, or options contradict each other.
 
     >>> sf.periods(365, per_person=12, apart=30).describe()
     "365 periods, each person's rows in at most 12 of them at least 30 apart"

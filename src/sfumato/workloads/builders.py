@@ -64,7 +64,17 @@ def _by(domain: Domain, attribute: str, by: Iterable[str] | str) -> tuple[str, .
 
 
 def identity(domain: Domain, *attributes: str) -> Workload:
-    """Every cell of the marginal table over the named attributes or levels (the whole domain if none is named).
+    """Every cell of a marginal table.
+
+    Args:
+        domain: The attributes.
+        *attributes: Names of attributes or levels; all attributes but the measures, unless some are named.
+
+    Returns:
+        A workload of one query per cell, in C order of the attributes in the domain's order.
+
+    Raises:
+        DomainError: A name is unknown, or two names belong to one attribute.
 
     >>> domain = sf.Domain({"age": 3, "sex": sf.Categories(["female", "male"])})
     >>> sf.identity(domain, "sex").labels()
@@ -79,6 +89,12 @@ def identity(domain: Domain, *attributes: str) -> Workload:
 
 def total(domain: Domain) -> Workload:
     """The number of records.
+
+    Args:
+        domain: The attributes.
+
+    Returns:
+        A workload of one query.
 
     >>> sf.total(sf.Domain({"age": 3, "sex": 2})).answer([[1, 2], [3, 4], [5, 6]])
     array([21])
@@ -105,7 +121,18 @@ def _ordered(
 
 
 def prefix(domain: Domain, attribute: str, by: Iterable[str] | str = ()) -> Workload:
-    """Cumulative counts up to each declared cell of an attribute, within each cell of `by`.
+    """Cumulative counts up to each declared cell of an attribute.
+
+    Args:
+        domain: The attributes.
+        attribute: The attribute or level that is counted along.
+        by: Attributes or levels; the counts are asked within each of their cells.
+
+    Returns:
+        A workload of one query per declared cell of the attribute and cell of `by`.
+
+    Raises:
+        DomainError: A name is unknown, or two names belong to one attribute.
 
     >>> domain = sf.Domain({"age": sf.Integers(0, 29, width=10), "sex": 2})
     >>> sf.prefix(domain, "age").labels()
@@ -117,7 +144,18 @@ def prefix(domain: Domain, attribute: str, by: Iterable[str] | str = ()) -> Work
 
 
 def ranges(domain: Domain, attribute: str, by: Iterable[str] | str = ()) -> Workload:
-    """Every range of declared cells, ordered by first then last cell.
+    """Counts of all ranges of declared cells of an attribute, ordered by first, then by last cell.
+
+    Args:
+        domain: The attributes.
+        attribute: The attribute or level that is counted along.
+        by: Attributes or levels; the counts are asked within each of their cells.
+
+    Returns:
+        A workload of n (n + 1) / 2 queries for n declared cells, in each cell of `by`.
+
+    Raises:
+        DomainError: A name is unknown, or two names belong to one attribute.
 
     >>> sf.ranges(sf.Domain({"age": 3}), "age").labels()
     ['age from 0 to 0', 'age from 0 to 1', 'age from 0 to 2', 'age from 1 to 1', 'age from 1 to 2', 'age from 2 to 2']
@@ -126,7 +164,20 @@ def ranges(domain: Domain, attribute: str, by: Iterable[str] | str = ()) -> Work
 
 
 def windows(domain: Domain, attribute: str, width: int, by: Iterable[str] | str = ()) -> Workload:
-    """Every run of `width` neighbouring declared cells.
+    """Counts of all runs of `width` neighbouring declared cells of an attribute.
+
+    Args:
+        domain: The attributes.
+        attribute: The attribute or level that is counted along.
+        width: The number of cells of a run, from 1 to the number of declared cells.
+        by: Attributes or levels; the counts are asked within each of their cells.
+
+    Returns:
+        A workload of n - width + 1 queries for n declared cells, in each cell of `by`.
+
+    Raises:
+        WorkloadError: The width is not allowed.
+        DomainError: A name is unknown, or two names belong to one attribute.
 
     >>> sf.windows(sf.Domain({"hour": 24}), "hour", width=6).labels()[:2]
     ['hour from 0 to 5', 'hour from 1 to 6']
@@ -135,9 +186,19 @@ def windows(domain: Domain, attribute: str, width: int, by: Iterable[str] | str 
 
 
 def hierarchy(domain: Domain, attribute: str, by: Iterable[str] | str = ()) -> Workload:
-    """The cells of every level of an attribute, coarsest first, within each cell of `by`. The total is not asked.
+    """The cells of every level of an attribute, coarsest first, without the total.
 
-    One block per level. Raises WorkloadError for an attribute without levels.
+    Args:
+        domain: The attributes.
+        attribute: An attribute with levels.
+        by: Attributes or levels; the cells are asked within each of their cells.
+
+    Returns:
+        A workload of one block per level.
+
+    Raises:
+        WorkloadError: The attribute has no levels.
+        DomainError: A name is unknown, or two names belong to one attribute.
 
     >>> place = sf.Hierarchy({"06": ["06001", "06003"], "36": ["36001"]}, levels=["state", "county"])
     >>> sf.hierarchy(sf.Domain({"place": place}), "place").labels()
@@ -161,9 +222,22 @@ def sums(
 ) -> Workload:
     """The sum of a numeric attribute, each cell counted with a public value.
 
-    The values are the cells' midpoints unless given: one per declared cell, or one per cell. The
-    extra cell counts 0 unless its value is given. Answers are in the attribute's unit. `name` says what given values
-    are, as in name="wages squared".
+    Of a measure it is the sum of the numbers themselves.
+
+    Args:
+        domain: The attributes.
+        attribute: The attribute or level that is summed.
+        values: One finite number per declared cell, or one per cell; the cells' midpoints, unless given. The extra cell
+            counts 0 unless its value is given.
+        by: Attributes or levels; the sum is asked within each of their cells.
+        name: What given values are, such as "wages squared". It names the part and the unit of the answers.
+
+    Returns:
+        A workload of one query per cell of `by`, whose answers are in the attribute's unit, or in `name`.
+
+    Raises:
+        WorkloadError: The attribute is not numeric and no values are given, or the values are not one per cell.
+        DomainError: A name is unknown, or two names belong to one attribute.
 
     >>> domain = sf.Domain({"wages": sf.Bins([0, 10_000, 30_000]), "sex": sf.Categories(["female", "male"])})
     >>> sums = sf.sums(domain, "wages", by="sex")
@@ -227,23 +301,24 @@ def _less(domain: Domain, name: str) -> str:
 
 
 def means(domain: Domain, measures: str | Iterable[str], by: Iterable[str] | str = ()) -> Workload:
-    """What the means of measures take: how many records have a number, and the sums of these less the range's middle.
+    """The queries from which means of measures follow: how many records have a number, and the sum of these numbers.
 
-    Weighted so that the mean itself errs least, whichever mean of the range it is: with noise multiplier 1 under
-    add-remove the standard error of one mean of n records is .789 of the range over n. Read it off by
-    `release.mean(measure, by=...)`; sums and counts follow from the same release.
+    Sums are of the numbers less the middle of the range. The queries are weighted such that the mean itself errs least,
+    whichever mean of the range it is: with noise multiplier 1 under add-remove the standard error of one mean of n
+    records is .789 of the range over n. `release.mean(measure, by=...)` gives the means; sums and counts follow from
+    the same release.
 
     Args:
-        domain: with the measures, declared by `measures=`.
-        measures: a name, or several.
-        by: attributes or levels within whose cells the means are; none for one mean of all records.
+        domain: The attributes and measures.
+        measures: The name of a measure, or several.
+        by: Attributes or levels; the means are asked within each of their cells.
 
     Returns:
         A workload of two queries per measure and cell of `by`.
 
     Raises:
-        WorkloadError: for names of no measures.
-        DomainError: for names that the domain does not have.
+        WorkloadError: A name is not that of a measure.
+        DomainError: A name is unknown, or two names belong to one attribute.
 
     >>> domain = sf.Domain({"ward": 3}, measures={"cost": sf.Measure(0, 50_000)})
     >>> sf.means(domain, "cost", by="ward")
@@ -264,24 +339,23 @@ def means(domain: Domain, measures: str | Iterable[str], by: Iterable[str] | str
 
 
 def moments(domain: Domain, measures: str | Iterable[str], by: Iterable[str] | str = ()) -> Workload:
-    """What means, variances, covariances and correlations of measures take: a count, sums, and sums of squares and
-    products.
+    """The queries from which means, variances, covariances and correlations of measures follow.
 
-    Each is of the numbers less the middle of their range. Of several measures all are of the records that have a number
-    in each of them. Read off by `release.mean`, `release.variance`, `release.std`,
-    `release.covariance_between` and `release.correlation`.
+    They are a count, sums, and sums of squares and products, each of the numbers less the middle of their range. For
+    several measures all are of the records that have a number in each of them. `release.mean`, `release.variance`,
+    `release.std`, `release.covariance_between` and `release.correlation` give the statistics.
 
     Args:
-        domain: with the measures, declared by `measures=`.
-        measures: a name, or up to three.
-        by: attributes or levels within whose cells the moments are; none for those of all records.
+        domain: The attributes and measures.
+        measures: The name of a measure, or up to three.
+        by: Attributes or levels; the moments are asked within each of their cells.
 
     Returns:
-        A workload for every cell of `by` of a count, two queries per measure, and one per pair of measures.
+        A workload, for every cell of `by`, of a count, two queries per measure, and one per pair of measures.
 
     Raises:
-        WorkloadError: for names of no measures.
-        DomainError: for names that the domain does not have.
+        WorkloadError: A name is not that of a measure.
+        DomainError: A name is unknown, or two names belong to one attribute.
 
     >>> domain = sf.Domain({"ward": 3}, measures={"cost": sf.Measure(0, 50_000)})
     >>> len(sf.moments(domain, "cost", by="ward"))
@@ -304,7 +378,17 @@ def moments(domain: Domain, measures: str | Iterable[str], by: Iterable[str] | s
 
 
 def predicates(domain: Domain, texts: Sequence[str]) -> Workload:
-    """The number of records that satisfy each predicate (a closed grammar over the declared domain).
+    """The number of records that satisfy each predicate.
+
+    Args:
+        domain: The attributes.
+        texts: Predicates over the declared values, in a closed grammar, such as "age >= 65 and sex == 'female'".
+
+    Returns:
+        A workload of one query per predicate.
+
+    Raises:
+        WorkloadError: There is no predicate, or one cannot be read over the domain; the message says where.
 
     >>> domain = sf.Domain({"age": sf.Integers(0, 99, width=5), "sex": sf.Categories(["female", "male"])})
     >>> sf.predicates(domain, ["age >= 65 and sex == 'female'", "age < 20 or age >= 65"])
@@ -347,8 +431,21 @@ def queries(
     attribute: str | None = None,
     labels: Sequence[str] | None = None,
 ) -> Workload:
-    """Any (k, m) array, scipy sparse matrix or LinearOperator, over the domain or over the cells of one attribute
-    or level.
+    """Any linear queries, given as a matrix.
+
+    Args:
+        matrix: A (k, m) array, scipy sparse matrix or LinearOperator; (m,) for one query.
+        domain: The attributes. Without it the m columns are the cells of one attribute.
+        attribute: The attribute or level whose cells the columns are; the cells of the whole domain, unless given.
+        labels: One text per query.
+
+    Returns:
+        A workload of k queries.
+
+    Raises:
+        WorkloadError: It is no matrix of finite numbers, its columns are not as many as the cells, or the labels are
+            not one per query.
+        DomainError: The name is unknown.
 
     >>> sf.queries([[1, 1, 0], [0, 0, 1]], labels=["first two", "last"]).labels()
     ['first two', 'last']
@@ -397,7 +494,19 @@ def as_operator(matrix: Any) -> LinearOperator:
 
 
 def stack(*works: Workload, weights: Mapping[str, object] | None = None, **named: Workload) -> Workload:
-    """Several workloads as one. Those given by name become parts of that name; `weights` are per part.
+    """Several workloads over one domain as one.
+
+    Args:
+        *works: Workloads, which keep the names of their parts.
+        weights: A weight by part, by which the weights of its queries are multiplied.
+        **named: Workloads by name; each becomes a part of that name.
+
+    Returns:
+        The workload of all their queries, in order.
+
+    Raises:
+        WorkloadError: There is no workload, something else is given, the domains differ, or a weight is not allowed or
+            names no part.
 
     >>> domain = sf.Domain({"age": 100, "sex": 2})
     >>> work = sf.stack(cdf=sf.prefix(domain, "age"), tables=sf.marginals(domain, upto=2), weights={"cdf": 2})
@@ -432,8 +541,17 @@ _MAX_JOINT = 14  # 2^28 entries: these are no product of factors, so their error
 def disjunctions(d: int) -> Workload:
     """For every set of d binary attributes x1, ..., xd, the number of records with at least one of them true.
 
-    2^d queries over 2^d cells. Bit by bit, x1 first, the number of a query says which attributes are in its set; so
-    query 0 is the empty set, whose answer is 0. Raises WorkloadError unless d is a whole number from 1 to 14.
+    Bit by bit, x1 first, the number of a query says which attributes are in its set; so query 0 is the empty set, whose
+    answer is 0.
+
+    Args:
+        d: The number of attributes, from 1 to 14.
+
+    Returns:
+        A workload of 2^d queries over 2^d cells.
+
+    Raises:
+        WorkloadError: d is no such whole number.
 
     >>> sf.disjunctions(2).labels()
     ['nothing', 'x2', 'x1', 'x1 or x2']
@@ -451,8 +569,17 @@ def disjunctions(d: int) -> Workload:
 def conjunctions(d: int) -> Workload:
     """For every set of d binary attributes x1, ..., xd, the number of records with all of them true.
 
-    2^d queries over 2^d cells, numbered as in `disjunctions`; query 0 is the total. They are a Kronecker product of
-    one factor per attribute. Raises WorkloadError unless d is a whole number from 1 to 30.
+    Queries are numbered as in `disjunctions`; query 0 is the total. They are a Kronecker product of one factor per
+    attribute.
+
+    Args:
+        d: The number of attributes, from 1 to 30.
+
+    Returns:
+        A workload of 2^d queries over 2^d cells.
+
+    Raises:
+        WorkloadError: d is no such whole number.
 
     >>> sf.conjunctions(2).labels()
     ['total', 'x2', 'x1', 'x1, x2']
@@ -465,8 +592,17 @@ def conjunctions(d: int) -> Workload:
 def parities(d: int) -> Workload:
     """For every set S of d binary attributes, the sum over the records of -1 to the power of how many in S are true.
 
-    2^d queries over 2^d cells, numbered as in `disjunctions`; query 0 is the total. They are a Kronecker product of
-    one factor per attribute. Raises WorkloadError unless d is a whole number from 1 to 30.
+    Queries are numbered as in `disjunctions`; query 0 is the total. They are a Kronecker product of one factor per
+    attribute.
+
+    Args:
+        d: The number of attributes, from 1 to 30.
+
+    Returns:
+        A workload of 2^d queries over 2^d cells.
+
+    Raises:
+        WorkloadError: d is no such whole number.
 
     >>> sf.parities(2).operator.dense()
     array([[ 1,  1,  1,  1],

@@ -56,10 +56,17 @@ def weight_items(weights: Mapping[Any, object] | None) -> list[tuple[Any, object
 @storable
 @dataclass(frozen=True, slots=True)
 class QueryBlock:
-    """One block of queries: its part, its map, its weight in the objective, the unit of its answers.
+    """One block of queries over one marginal table.
 
-    `labels` holds, per factor of the block, either one text per row or None where the texts follow
-    from the attribute's cells.
+    Args:
+        part: The name of the part that it belongs to.
+        block: The linear map from the table's cells to the answers.
+        weight: Its weight in the objective, from 1e-100 to 1e100.
+        unit: The unit of its answers.
+        labels: Per factor of the block, one text per row, or None where the texts follow from the attribute's cells.
+
+    Raises:
+        WorkloadError: The weight is not allowed, or there are not as many labels as factors or rows.
     """
 
     part: str
@@ -111,7 +118,11 @@ class QueryBlock:
         return self.unit == RECORDS and all(isinstance(f, Identity) for f in self.block.factors)
 
     def blocks(self) -> Iterator[QueryBlock]:
-        """Every block by itself: this one."""
+        """Every block by itself, as of a family.
+
+        Returns:
+            This block.
+        """
         return iter((self,))
 
 
@@ -166,7 +177,11 @@ class QueryFamily:
         return all(isinstance(self.family.factors[i], Identity) for i in np.unique(self.family.sets).tolist())
 
     def blocks(self) -> Iterator[QueryBlock]:
-        """Every block by itself."""
+        """Every block by itself.
+
+        Returns:
+            One block per table.
+        """
         return (QueryBlock(self.part, b, self.weight) for b in self.family.blocks())
 
 
@@ -185,9 +200,20 @@ def on_domain(domain: Domain, block: Block) -> LinearOperator:
 class Workload:
     """Linear queries over a domain: shape (k, m) with k queries over m cells.
 
-    Cells are in C order of the domain. Within a product the rows run in C order too, attributes in
-    the domain's order. Weights multiply the variance in the objective; answers are unweighted.
-    `items` hold the queries in order; `blocks` are the same queries with every table by itself.
+    Cells are in C order of the domain. Within a product the rows run in C order too, attributes in the domain's order.
+    Weights multiply the variance in the objective; answers are unweighted. `blocks` are the same queries with every
+    table by itself.
+
+    Builders such as `sf.marginals` and `sf.queries` make workloads. `a + b` stacks two workloads over one domain, and
+    `a * b` is their Kronecker product over disjoint attributes.
+
+    Args:
+        domain: The attributes whose cells are counted.
+        items: Blocks or families of queries, in order.
+
+    Raises:
+        WorkloadError: There is no query, or a block or family of queries does not fit the domain's cells.
+        DomainError: A block names an attribute that the domain does not have.
 
     >>> domain = sf.Domain({"age": sf.Integers(0, 29, width=10), "sex": sf.Categories(["female", "male"])})
     >>> cdf, sex = sf.prefix(domain, "age"), sf.identity(domain, "sex")
@@ -228,7 +254,11 @@ class Workload:
 
     @functools.cached_property
     def blocks(self) -> tuple[QueryBlock, ...]:
-        """The queries table by table. Raises WorkloadError for more than 50,000 of them."""
+        """The queries table by table.
+
+        Raises:
+            WorkloadError: There are more than 50,000 tables.
+        """
         if self.tables > _MAX_BLOCKS:
             raise WorkloadError(f"{self.tables:,} tables are too many for this, which takes up to {_MAX_BLOCKS:,}")
         return tuple(q for i in self.items for q in i.blocks())
@@ -253,7 +283,17 @@ class Workload:
         return tuple(dict.fromkeys(i.unit for i in self.items))
 
     def named(self, name: str, weight: object = 1) -> Workload:
-        """The same queries as one part of that name, their weights multiplied by `weight`.
+        """The same queries as one part.
+
+        Args:
+            name: The name of the part.
+            weight: A number from 1e-100 to 1e100, by which the weights of the queries are multiplied.
+
+        Returns:
+            A workload with one part.
+
+        Raises:
+            WorkloadError: The weight is no such number.
 
         >>> domain = sf.Domain({"age": 100})
         >>> sf.total(domain).named("people", weight=3).weights
@@ -263,7 +303,14 @@ class Workload:
         return Workload(self.domain, tuple(replace(i, part=name, weight=i.weight * factor) for i in self.items))
 
     def block_labels(self, query: QueryBlock) -> list[str]:
-        """One text per query of a block."""
+        """The labels of the queries of one block.
+
+        Args:
+            query: One of the workload's `blocks`.
+
+        Returns:
+            One text per query.
+        """
         axes = [
             list(given) if given is not None else row_labels(self.domain, g, f)
             for given, g, f in zip(query.labels, query.block.groups, query.block.factors, strict=True)
@@ -274,7 +321,13 @@ class Workload:
         return [row or "total" for row in rows]
 
     def labels(self) -> list[str]:
-        """One text per query, in order.
+        """The labels of all queries.
+
+        Returns:
+            One text per query, in order.
+
+        Raises:
+            WorkloadError: There are more than 20 million queries.
 
         >>> sf.prefix(sf.Domain({"age": sf.Integers(0, 29, width=10)}), "age").labels()
         ['age up to 0..9', 'age up to 10..19', 'age up to 20..29']
@@ -293,7 +346,16 @@ class Workload:
         return parts[0] if len(parts) == 1 else Stack(parts)
 
     def answer(self, x: ArrayLike) -> Numbers:
-        """(k,) exact answers for counts x of length `domain.size` or of shape `domain.shape`.
+        """Exact answers to the queries. They are not private.
+
+        Args:
+            x: Counts of the cells, of shape (m,) or `domain.shape`.
+
+        Returns:
+            (k,) answers, in order; integers where the counts and the queries are.
+
+        Raises:
+            WorkloadError: The counts have another shape, or there are more than 50,000 tables.
 
         >>> domain = sf.Domain({"age": 3, "sex": 2})
         >>> sf.marginals(domain, order=1).answer([[1, 2], [3, 4], [5, 6]])

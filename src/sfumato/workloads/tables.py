@@ -38,15 +38,30 @@ def marginals(
 ) -> Workload:
     """Marginal tables: all of an order, all up to an order (with the total), or the named sets.
 
-    A set names attributes, or levels of theirs. `weights` maps a set (a tuple of names in any order) or an order
-    (an int) to a weight. `factors` says what is asked of an attribute instead of its cells, wherever it occurs:
-    "prefix", "ranges", ("windows", width), "hierarchy" (all its levels), the name of a level, or any matrix over
-    its cells.
+    Give exactly one of `order`, `upto` and `sets`.
 
-    With "levels" for one attribute every table is asked of all records and again within every group of each of its
-    levels, the finest last. The sets name, and orders count, the other attributes. Each level is a part of its own,
-    called as the level is, that of all records "all <attribute>", so that parts weigh alike under the objective
-    "tables". A weight for a set goes for every level; one for a set with a level in it for that table alone.
+    Args:
+        domain: The attributes.
+        order: The number of attributes of every table.
+        upto: The largest number of attributes of a table; 0 is the total.
+        sets: The tables, each a list of names of attributes or of levels.
+        weights: A weight by set (a tuple of names in any order) or by order (a whole number); 1 for the others. Weights
+            multiply squared errors in the objective of `sf.plan`.
+        factors: What is asked of an attribute instead of its cells, wherever it occurs: "prefix", "ranges", ("windows",
+            width), "hierarchy" (all its levels), the name of a level, or any matrix over its cells. With "levels" for
+            one attribute every table is asked of all records and again within every group of each of its levels, the
+            finest last; `order` counts, and `sets` name, the other attributes then. Each level is a part of its own,
+            called as the level is, that of all records "all <attribute>", so that parts weigh alike under the objective
+            "tables". A weight for a set holds at every level; one for a set that names a level holds for that table
+            alone.
+
+    Returns:
+        A workload with one family of queries per kind of table.
+
+    Raises:
+        WorkloadError: Not exactly one of `order`, `upto` and `sets` is given, one of them cannot be used, a set occurs
+            twice, weights name no table, or there are more than 5,000,000 tables.
+        DomainError: A name is unknown, or a set names two levels of one attribute.
 
     >>> domain = sf.Domain({"age": sf.Integers(0, 99, levels={"decade": 10}), "sex": 2, "state": 50})
     >>> sf.marginals(domain, order=2)

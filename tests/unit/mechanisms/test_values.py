@@ -177,6 +177,18 @@ def test_a_builder_of_workloads_is_one_file_and_one_line(monkeypatch: pytest.Mon
     assert sf.read_spec(path).workload.labels() == every_other(sf.read_spec(path).domain, "a").labels()
 
 
+def test_the_inverses_take_the_options_of_plan() -> None:
+    """As they are declared there, all but those whose errors are no intervals of one look. Mutants: an option left out,
+    a default of its own, another type."""
+    plan = inspect.signature(sf.plan).parameters
+    for inverse, without in ((sf.budget_for, {"periods", "trust"}), (sf.records_for, {"periods"})):
+        own = inspect.signature(inverse).parameters
+        shared = plan.keys() - without - {"what", "budget", "neighbours"}
+        assert shared <= own.keys()
+        assert not without & own.keys()
+        assert {name: own[name] for name in shared} == {name: plan[name] for name in shared}
+
+
 # -- the page -----------------------------------------------------------------------------------------------
 
 
@@ -186,7 +198,14 @@ def test_the_page_is_short() -> None:
     assert len(set(sf.__all__)) == len(sf.__all__)
     assert not [name for name in sf.__all__ if name.startswith("load_")]
     called = {name: getattr(sf, name) for name in sf.__all__ if callable(getattr(sf, name))}
-    longest = {name: len(inspect.signature(f).parameters) for name, f in called.items() if not isinstance(f, type)}
+    # the inverses of `plan` take its options, too, which are counted once
+    options = set(inspect.signature(sf.plan).parameters)
+    twice = {"budget_for": options, "records_for": options}
+    longest = {
+        name: len(inspect.signature(f).parameters.keys() - twice.get(name, set()))
+        for name, f in called.items()
+        if not isinstance(f, type)
+    }
     longest |= {name: len(inspect.signature(named(name)).parameters) for name in MECHANISMS}
     assert max(longest.values()) <= 14, longest
     assert longest["plan"] == 14

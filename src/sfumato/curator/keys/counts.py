@@ -30,12 +30,17 @@ _COUNTS = "counts\0"  # no name that a column of keys can have
 
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
 class KeyCounts:
-    """Records by their keys: one key per record, or per distinct key with `counts` (whole, not negative).
+    """Records by their keys; no message and no repr shows a key or a count.
 
-    Keys are a list, array or column. Each is read by itself, by the rules for the fields of a table: 7, "7" and 7.0 are
-    one key, and what is no key (None, NaN, a list, a number too large) is a record that is not counted. Keys may
-    repeat; their counts add up. Copied. Raises InvalidInput for what is no list, for other counts and for totals from
-    2^53; never for what a key is. No message and no repr shows a key or a count.
+    Each key is read by itself, by the rules for the fields of a table: 7, "7" and 7.0 are one key, and what is no key
+    (None, NaN, a list, a number too large) is a record that is not counted. Keys may repeat; their counts add up.
+
+    Args:
+        keys: One key per record, or one per distinct key with `counts`: a list, array or column. They are copied.
+        counts: Non-negative whole numbers of records, one per key; None counts 1 each.
+
+    Raises:
+        InvalidInput: The keys are no list, the counts are not such numbers, or they sum to 2^53 or more.
 
     >>> sf.KeyCounts([3, 5, 3], counts=[10, 2, 1])
     KeyCounts(...)

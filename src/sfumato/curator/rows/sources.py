@@ -26,10 +26,13 @@ _MAX_RECORDS = 2**53  # sums of doubles are exact below, so that none is overloo
 
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
 class Histogram:
-    """Counts already tabulated over a domain: one per cell, of shape (domain.size,) or `domain.shape`.
+    """Counts already tabulated over a domain, one per cell; no message and no repr shows a count.
 
-    Non-negative whole numbers of records, copied. Raises InvalidInput for fractional, negative, missing
-    or non-numeric entries and for totals from 2^53; no message and no repr shows a count.
+    Args:
+        counts: Non-negative whole numbers of records, of shape (domain.size,) or `domain.shape`. They are copied.
+
+    Raises:
+        InvalidInput: A count is fractional, negative, missing or no number, or they sum to 2^53 or more.
 
     >>> sf.Histogram([[3, 4], [0, 2]])
     Histogram(4 cells)

@@ -35,18 +35,20 @@ _ENCODINGS = (
 class Source:
     """A table and how it is written: it stands wherever a table may, in `sf.release`, `sf.open` and `append`.
 
-    Args:
-        table: a path, an address or a frame, as `sf.release` takes it.
-        decimal: what stands before the decimals of numbers in texts, "." or ",".
-        thousands: what may stand between groups of three of their digits: ".", ",", "'", " " (a space of any width) or
-            nothing.
-        encoding: of a text file; "utf-8", or one of those with a byte for every character, such as "cp1252".
-        delimiter: what stands between the fields of a text file; by default the header tells.
-        sheet: the name of a spreadsheet's sheet; by default its first.
+    The notation is that of texts: of text files, and of columns of texts elsewhere. Columns of numbers are numbers. A
+    text that is no number in the notation is missing where a number is declared.
 
-    The notation is that of texts: of text files, and of columns of texts elsewhere. Columns of numbers are numbers.
-    Whatever text is no number in the notation is missing where a number is declared, each by itself. Raises
-    InvalidInput for a notation that is none.
+    Args:
+        table: A path, an address or a frame, as `sf.release` takes it.
+        decimal: The mark before the decimals of numbers in texts, "." or ",".
+        thousands: The mark that may stand between groups of three of their digits: ".", ",", "'", " " (a space of any
+            width) or nothing.
+        encoding: The encoding of a text file: "utf-8", or one with a byte for every character, such as "cp1252".
+        delimiter: The mark between the fields of a text file; None lets the header tell.
+        sheet: The name of a spreadsheet's sheet; None takes its first.
+
+    Raises:
+        InvalidInput: An option is not allowed, or `table` is a Source already.
 
     >>> sf.Source("people.csv", decimal=",", thousands=".", encoding="cp1252", delimiter=";")
     Source('people.csv', decimal=',', thousands='.', encoding='cp1252', delimiter=';')
@@ -72,19 +74,41 @@ class Source:
         object.__setattr__(self, "encoding", _encoding(self.encoding))
 
     def declared(self) -> dict[str, str]:
-        """What is declared, by name, without what is the default."""
+        """The options that are not their defaults.
+
+        Returns:
+            Their values by name.
+        """
         found = {name: getattr(self, name) for name in NOTATIONS}
         return {name: value for name, value in found.items() if value != Source.__dataclass_fields__[name].default}
 
     def allow(self, label: str, *names: str) -> None:
-        """Refuse what a kind of table has not. Raises InvalidInput."""
+        """Refuse options that a kind of table does not have.
+
+        Args:
+            label: What the table is called in the message.
+            *names: The options that it has.
+
+        Raises:
+            InvalidInput: Another option is declared.
+        """
         if odd := [name for name in self.declared() if name not in names]:
             of = {"sheet": "a spreadsheet"}
             kinds = ", ".join(f"{name} is of {of.get(name, 'a text file')}" for name in odd)
             raise InvalidInput(f"{kinds}, and {label} is none: leave {' and '.join(odd)} out")
 
     def numbers(self, label: str) -> tuple[str, str]:
-        """Decimal mark and separator of thousands, for a table of which nothing else may be declared."""
+        """How numbers are written in a table that has no other option.
+
+        Args:
+            label: What the table is called in the message.
+
+        Returns:
+            The decimal mark and the mark of thousands.
+
+        Raises:
+            InvalidInput: Another option is declared.
+        """
         self.allow(label, "decimal", "thousands")
         return self.decimal, self.thousands
 

@@ -43,7 +43,18 @@ _NEAR = 1e-3  # of the least number of records, where it is searched for
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Approximate(Designed):
-    """Biased answers of least total error at a stated number of records; for tiny numbers alone."""
+    """Biased answers of least total error at a stated number of records; it pays for tiny numbers alone.
+
+    Args:
+        noise: "gaussian" or "discrete-gaussian"; None takes what the budget is best spent on.
+        lattice: "fine".
+
+    Raises:
+        PlanError: An option is not allowed.
+
+    Source:
+        [SmithUllman]
+    """
 
     name: ClassVar[str] = "approximate"
     label: ClassVar[str] = "approximate"

@@ -177,7 +177,17 @@ def run(plan: IterativePlan, curator: Curator) -> Findings:
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Boosting(Iterative):
-    """Boosting for queries. rounds: 5 by default."""
+    """Boosting for queries: models of drawn queries, whose median answers.
+
+    Args:
+        rounds: The number of rounds, from 1 to 1,000; None takes 5.
+
+    Raises:
+        PlanError: The number of rounds is not allowed.
+
+    Source:
+        [DRV10]
+    """
 
     name: ClassVar[str] = "boosting"
     kind: ClassVar[type] = BoostingRounds

@@ -18,8 +18,18 @@ __all__ = ["SparseMw", "SparseProject"]
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class SparseProject(Sketched):
-    """Any later query. dimension: signs; by default as many as balance noise and projection. independence: of the
-    hash, which changes accuracy alone, never privacy."""
+    """Signed sums of all keys with Gaussian noise, which answer any later query about keys.
+
+    Args:
+        dimension: The number of sums; None takes as many as balance noise and projection.
+        independence: The independence of the hash, from 4 on; it changes accuracy alone, never privacy.
+
+    Raises:
+        PlanError: The independence is not allowed.
+
+    Source:
+        [BR11]
+    """
 
     dimension: int | None = None
     independence: int = INDEPENDENCE
@@ -40,9 +50,22 @@ class SparseProject(Sketched):
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class SparseMw(Mechanism[SparsePlan]):
-    """Questions to come of at most `size` keys; a histogram errs less.
+    """Multiplicative weights for questions to come of at most `size` keys; a histogram errs less.
 
-    alpha, updates, threshold, beta, questions and currency as of "pmw".
+    Args:
+        size: The largest number of keys of a question.
+        alpha: As for `pmw`.
+        updates: As for `pmw`.
+        threshold: As for `pmw`.
+        beta: As for `pmw`.
+        questions: As for `pmw`.
+        currency: As for `pmw`.
+
+    Raises:
+        PlanError: An option is not allowed, or options contradict each other.
+
+    Source:
+        [BR11]
     """
 
     size: int | None = None

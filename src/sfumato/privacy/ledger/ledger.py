@@ -59,7 +59,15 @@ FORMAT = Format(
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """What a plan would cost now; `remaining_after` is negative where it does not fit."""
+    """What a plan would cost now.
+
+    Args:
+        price: The price, in the ledger's currency.
+        remaining: What is left before it.
+        remaining_after: What would be left after it; negative where it does not fit.
+        fits: Whether the ledger would pay.
+        currency: The ledger's currency.
+    """
 
     price: Fraction
     remaining: Fraction
@@ -74,7 +82,16 @@ class Quote:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What a successful check of the whole ledger found; `unreleased` are names."""
+    """What a successful check of the whole ledger found.
+
+    Args:
+        ledger_id: The random public name of the ledger.
+        entries: The number of lines.
+        spent: The sum of all prices, in the ledger's currency.
+        remaining: What is left, in the ledger's currency.
+        unreleased: The names of spends without a stored release.
+        anchor: The anchor of now, to be kept outside the ledger.
+    """
 
     ledger_id: str
     entries: int
@@ -92,12 +109,22 @@ class Priced(Protocol):
 
 
 class Ledger(Debits):
-    """A shared total of a privacy budget. `Ledger(path)` opens one, `Ledger.create(path, total=...)` makes one.
+    """The total of a privacy budget in a file, which many processes share. `Ledger.create` makes one.
 
     An object may be used from any thread and after a fork; other processes open the same path. Every call reads and
-    checks the whole ledger: LedgerError where the file cannot be used, LedgerCorrupted where it was changed.
+    checks the whole ledger. Its attributes are `total`, a Budget, `currency`, and `ledger_id`, which is random and
+    public.
 
-    Attributes: `total` (Budget), `currency`, `ledger_id` (random, public).
+    Args:
+        path: The ledger's file.
+
+    Raises:
+        LedgerError: There is no ledger at the path, or it cannot be read.
+        LedgerCorrupted: A recorded fact was changed.
+
+    Guarantee:
+        Debits are on stable storage before noise is drawn, and the recorded spends never exceed the total. All of them
+        protect one privacy unit of one table.
 
     >>> ledger = sf.Ledger.create("people.ledger", total=sf.zcdp(1), table="people")
     >>> plan = sf.plan(sf.total(sf.Domain({"age": 100})), sf.zcdp("0.5"), neighbours="add-remove")
@@ -125,19 +152,45 @@ class Ledger(Debits):
     def create(
         cls, path: str | os.PathLike[str], *, total: Budget, currency: str | None = None, table: str | None = None
     ) -> Ledger:
-        """Make a ledger in a new file. Raises LedgerError if the path exists or cannot be written.
+        """Make a ledger in a new file.
 
-        With currency="epsilon" an (epsilon, delta) total is kept as two sums, of epsilons and of deltas [DKMMN06], as
-        mechanisms with a delta of their own need it; with currency="rho" as the rho of zCDP that implies it [CKS20], in
-        which choices by the data are cheaper; without, in the mu^2 of Gaussian noise, in which Gaussian releases are.
-        `table` is the public name of the one table it is for; without, the first spend says which.
+        Args:
+            path: Where it is to be; nothing may be there.
+            total: The budget that is granted.
+            currency: In which currency spends add up: "epsilon", "rho" or "mu^2"; by default that of `total`. An
+                (epsilon, delta) total is kept in "mu^2" by default, in which Gaussian releases are cheap; in "epsilon"
+                as two sums, of epsilons and of deltas, which mechanisms with a delta of their own need; or in "rho", as
+                the largest rho of zCDP that implies it, in which choices by the data are cheaper.
+            table: The public name of the one table that it is for. Without it the first spend fixes the table.
+
+        Returns:
+            The ledger, open.
+
+        Raises:
+            LedgerError: The path exists or cannot be written.
+            BudgetError: `total` is not a budget, or cannot be kept in that currency.
+            InvalidInput: The table cannot be called so.
+
+        Source:
+            [DKMMN06] for sums of epsilons and deltas, [CKS20] for rho
         """
         FileChain.create(path, FORMAT, _advance, _opening_line(total, currency, checked_table(table)))
         return cls(path)
 
     @classmethod
     def in_memory(cls, total: Budget, currency: str | None = None) -> Ledger:
-        """An account that ends with this process: for one explicit release, not for a budget that must last."""
+        """An account that ends with this process: for one explicit release, not for a budget that must last.
+
+        Args:
+            total: The budget that is granted.
+            currency: As for `create`.
+
+        Returns:
+            The ledger, which has no file.
+
+        Raises:
+            BudgetError: `total` is not a budget, or cannot be kept in that currency.
+        """
         return cls(MemoryChain(FORMAT, _advance, _opening_line(total, currency)))
 
     @property
@@ -162,7 +215,7 @@ class Ledger(Debits):
 
     @property
     def spent(self) -> Fraction:
-        """What is spent, in the ledger's currency: a display; the guarantee is the total."""
+        """What is spent, in the ledger's currency. It is for reading only; the guarantee is the total."""
         return self._read().spent
 
     @property
@@ -171,22 +224,52 @@ class Ledger(Debits):
         return self._chain.read().anchor
 
     def entries(self) -> tuple[Entry, ...]:
-        """All lines in order."""
+        """All lines of the ledger.
+
+        Returns:
+            The lines in the order in which they were written.
+
+        Raises:
+            LedgerError: The file cannot be used.
+            LedgerCorrupted: The file was changed.
+        """
         return self._read().entries
 
     def unreleased(self) -> tuple[Entry, ...]:
-        """Spends without a stored release: paid for, and not to be refunded since noise may have been drawn."""
+        """Spends without a stored release: paid for, and not refunded, since noise may have been drawn.
+
+        Returns:
+            Their lines in order.
+
+        Raises:
+            LedgerError: The file cannot be used.
+            LedgerCorrupted: The file was changed.
+        """
         return tuple(entry for entry in words.spends(self._read()) if not entry.released)
 
     def state(self) -> State:
-        """All that it says, at one moment."""
+        """Everything that the ledger says, at one moment.
+
+        Returns:
+            The total, what is left, the unit, the table and all lines.
+
+        Raises:
+            LedgerError: The file cannot be used.
+            LedgerCorrupted: The file was changed.
+        """
         return self._read()
 
     def export(self) -> tuple[dict[str, str], ...]:
-        """All spends as plain text fields for an outside accountant: who paid for what, and `accountant.events_export`.
+        """All spends as plain text, for an outside accountant.
 
-        `unit` is in words; `table` is "" where none was named. `price` is exact, in
-        `currency`; `paid` is what the spend allows by itself, in words. Every row has the same fields.
+        Returns:
+            One mapping per spend, all with the fields of `EXPORTED`: the event that was paid for, `unit` in words,
+            `table` ("" where none was named), `price`, exact and in `currency`, and in `paid` the guarantee of the
+            spend by itself, in words.
+
+        Raises:
+            LedgerError: The file cannot be used.
+            LedgerCorrupted: The file was changed.
         """
         return tuple(map(self._exported, words.spends(self._read())))
 
@@ -198,21 +281,55 @@ class Ledger(Debits):
         return dict(zip(self.EXPORTED, map(str, facts), strict=True))
 
     def epsilon_left(self, delta: Number | None = None) -> Fraction:
-        """What is left, shown as an epsilon at `delta` (the budget's own if it has one). For reading only."""
+        """What is left, shown as an epsilon; for reading only.
+
+        Args:
+            delta: The delta at which it is shown; by default that of the budget, if it has one.
+
+        Returns:
+            The epsilon. A ledger in epsilon shows what is left as it is.
+
+        Raises:
+            BudgetError: delta is needed and missing, or out of its range.
+            LedgerError: The file cannot be used.
+            LedgerCorrupted: The file was changed.
+        """
         if self.currency is Currency.EPSILON:
             return self.remaining
         return epsilon_left(self.total, self.remaining, delta, self.currency)
 
     def quote(self, plan: Priced) -> Quote:
-        """What the plan would cost now. Spends nothing."""
+        """What a plan would cost now; spends nothing.
+
+        Args:
+            plan: A plan, or anything else with a `price`.
+
+        Returns:
+            Its price, what is left before and after it, and whether it fits.
+
+        Raises:
+            BudgetError: The plan has no price in the ledger's currency.
+            LedgerError: The file cannot be used.
+            LedgerCorrupted: The file was changed.
+        """
         cost, state = price(plan.price, self.currency), self._read()
         fits = cost <= state.remaining and delta_of(plan.price) <= state.delta_remaining
         return Quote(cost, state.remaining, state.remaining - cost, fits, self.currency)
 
     def verify(self, anchor: str | None = None) -> Verification:
-        """Check every line; with an anchor from outside, also that the ledger continues from it.
+        """Check every line; with an anchor, also that the ledger goes on from it.
 
-        Raises LedgerCorrupted where it does not, InvalidInput for a text that is no anchor.
+        Args:
+            anchor: The `anchor` of an earlier moment, which was kept outside the ledger. It finds a ledger that was put
+                back to an older copy or made anew.
+
+        Returns:
+            What was found: the number of lines, sums, unreleased names and the anchor of now.
+
+        Raises:
+            LedgerCorrupted: A line was changed, or the ledger does not go on from the anchor.
+            InvalidInput: The text is not an anchor.
+            LedgerError: The file cannot be used.
         """
         found = self._chain.read() if anchor is None else self._chain.check(anchor)
         state = found.state
@@ -220,9 +337,16 @@ class Ledger(Debits):
         return Verification(state.ledger_id, len(state.entries), state.spent, state.remaining, unreleased, found.anchor)
 
     def name(self, table: str) -> None:
-        """Say that all spends so far, which named no table, were of the one of that public name; it stays so for good.
+        """Name the table of all spends so far, where none of them named one; the name stays for good.
 
-        Raises LedgerMismatch where the ledger names another.
+        Args:
+            table: The public name of the table: 1 to 128 printable characters, such as "people".
+
+        Raises:
+            LedgerMismatch: The ledger names another table.
+            InvalidInput: The table cannot be called so.
+            LedgerError: The file cannot be used.
+            LedgerCorrupted: The file was changed.
         """
         given = checked_table(table)
         if given is None:
@@ -237,9 +361,16 @@ class Ledger(Debits):
         return words.overspent(event, cost, state)
 
     def mark_released(self, receipt: Receipt, result_hash: str) -> None:
-        """Record that the release paid for by the receipt is stored. Costs nothing; possible once.
+        """Record that the release that a receipt paid for is stored. It costs nothing and is possible once.
 
-        Raises LedgerError for a receipt of another ledger or a release already marked.
+        Args:
+            receipt: The receipt of its debit.
+            result_hash: The hash of the release.
+
+        Raises:
+            LedgerError: The receipt is of another ledger, the release is marked already, or the file cannot be used.
+            LedgerCorrupted: The ledger does not go on from the receipt, or was changed.
+            InvalidInput: `result_hash` is not 1 to 128 letters, digits or any of :_.+=-.
         """
         check_hash(result_hash, "result_hash")
         with self._chain.turn(write=True) as turn:
