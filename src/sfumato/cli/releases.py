@@ -172,32 +172,25 @@ def show(
     Example:
       sfumato show releases/2026-11
     """
-    from sfumato.plans.explain import order_legend, starving
+    from sfumato.plans.explain import LISTED_TABLES
     from sfumato.releases.released import WorkloadRelease
 
     found = _stored(folder)
     if not isinstance(found, WorkloadRelease):
         if as_json:
-            raise InvalidInput(f"{folder} is told in words alone; leave out --json")
-        typer.echo(str(found))
+            print_json(found.describe().to_dict())
+        else:
+            typer.echo(found.explain())
         return
     known = found.plan.error_tables()
     if as_json:
         print_json(found.facts() | {name: table.rows() for name, table in known.items()})
         return
-    if not known:
-        typer.echo(f"{found.explain()}\n\n{found.plan.explain()}")
-        return
-    found = found.with_errors()
-    before = "" if found.projection is None else " of the unprojected answers"
-    starved = starving(found.plan)
-    typer.echo(f"{found.explain()}\n\nErrors{before} by part and number of attributes {order_legend(found.plan)}:")
-    typer.echo(known["orders"])
-    if starved:
-        typer.echo(f"\n{starved}")
-    tables = str(known["families"])
-    more = f" (sfumato show {folder} --json has all)" if tables.endswith("more rows") else ""
-    typer.echo(f"\nErrors{before} by table:\n{tables}{more}")
+    typer.echo(found.explain() if known else f"{found.explain()}\n\n{found.plan.explain()}")
+    if known and len(known["families"]) > LISTED_TABLES:
+        tables = str(known["families"])
+        more = f" (sfumato show {folder} --json has all)" if tables.endswith("more rows") else ""
+        typer.echo(f"\nErrors by table, as they were planned:\n{tables}{more}")
 
 
 def _stored(path: Path) -> Any:

@@ -134,14 +134,15 @@ def status(store: Store, as_json: Json = False) -> None:
     Example:
       sfumato session status desk.session
     """
+    from sfumato._util.description import Description
     from sfumato.interactive import session_status
+    from sfumato.interactive.session import status_facts
 
     found = session_status(store)
     if as_json:
         print_json(found)
         return
-    width = max(map(len, found))
-    typer.echo("\n".join(f"{k.replace('_', ' '):<{width}}  {'-' if v is None else v}" for k, v in found.items()))
+    typer.echo(Description(f"Session {store}", [status_facts(found)]))
 
 
 def _alpha(given: str | None) -> float | str | None:

@@ -188,7 +188,7 @@ def show(
         print_json({**facts, "confidence": confidence, "simultaneous": together, "rows": frame.rows()})
         return
     more = " (--csv prints all)" if str(frame).endswith("more rows") else ""
-    typer.echo(f"{found.headline()}\n\nOf {what}:\n{frame}{more}")
+    typer.echo(f"{found.describe().headline}\n\nOf {what}:\n{frame}{more}")
     holds = "intervals that hold together" if together else "an interval that holds"
     typer.echo(
         f"\nlow and high: {holds} with a confidence of {confidence:.3g}{'' if together else ', each by itself'}."
@@ -245,14 +245,15 @@ def status(store: Store, anchor: Anchor = None, as_json: Json = False) -> None:
     Example:
       sfumato stream status deaths.stream
     """
+    from sfumato._util.description import Description
+    from sfumato.interactive.session import status_facts
     from sfumato.interactive.streams import read_status
 
     found = read_status(store, anchor)
     if as_json:
         print_json(found)
         return
-    width = max(map(len, found))
-    typer.echo("\n".join(f"{k.replace('_', ' '):<{width}}  {'-' if v is None else v}" for k, v in found.items()))
+    typer.echo(Description(f"Stream {store}", [status_facts(found)]))
 
 
 def _plan(path: Path) -> tuple[StreamPlan, str | None]:
