@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sfumato.domain import OTHER
-from sfumato.present.answers import Agreement, Distribution, SmallTable
-from sfumato.present.projected import Moved
-from sfumato.present.words import Family
+
+if TYPE_CHECKING:
+    from sfumato.present.answers import Agreement, Distribution, SmallTable
+    from sfumato.present.projected import Moved
+    from sfumato.present.words import Family
 
 __all__ = [
     "ACCENT",
