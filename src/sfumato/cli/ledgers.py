@@ -9,9 +9,7 @@ from typing import Annotated
 import typer
 
 from sfumato.cli.options import Json, LedgerPath, Table
-from sfumato.terminal import csv_text, print_json, write_new
-
-__all__ = ["commands"]
+from sfumato.terminal import csv_text, show_result, write_new
 
 commands = typer.Typer(no_args_is_help=True, help="A durable privacy budget that no release can overspend.")
 
@@ -56,10 +54,7 @@ def status(path: LedgerPath, as_json: Json = False) -> None:
     from sfumato.privacy.ledger import Ledger
 
     found = Ledger(path)
-    if as_json:
-        print_json(found.facts())
-        return
-    typer.echo(found.explain())
+    show_result(found.facts(), found.explain(), as_json=as_json)
 
 
 @commands.command()
@@ -79,13 +74,12 @@ def verify(
 
     opened = Ledger(path)
     found = opened.verify(anchor)
-    if as_json:
-        unreleased = list(found.unreleased)
-        facts = {"id": found.ledger_id, "lines": found.entries, "spent": str(found.spent), "unreleased": unreleased}
-        print_json(facts | {"remaining": str(found.remaining), "anchor": found.anchor, "anchor_checked": anchor})
-        return
-    typer.echo(f"{path}: {found.entries:,} lines, unbroken" + (", and continues from the anchor" if anchor else ""))
-    typer.echo(f"remaining {readable(found.remaining)} of {opened.currency}; anchor {found.anchor}")
+    unreleased = list(found.unreleased)
+    facts = {"id": found.ledger_id, "lines": found.entries, "spent": str(found.spent), "unreleased": unreleased}
+    facts |= {"remaining": str(found.remaining), "anchor": found.anchor, "anchor_checked": anchor}
+    text = f"{path}: {found.entries:,} lines, unbroken{', and continues from the anchor' if anchor else ''}\n"
+    text += f"remaining {readable(found.remaining)} of {opened.currency}; anchor {found.anchor}"
+    show_result(facts, text, as_json=as_json)
 
 
 @commands.command()

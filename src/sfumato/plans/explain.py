@@ -16,21 +16,6 @@ if TYPE_CHECKING:
     from sfumato.plans.plan import Plan
     from sfumato.workloads import Workload
 
-__all__ = [
-    "LISTED_TABLES",
-    "any_noise_text",
-    "bias_text",
-    "cells_text",
-    "cut_text",
-    "error_text",
-    "errors_by_part",
-    "noise_name",
-    "objective_text",
-    "plan_facts",
-    "plan_lines",
-    "predicted_errors",
-    "starving",
-]
 
 LISTED_TABLES = 24  # lines of a table, with which a plan fits on a screen
 _STARVES = 5.0  # times the error it would have alone: from there on the split of the budget is worth a word
