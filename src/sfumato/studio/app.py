@@ -23,6 +23,7 @@ from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Redire
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from sfumato._util.description import Description, Warnings
 from sfumato.errors import BudgetExceeded, InvalidInput, LedgerMismatch, NameTaken, SfumatoError
 from sfumato.present.charts import CONFIG
 from sfumato.present.page import asset, environment
@@ -32,9 +33,6 @@ from sfumato.studio.calls import CALLS, Asked, Json, release_of
 from sfumato.studio.page_state import ledger_csv, state
 from sfumato.studio.workspace import Desk
 from sfumato.terminal import finite
-
-__all__ = ["ENTRY", "MAX_BODY", "Guard", "Keys", "make_app"]
-
 
 MAX_BODY = 4 * 2**20  # a spec with a hundred thousand labels; what is longer is read from a file of codes
 _MAX_QUERY = 8_192  # a question of the grammar's longest
@@ -322,7 +320,9 @@ def _answered(desk: Desk, call: Callable[[], Any]) -> Response:
         return _refusal(desk, error)
     except Exception:  # whatever it says could hold anything
         return JSONResponse({"error": "this request could not be served; nothing was spent by it"}, 400)
-    return found if isinstance(found, Response) else JSONResponse(finite(found))
+    if isinstance(found, Response):
+        return found
+    return JSONResponse(finite(found.to_dict() if isinstance(found, Description) else found))
 
 
 def _shell(name: str) -> str:
@@ -394,8 +394,8 @@ def _transcripts(desk: Desk) -> list[Json]:
         try:
             found = conversations.transcript(desk.stored(name))
         except SfumatoError as error:
-            found = {"kind": "broken", "text": desk.said(error)}
-        told += [] if found is None else [found | {"name": name}]
+            found = Description(name, [Warnings([desk.said(error)])])
+        told += [] if found is None else [found.to_dict()]
     return told
 
 

@@ -9,6 +9,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from sfumato._util.description import Description
 from sfumato.errors import InvalidInput
 from sfumato.interactive.plan import SessionPlan
 from sfumato.plans.plan import Plan
@@ -18,8 +19,6 @@ from sfumato.releases import Release
 from sfumato.studio import conversations, drafts, paying, reading, what_if
 from sfumato.studio.page_state import state
 from sfumato.studio.workspace import Desk
-
-__all__ = ["CALLS", "Asked", "Json", "release_of"]
 
 Json = dict[str, Any]
 Asked = Callable[[Desk, paying.Payments, Json], Any]
@@ -73,8 +72,9 @@ def _plan(desk: Desk, payments: paying.Payments, given: Json) -> Any:
     plan = desk.plan(text, _what(given))
     about = {"variant": drafts.version_of(text), "fingerprint": plan.fingerprint}
     if isinstance(plan, SessionPlan):
-        return conversations.figures(plan) | about
-    return what_if.figures(plan) | about | {"protects": protects(plan, released=False)}
+        return about | {"described": conversations.promise(plan).to_dict()}
+    told = Description("", [protects(plan, released=False), plan.describe()])
+    return what_if.figures(plan) | about | {"described": told.to_dict()}
 
 
 def _what(given: Json) -> str:
