@@ -231,14 +231,14 @@ def _text(block: DescriptionBlock) -> Iterator[str]:
         case Warnings(texts):
             yield from (f"  {'caution':<{_NAME}} {printable(t)}" for t in texts)
         case Facts(rows, title):
-            yield from ["", f"{title}:"] if title else []
+            yield from ["", f"{printable(title)}:"] if title else []
             width = max([_NAME, *(len(name) for name, _ in rows)])
             for name, text in rows:
                 yield f"  {printable(name):<{width}} {printable(text)}" if name else f"  {printable(text)}"
         case Figures(rows):
             yield from _text(_plainer(rows))
         case Sentences(texts, title):
-            yield from ["", f"{title}:"] if title else []
+            yield from ["", f"{printable(title)}:"] if title else []
             yield from (f"  {printable(t)}" for t in texts)
         case TitledTable(title, frame):
             yield from ["", *([f"{printable(title).rstrip('.')}:"] if title else []), frame.to_text(block.most)]
@@ -440,7 +440,8 @@ def _plain(block: DescriptionBlock) -> dict[str, Any]:
     if isinstance(block, TitledTable):
         columns = block.frame.columns
         rows = zip(*columns.values(), strict=True)
-        return kind | {"title": block.title, "columns": list(columns), "rows": [list(map(_json, r)) for r in rows]}
+        table = {"title": block.title, "columns": list(columns), "rows": [list(map(_json, r)) for r in rows]}
+        return kind | table | {"numbers": list(block.numbers), "label": block.label}
     return kind | {f.name: _json(getattr(block, f.name)) for f in fields(block)}
 
 

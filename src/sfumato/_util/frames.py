@@ -122,7 +122,7 @@ class Frame(Framed):
         right = [
             n in numbers or all(isinstance(row[n], (int, float)) or row[n] is None for row in shown) for n in names
         ]
-        return names, [[_cell(row[n]) for n in names] for row in shown], right
+        return [printable(n) for n in names], [[_cell(row[n]) for n in names] for row in shown], right
 
     def to_text(self, most: int = SHOWN_ROWS) -> str:
         """The first rows for a terminal, in aligned columns.
@@ -176,7 +176,7 @@ class Frame(Framed):
                 aligned = ' class="n"' if right else ' class="t"' if tag == "td" else ""
             return f"<{tag}{aligned}>{text}</{tag}>"
 
-        top = "".join(cell("th", html.escape(printable(c)), right=n) for c, n in zip(head, numeric, strict=True))
+        top = "".join(cell("th", html.escape(c), right=n) for c, n in zip(head, numeric, strict=True))
         top += cell("th", "interval", right=False) if drawn else ""
         lines: list[str] = []
         for i, row in enumerate(body):

@@ -24,20 +24,6 @@ from sfumato.releases import Release, Table
 from sfumato.workloads import RECORDS, QueryBlock, Workload
 from sfumato.workloads.levels import family_names, is_table, table_names
 
-__all__ = [
-    "Agreement",
-    "Distribution",
-    "Single",
-    "SmallTable",
-    "agreement",
-    "distribution",
-    "distributions",
-    "singles",
-    "small_table",
-    "small_tables",
-]
-
-
 _EPOCH = date(1970, 1, 1).toordinal()
 CONFIDENCE = 0.95  # the convention of official statistics; `intervals` takes any other
 _MAX_TABLES = 30  # tables on a page that can still be scrolled through; the folder has all

@@ -28,7 +28,6 @@ from sfumato._util.description import (
 from sfumato._util.documents import write_atomically
 from sfumato._util.frames import safe_text
 from sfumato.errors import PlanError
-from sfumato.plans.iterative import IterativePlan
 from sfumato.plans.plan import Plan
 from sfumato.plans.planned import WorkloadPlan, rows_text
 from sfumato.plans.streams import StreamPlan
@@ -139,7 +138,7 @@ def describe_page(thing: Reported, *, actual: ArrayLike | None = None) -> Descri
     if actual is not None and release is None:
         raise PlanError("actual= compares a release with exact answers; a plan has no answers yet")
     title = f"Plan: {plan.mechanism}" if release is None else safe_text(release.provenance.name)
-    if isinstance(release, WorkloadRelease) and release.part is not None:
+    if getattr(release, "part", None) is not None:
         title = f"{title}: {safe_text(release.part)}"
     if isinstance(plan, Plan):
         blocks = _one_look(plan, release, actual)
@@ -189,7 +188,7 @@ def _over_time(plan: StreamPlan, release: StreamRelease | None) -> list[Descript
     ]
 
 
-def _model(plan: IterativePlan, release: Any) -> list[DescriptionBlock]:
+def _model(plan: WorkloadPlan, release: Any) -> list[DescriptionBlock]:
     """A plan of several looks, or answers of its model."""
     queries = len(plan.workload if release is None else release.workload)
     names = len(plan.workload.domain.names)

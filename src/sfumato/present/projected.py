@@ -14,7 +14,7 @@ from sfumato._util.description import Chart, Description, Facts, Sentences, Titl
 from sfumato._util.frames import Frame, safe_text
 from sfumato.errors import NotAnswerable
 from sfumato.operators.base import FloatArray
-from sfumato.plans.iterative import IterativePlan
+from sfumato.plans.planned import WorkloadPlan
 from sfumato.postprocess.projection import Projection
 from sfumato.present.charts import moved_chart
 from sfumato.present.sections import READING, plural, table_text
@@ -262,7 +262,7 @@ def moved_section(release: Release) -> list[Description]:
     return [Description("Before and after the projection", blocks, "moved", "Before and after")]
 
 
-def model_lead(plan: IterativePlan, queries: int, *, released: bool) -> str:
+def model_lead(plan: WorkloadPlan, queries: int, *, released: bool) -> str:
     """The page of a model in two sentences."""
     table = table_text(plan)
     if released:

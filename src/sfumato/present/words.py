@@ -22,27 +22,6 @@ from sfumato.releases import Release
 from sfumato.workloads import RECORDS, QueryBlock, QueryFamily, Workload
 from sfumato.workloads.levels import family_names, names_asked, table_names
 
-__all__ = [
-    "CONFIDENCE",
-    "Family",
-    "above_bound",
-    "families",
-    "family_name",
-    "groupings",
-    "guarantee",
-    "numeric",
-    "parameter",
-    "plan_facts",
-    "rounded",
-    "scientific",
-    "share",
-    "show",
-    "statement",
-    "typical",
-    "typical_table",
-]
-
-
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 

@@ -1,0 +1,180 @@
+"""What describes itself does so once: every face shows every fact, and nothing of a label is markup or a command."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sfumato as sf
+from sfumato._util.description import (
+    Bar,
+    Bars,
+    Chart,
+    CodeLines,
+    Description,
+    DescriptionBlock,
+    Facts,
+    Figures,
+    Sentences,
+    TitledTable,
+    Warnings,
+    page_html,
+)
+from sfumato._util.frames import Frame
+
+HOSTILE = ("<script>alert(1)</script>", "a|b *c* `d`", "\x1b[31mred", "=1+1")
+DOMAIN = sf.Domain(
+    {"age": sf.Integers(0, 5), "<b>sex": sf.Categories(["f", *HOSTILE[:2], HOSTILE[3]], outside="other")}
+)
+COUNTS = np.arange(30).reshape(6, 5)
+
+
+def every_kind(text: str) -> Description:
+    """One block of each kind, with a text wherever one can be."""
+    frame = Frame({text: [text, "x"], "number": [1.5, float("nan")]})
+    inner = Description(text, [Sentences([text], title=text, listed=True), Sentences([text], quiet=True)], "part", text)
+    return Description(
+        text,
+        [
+            Warnings([text], text, text, text),
+            Facts([(text, text), ("", text)], text),
+            Figures([(text, text, text)]),
+            TitledTable(text, frame),
+            Bars([Bar(text, text, 2.0, "2", "chosen"), Bar("bound", "", 1.0, "1", "bound")]),
+            Chart("chart", text, text, {"mark": "bar"}),
+            CodeLines("print(1)"),
+            inner,
+        ],
+    )
+
+
+class Markup(HTMLParser):
+    """Tags and words; every tag that is opened is closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: set[str] = set()
+        self.words = ""
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        del attrs
+        self.seen.add(tag)
+        self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: object) -> None:
+        del attrs
+        self.seen.add(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words += data
+
+
+def plan_of(**options: Any) -> sf.Plan:
+    work = sf.stack(main=sf.marginals(DOMAIN, upto=2), named=sf.predicates(DOMAIN, ["age >= 4"]))
+    return sf.plan(work, sf.gdp(1), neighbours="add-remove", mechanism="marginals", **options)
+
+
+def things() -> list[Any]:
+    plan, ledger = plan_of(), sf.Ledger.in_memory(sf.gdp(4))
+    release = sf.release(plan, sf.Histogram(COUNTS), ledger=ledger, name="<i>first")
+    keys = sf.plan(sf.Keys("k"), sf.pure(1), neighbours="add-remove", mechanism="histogram")
+    session = sf.open(keys, sf.KeyCounts([3, 3, 7]), ledger=None)
+    small = sf.marginals(sf.Domain({"age": 4}), upto=1)
+    stream = sf.plan(small, sf.gdp(1), neighbours="add-remove", periods=4)
+    return [plan, release, release.project(), release["named"], ledger, keys, session, stream]
+
+
+def test_every_face_of_every_kind_shows_its_texts() -> None:
+    """Mutants: a face without the title of a table, the small print of a figure, or a part."""
+    found = every_kind("Word")
+    count = {"text": 21, "markdown": 19, "html": 18, "page": 23}
+    faces = {"text": found.to_text(), "markdown": found.to_markdown(), "html": found.to_html()}
+    faces["page"] = page_html(found.blocks)
+    for name, face in faces.items():
+        assert face.count("Word") >= count[name] - 4, name
+        assert "1.5" in face
+        assert "nan" in face or "-" in face
+    for kind in ("facts", "figures", "sentences", "warnings", "table", "bars", "chart", "code", "description"):
+        assert f'"type": "{kind}"' in json.dumps(found.to_dict(), allow_nan=False)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_nothing_of_a_text_is_markup_or_a_command(text: str) -> None:
+    """Mutants: a text of any kind of block that is not escaped in HTML; control characters printed."""
+    found = every_kind(text)
+    for face in (found.to_html(), page_html(found.blocks)):
+        page = Markup(face)
+        assert "script" not in page.seen
+        assert "\x1b" not in face
+        assert text.replace("\x1b", "\N{REPLACEMENT CHARACTER}") in page.words
+    assert "\x1b" not in found.to_text()
+    assert "\x1b" not in found.to_markdown()
+    assert "<script>" not in found.to_markdown()
+    table = [line for line in found.to_markdown().splitlines() if line.startswith("|")]
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in table} == {3}
+
+
+def test_blocks_without_anything_to_say_are_left_out() -> None:
+    """Mutant: an empty list of warnings kept, which a page would draw as an empty note."""
+    empty: list[DescriptionBlock] = [Warnings([]), Facts([]), Sentences([]), Bars([]), Figures([])]
+    assert Description("x", empty).blocks == ()
+
+
+def test_a_fact_stands_in_every_face() -> None:
+    """Mutants: a face that takes the first block alone, or leaves sentences without a name out."""
+    for thing in things():
+        told = thing.describe()
+        facts = [row for b in told.blocks if isinstance(b, Facts) for row in b.rows]
+        tables = [b for b in told.blocks if isinstance(b, TitledTable)]
+        assert facts or any(isinstance(b, Description) for b in told.blocks)
+        words = Markup(thing._repr_html_()).words
+        plain = json.loads(json.dumps(told.to_dict(), allow_nan=False))
+        marked = re.sub(r"\\(.)", r"\1", told.to_markdown())
+        for name, text in facts:
+            clean = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text.strip())
+            for face in (str(told), marked, words):
+                assert name in face
+                assert clean in face
+            assert [name, text] in [row for b in plain["blocks"] if b["type"] == "facts" for row in b["rows"]]
+        assert [b["columns"] for b in plain["blocks"] if b["type"] == "table"] == [
+            list(t.frame.columns) for t in tables
+        ]
+        assert thing.explain() == str(thing) == told.to_text()
+        assert repr(thing).startswith(f"<{type(thing).__name__} ")
+
+
+def test_a_ledger_describes_what_its_facts_say(tmp_path: Any) -> None:
+    """Mutants: what is unreleased left out; the spends in another order than the lines."""
+    ledger = sf.Ledger.create(tmp_path / "l.db", total=sf.gdp(2), table="people")
+    assert "Spends" not in ledger.describe().to_text()
+    for name in ("one", "two"):
+        sf.release(plan_of(), sf.Histogram(COUNTS), ledger=ledger, name=name, table="people")
+    ledger.debit("lost", "0" * 64, plan_of().price, plan_of().unit, "people")
+    told, facts = ledger.describe(), ledger.facts()
+    (table,) = [b for b in told.blocks if isinstance(b, TitledTable)]
+    assert list(table.frame["name"]) == [e["name"] for e in facts["entries"]] == ["one", "two", "lost"]
+    assert facts["unreleased"] == ["lost"]
+    said = dict(told.blocks[0].rows)  # type: ignore[union-attr]
+    assert said["unreleased"].startswith("lost: paid for")
+    assert said["anchor"] == facts["anchor"] == ledger.anchor
+
+
+def test_a_stored_plan_is_described_for_programs(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """`sfumato show PLAN --json` prints what the plan says of itself, as JSON."""
+    from sfumato.cli.releases import show
+
+    plan = plan_of()
+    plan.save(tmp_path / "p.plan")
+    show(tmp_path / "p.plan", as_json=True)
+    assert json.loads(capsys.readouterr().out)["headline"] == plan.describe().headline
