@@ -215,6 +215,11 @@ class Describable(ABC):
         return self.describe().to_html()
 
 
+def _lines(text: str) -> str:
+    """Lines of a program without control characters."""
+    return "\n".join(map(printable, text.splitlines()))
+
+
 def _plainer(rows: Sequence[tuple[str, str, str]]) -> Facts:
     """Figures as facts, for faces without a strip of figures."""
     return Facts([(name, f"{value} ({small})" if small else value) for name, value, small in rows])
@@ -244,11 +249,13 @@ def _text(block: DescriptionBlock) -> Iterator[str]:
             yield from ["", *([f"{printable(title).rstrip('.')}:"] if title else []), frame.to_text(block.most)]
         case Bars(rows):
             width = max(len(r.name) for r in rows)
-            yield from (f"  {printable(r.name):<{width}} {r.shown}  {printable(r.note)}".rstrip() for r in rows)
+            yield from (
+                f"  {printable(r.name):<{width}} {printable(r.shown)}  {printable(r.note)}".rstrip() for r in rows
+            )
         case Chart(_, title, caption):
             yield from ["", f"{printable(title or 'Chart')}: {printable(caption)}"]
         case CodeLines(text):
-            yield from ["", *(f"    {line}" for line in text.splitlines())]
+            yield from ["", *(f"    {line}" for line in _lines(text).splitlines())]
         case Description():
             yield from ["", block.to_text()]
 
@@ -284,11 +291,11 @@ def _markdown(block: DescriptionBlock, level: int) -> str:
         case Figures(rows):
             return _markdown(_plainer(rows), level)
         case Bars(rows):
-            return "\n".join(f"- {_escaped(r.name)}: {r.shown} {_escaped(r.note)}".rstrip() for r in rows)
+            return "\n".join(f"- {_escaped(r.name)}: {_escaped(r.shown)} {_escaped(r.note)}".rstrip() for r in rows)
         case Chart(caption=caption):
             return "\n\n".join([*head, f"*{_escaped(caption)}*"])
         case CodeLines(text):
-            return "\n".join(["```", text, "```"])
+            return "\n".join(f"    {line}" for line in _lines(text).splitlines())
         case Description():
             return block.to_markdown(level)
 
@@ -310,8 +317,9 @@ def _html(block: DescriptionBlock) -> str:
             said = [f"<tr><th {left}>{_html_text(a)}</th><td {left}>{_html_text(t)}</td></tr>" for a, t in rows]
             head = f"<caption>{_html_text(title)}</caption>" if title else ""
             return f"<table>{head}<tbody>{''.join(said)}</tbody></table>" if said else ""
-        case Sentences(texts):
-            return "".join(f"<p>{_html_text(t)}</p>" for t in texts)
+        case Sentences(texts, title):
+            head = f"<p><strong>{_html_text(title)}</strong></p>" if title else ""
+            return head + "".join(f"<p>{_html_text(t)}</p>" for t in texts)
         case TitledTable(title, frame, numbers):
             return frame.to_html(title, most=block.most, numbers=numbers)
         case Figures(rows):
@@ -321,7 +329,7 @@ def _html(block: DescriptionBlock) -> str:
         case Chart(_, title, caption):
             return "".join(f"<p>{_html_text(t)}</p>" for t in (title, caption) if t)
         case CodeLines(text):
-            return f"<pre><code>{html.escape(text)}</code></pre>"
+            return f"<pre><code>{html.escape(_lines(text))}</code></pre>"
         case Description():
             return block.to_html()
 
@@ -398,7 +406,7 @@ def _page_block(block: DescriptionBlock) -> str:
             place = f'<div class="chart" data-chart="{html.escape(name)}" role="img" aria-label="{label}"></div>'
             return f"<figure>{_heading(title)}<figcaption>{_html_text(caption)}</figcaption>{place}</figure>"
         case CodeLines(text):
-            return f'<pre tabindex="0"><code>{html.escape(text)}</code></pre>'
+            return f'<pre tabindex="0"><code>{html.escape(_lines(text))}</code></pre>'
         case Description(headline, inside, name):
             return f'<section id="{html.escape(name)}"><h2>{_html_text(headline)}</h2>{page_html(inside)}</section>\n'
 
@@ -413,7 +421,7 @@ def _page_bar(row: Bar, width: float) -> str:
     end = '<span class="quiet">chosen</span>' if chosen else ""
     return (
         f'<div class="what{" chosen" if chosen else ""}">{_html_text(row.name)}{note}</div>'
-        f'<div class="bar{kind}"><i style="width:{width:.2f}%"></i><b>{html.escape(row.shown)}</b>{end}</div>'
+        f'<div class="bar{kind}"><i style="width:{width:.2f}%"></i><b>{_html_text(row.shown)}</b>{end}</div>'
     )
 
 

@@ -20,7 +20,7 @@ from sfumato.present.charts import moved_chart
 from sfumato.present.sections import READING, plural, table_text
 from sfumato.present.words import rounded, share, show, statement
 from sfumato.releases import ModelRelease, Release
-from sfumato.releases.tables import Shift, reach, shifts
+from sfumato.releases.tables import moved_facts, reach
 from sfumato.workloads import RECORDS
 from sfumato.workloads.levels import table_names
 
@@ -86,12 +86,8 @@ def before_and_after(release: Release) -> Moved | None:
     noise = float(np.sqrt(np.mean(errors[known] ** 2))) if known.any() else 0.0
     labels = [safe_text(t) for t in release.labels()] if len(raw) <= _LABELLED else [f"{i:,}" for i in range(len(raw))]
     rows = _dots(labels, raw, release.answers, units)
-    by_kind = shifts(release)
     texts = [_done(found), _errors(many=len(raw) > 1)]
-    if any(s.many for s in by_kind):
-        texts.insert(1, _left(by_kind))
     facts = [
-        *((f"Before and after: {s.name}", s.describe()) for s in by_kind),
         *_distance(release, found, raw, units, noise),
         *_constraints(release, raw, noise),
         ("Certificate", _proof(found)),
@@ -113,15 +109,6 @@ def _done(found: Projection) -> str:
     if found.rounded is not None:
         text += f" Counts were then made whole, which moved answers by {show(found.rounded)} (root mean squared)."
     return text
-
-
-def _left(found: list[Shift]) -> str:
-    """A warning, where more answers left their intervals than noise and constraints explain."""
-    most = ", ".join(f"{s.name} ({share(s.outside / s.queries)})" for s in found if s.many)
-    return (
-        f"Careful: more than one in a hundred answers left the 95 % interval that they had before: {most}. Constraints "
-        "bind hard there, or the declaration does not fit the data; read the unprojected answers beside them."
-    )
 
 
 def _errors(*, many: bool) -> str:
@@ -256,6 +243,7 @@ def moved_section(release: Release) -> list[Description]:
     blocks = [
         Sentences(found.texts),
         Facts(found.facts),
+        moved_facts(release),
         *([Chart("moved", "", caption, spec)] if spec is not None else []),
         TitledTable(most, frame, list(names.values())[2:], "What moved most"),
     ]

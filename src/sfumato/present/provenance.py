@@ -36,7 +36,7 @@ def standing(plan: WorkloadPlan, release: WorkloadRelease | StreamRelease | None
         text = _account_text(release.provenance)
         # what the plan says as well stands in the section on what is measured
         said = {row for b in plan.describe().blocks if isinstance(b, Facts) for row in b.rows}
-        own = [row for b in release.describe().blocks if isinstance(b, Facts) for row in b.rows]
+        own = next(b.rows for b in release.describe().blocks if isinstance(b, Facts))
         facts = [*(row for row in own if row not in said), *facts]
     more = _how_to_release() if release is None else _more(release) if isinstance(release, WorkloadRelease) else None
     return [

@@ -30,7 +30,7 @@ def stream_sections(plan: StreamPlan, release: StreamRelease | None) -> list[Des
         "Known before the first period, below. half_width: of a 95 % interval of the query that is known least. "
         "simultaneous: of intervals that hold together, for all queries and all periods up to that one."
     )
-    tables = [b for b in plan.describe().blocks if isinstance(b, TitledTable) and b.frame is not plan.candidates]
+    tables = [b for b in plan.describe().blocks if isinstance(b, TitledTable)]
     shown = [] if release is None or not done else _drawn(release)
     over = [*shown, Sentences([note]), *(replace(t, most=plan.periods.count) for t in tables[: len(plan.QUESTIONS)])]
     bound = "what no unbiased answers are below on the mean over all periods"

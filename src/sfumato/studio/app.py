@@ -238,8 +238,7 @@ def make_app(desk: Desk, keys: Keys) -> Guard:
     def page(request: Request) -> Response:
         return HTMLResponse(shells[request.url.path])
 
-    def enter(desk: Desk, payments: paying.Payments, given: Json) -> Any:
-        del desk, payments
+    def enter(_desk: Desk, _payments: paying.Payments, given: Json) -> Any:
         token = given.get("token")
         if not isinstance(token, str) or not keys.enter(token):
             return JSONResponse({"error": "this address works once; start sfumato studio again for another"}, 403)
@@ -268,12 +267,10 @@ def make_app(desk: Desk, keys: Keys) -> Guard:
     def download(request: Request) -> Response:
         return _answered(desk, lambda: _download(desk, request))
 
-    def first(request: Request) -> Response:
-        del request
+    def first(_request: Request) -> Response:
         return RedirectResponse("/table", 303)
 
-    def job(request: Request) -> Response:
-        del request
+    def job(_request: Request) -> Response:
         return JSONResponse(payments.status())
 
     routes = [
@@ -289,19 +286,17 @@ def make_app(desk: Desk, keys: Keys) -> Guard:
     return Guard(Starlette(routes=routes, exception_handlers=handlers), keys, shown.__contains__)
 
 
-def _missing(request: Request, error: Exception) -> Response:
-    del request, error
+def _missing(_request: Request, _error: Exception) -> Response:
     return JSONResponse({"error": "there is nothing here"}, 404)
 
 
-def _failed(request: Request, error: Exception) -> Response:
-    del request, error  # what it says could hold anything
+def _failed(_request: Request, _error: Exception) -> Response:
+    # what it says could hold anything
     return JSONResponse({"error": "something failed that should not; nothing was spent by this request"}, 500)
 
 
 def _refused_by(desk: Desk) -> Callable[[Request, Exception], Response]:
-    def refused(request: Request, error: Exception) -> Response:
-        del request
+    def refused(_request: Request, error: Exception) -> Response:
         return _refusal(desk, error)
 
     return refused
@@ -352,13 +347,11 @@ def _page(desk: Desk, payments: paying.Payments, given: Json) -> Any:
 # -- pages ---------------------------------------------------------------------------------------------------
 
 
-def _table(desk: Desk, payments: paying.Payments, query: Json) -> Json:
-    del payments, query
+def _table(desk: Desk, _payments: paying.Payments, _query: Json) -> Json:
     return state(desk)
 
 
-def _pay_page(desk: Desk, payments: paying.Payments, query: Json) -> Json:
-    del query
+def _pay_page(desk: Desk, payments: paying.Payments, _query: Json) -> Json:
     found: Json = state(desk)
     found |= {"job": payments.status(), "shelf": desk.shelf(), "ledger_file": desk.places.ledger.name}
     kept = (found.get("spec") or {}).get("privacy")
@@ -379,8 +372,7 @@ def _read_page(desk: Desk, payments: paying.Payments, query: Json) -> Json:
     return found
 
 
-def _audit_page(desk: Desk, payments: paying.Payments, query: Json) -> Json:
-    del payments, query
+def _audit_page(desk: Desk, _payments: paying.Payments, _query: Json) -> Json:
     found = desk.ledger()
     name = desk.places.ledger.name
     account = None if found is None else paying.account(found, None)
