@@ -337,6 +337,8 @@ class StreamPlan(WorkloadPlan):
         kept = self.terms.filter.kept[1]
         by = f"{kept} past counts" if isinstance(self.terms.filter, WindowFilter) else f"{kept} states"
         yield "measures", f"{self.strategy.summary}, each period ({values:,} noisy values), filtered by {by} a cell"
+        deviation = f"{float(self.terms.noise.sigma):.6g} on the integer lattice"
+        yield "noise", f"rounded Gaussian of one law, deviation {deviation}"
         yield "price", f"{price_text(self.price)}, debited as a whole before the first period"
         last, single = self.at(), self.at("increments").mean_error
         worst = float(self.curve().max())

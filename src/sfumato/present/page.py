@@ -198,7 +198,7 @@ def _model(plan: WorkloadPlan, release: Any) -> list[DescriptionBlock]:
         *([] if release is None else [model_answers(release)]),
         _protection(plan, MODEL_READING, released=release is not None),
         sections.asked_section(text, plan),
-        sections.measured_section(plan, [], "was measured" if release is not None else "will be measured"),
+        sections.measured_section(plan, [], f"How it {'was' if release is not None else 'will be'} made"),
     ]
 
 

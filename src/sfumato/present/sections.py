@@ -200,14 +200,14 @@ def measured(plan: Plan, *, released: bool) -> Description:
         Bars(bars),
         Sentences(unapplied, quiet=True),
     ]
-    return measured_section(plan, blocks, "was measured" if released else "will be measured")
+    return measured_section(plan, blocks, f"What {'was' if released else 'will be'} measured, and why")
 
 
-def measured_section(plan: WorkloadPlan, blocks: Sequence[Sentences | Bars], how: str) -> Description:
+def measured_section(plan: WorkloadPlan, blocks: Sequence[Sentences | Bars], heading: str) -> Description:
     """Blocks about what is measured, and before them all facts of the plan."""
     told = plan.describe()
     facts = [Facts(b.rows, told.headline) for b in told.blocks if isinstance(b, Facts)]
-    return Description(f"What {how}, and why", [*blocks, *facts], "measured", "Measured")
+    return Description(heading, [*blocks, *facts], "measured", "Measured")
 
 
 def _shortened(text: str) -> str:

@@ -38,7 +38,7 @@ def stream_sections(plan: StreamPlan, release: StreamRelease | None) -> list[Des
     if plan.bound is not None:
         choice = f"Typical error of the running totals: of the worst period, and {bound}:"
     blocks = [Sentences([_measured(plan), choice]), _bars(plan)]
-    section = measured_section(plan, blocks, "is measured" if done else "will be measured")
+    section = measured_section(plan, blocks, f"What {'is' if done else 'will be'} measured, and why")
     return [section, Description("Over time", over, "over", "Over time")]
 
 
