@@ -174,7 +174,8 @@ def test_a_ledger_describes_what_its_facts_say(tmp_path: Any) -> None:
     (table,) = [b for b in told.blocks if isinstance(b, TitledTable)]
     assert list(table.frame["name"]) == [e["name"] for e in facts["entries"]] == ["one", "two", "lost"]
     assert facts["unreleased"] == ["lost"]
-    said = dict(told.blocks[0].rows)  # type: ignore[union-attr]
+    (block,) = [b for b in told.blocks if isinstance(b, Facts)]
+    said = dict(block.rows)
     assert said["unreleased"].startswith("lost: paid for")
     assert said["anchor"] == facts["anchor"] == ledger.anchor
 

@@ -18,6 +18,7 @@ __all__ = ["SHOWN_ROWS", "Frame", "Framed", "package", "printable", "safe_text"]
 SHOWN_ROWS = 40
 """Rows of a table that are shown where nobody says how many: about a screen."""
 _WIDE = 160  # pixels of an error bar: what is left beside a few columns
+_LONG = 24  # characters of a cell from which its column gets room: a phone shows two such columns
 
 
 def _bar(ends: tuple[float, float, float] | None, least: float, most: float) -> str:
@@ -167,13 +168,14 @@ class Frame(Framed):
         """
         head, body, numeric = self.cells(most, numbers)
         bars = None if page else self._bars(most)
+        head = [name.replace("_", " ") for name in head] if page else head  # words wrap, one of three words does not
         ends = [v for bar in bars or () if bar for v in bar if math.isfinite(v)]
         drawn = bars if bars and ends and max(ends) > min(ends) else None
 
         def cell(tag: str, text: str, *, right: bool) -> str:
             aligned = f' style="text-align:{"right" if right else "left"}"'
             if page:
-                aligned = ' class="n"' if right else ' class="t"' if tag == "td" else ""
+                aligned = ' class="n"' if right else ' class="t"' if tag == "td" and len(text) > _LONG else ""
             return f"<{tag}{aligned}>{text}</{tag}>"
 
         top = "".join(cell("th", html.escape(c), right=n) for c, n in zip(head, numeric, strict=True))

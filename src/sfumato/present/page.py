@@ -138,8 +138,8 @@ def describe_page(thing: Reported, *, actual: ArrayLike | None = None) -> Descri
     if actual is not None and release is None:
         raise PlanError("actual= compares a release with exact answers; a plan has no answers yet")
     title = f"Plan: {plan.mechanism}" if release is None else safe_text(release.provenance.name)
-    if getattr(release, "part", None) is not None:
-        title = f"{title}: {safe_text(release.part)}"
+    if part := getattr(release, "part", None):
+        title = f"{title}: {safe_text(part)}"
     if isinstance(plan, Plan):
         blocks = _one_look(plan, release, actual)
     elif isinstance(plan, StreamPlan):

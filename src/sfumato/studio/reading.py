@@ -266,15 +266,16 @@ def placed(release: Release, given: object) -> Description:
         numbers = [rounded(float(x[place]), scale) for x in (table.values, table.low, table.high)]
         rows.append([*cells, *numbers, show(error)])
     columns = ["answer", "from", "to", "standard error"]
-    headings = [f"{n} (attribute)" if n in columns else n for n in names]
-    return _shown([*headings, *columns], rows, columns, table.values.size, spec)
+    return _shown([*names, *columns], rows, columns, table.values.size, spec)
 
 
 def _shown(
     columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str], count: int, spec: Json | None = None
 ) -> Description:
     """The first rows in words, below a chart where there is one."""
-    frame = Frame({c: [row[i] for row in rows] for i, c in enumerate(columns)})
+    # attributes come first, and one may be called like a column of ours
+    named = [safe_text(f"{c} (attribute)" if c in columns[i + 1 :] else c) for i, c in enumerate(columns)]
+    frame = Frame({name: [safe_text(row[i]) for row in rows] for i, name in enumerate(named)})
     title = f"The first {len(rows):,} of {count:,}; the files have all" if count > len(rows) else ""
     drawing = [] if spec is None else [Chart("shown", "", "", spec)]
     return Description("", [*drawing, TitledTable(title, frame, numbers)])
@@ -315,7 +316,7 @@ def _cell(name: str, row: Json) -> str:
     if value is None:
         return "–"
     if isinstance(value, str):
-        return safe_text(value)
+        return value
     if name == "probability":
         return f"{value:g}"
     error = row.get("standard_error")
@@ -355,7 +356,7 @@ def ranked(release: Release, attribute: object) -> Description:
     found = ranks(release, name)[:_ROWS]
     rows = [[r.cell, show(r.value, 6), f"{r.first}", f"{r.last}"] for r in found]
     numbers = ["answer", "place from", "place to"]
-    return _shown([f"{name} (attribute)" if name in numbers else name, *numbers], rows, numbers, len(found))
+    return _shown([name, *numbers], rows, numbers, len(found))
 
 
 def maps(release: Release) -> Description:

@@ -258,7 +258,7 @@ class Ledger(Debits, Describable):
         state, promised = found.state, words.promised(found.state)
         spends, (protects, table) = words.spends(state), words.whom(state)
         facts = [
-            ("total", str(promised)),
+            ("total", f"{promised}; kept as {readable(state.total)} of {state.currency}"),
             ("protects", protects),
             ("table", table),
             ("spent", f"{readable(state.spent)} of {state.currency}"),
