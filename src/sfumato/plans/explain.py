@@ -106,7 +106,7 @@ def predicted_errors(plan: Plan, before: str = "") -> Iterator[TitledTable]:
 
 def errors_by_part(plan: Plan, part: str | None = None, *, before: str = "", more: str = "") -> TitledTable:
     """Errors by part and number of attributes, of all parts or of one."""
-    frame = plan.errors_by_order()
+    frame = plan.default_errors
     if part is not None:
         kept = [row for row in frame.rows() if row["part"] == part]
         frame = Frame({name: [row[name] for row in kept] for name in frame.columns})
@@ -187,7 +187,7 @@ def starving(plan: Plan) -> str | None:
     """What errs far more than it would alone, what takes the budget, and which weight changes that; None if nothing."""
     if not plan.alone:
         return None
-    rows = plan.errors_by_order().rows()
+    rows = plan.default_errors.rows()
     worst = max(rows, key=lambda r: r["ratio"] or 0.0)
     if (worst["ratio"] or 0.0) <= _STARVES or worst["share"] is None:
         return None

@@ -286,8 +286,13 @@ class Plan(WorkloadPlan):
         table = by_order(self.entries, self.noise, self.entry_margins(confidence, simultaneous=simultaneous), weights)
         return compared(table, self.alone) if self.alone else table
 
+    @functools.cached_property
+    def default_errors(self) -> Frame:
+        """What `errors_by_order()` gives; a plan and its release describe themselves by it more than once."""
+        return self.errors_by_order()
+
     def error_tables(self) -> dict[str, Frame]:
-        return {"orders": self.errors_by_order(), "families": self.errors()}
+        return {"orders": self.default_errors, "families": self.errors()}
 
     def entry_margins(self, confidence: float, *, simultaneous: bool = False) -> list[FloatArray]:
         """Half-widths of intervals, pointwise or of all queries together, compact as the entries."""

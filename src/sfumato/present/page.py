@@ -40,6 +40,7 @@ from sfumato.present.words import families, rounded, show, typical_table
 from sfumato.releases import Release
 from sfumato.releases.released import WorkloadRelease
 from sfumato.releases.streams import StreamRelease
+from sfumato.releases.warnings import doubts
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -223,7 +224,7 @@ def _answered(release: Release, each: str = "Each") -> list[DescriptionBlock]:
         for i, curve in enumerate(distributions(release))
     ]
     single = [*singles_table(release), *typical_table(release)]
-    out: list[DescriptionBlock] = [b for b in release.describe().blocks if isinstance(b, Warnings)]
+    out: list[DescriptionBlock] = [doubts(release)]
     if single or curves or tables:
         out.append(Description("Answers", [Sentences([text]), *single, *curves, *tables], "answers", "Answers"))
     return out

@@ -13,7 +13,7 @@ from typing import Any, overload
 import numpy as np
 
 from sfumato._util.codec import fingerprint, storable
-from sfumato._util.description import Description, Facts, Warnings
+from sfumato._util.description import Description, Facts
 from sfumato._util.display import Progress, watched
 from sfumato._util.frames import Frame
 from sfumato.errors import InvalidInput, NotAnswerable, PlanError
@@ -41,10 +41,10 @@ from sfumato.releases.tables import Batch, Intervals, Table, answered, ends, mov
 from sfumato.releases.warnings import (
     Caution,
     caution_facts,
-    caution_lines,
     cut_facts,
     cut_persons,
     cut_text,
+    doubts,
     find_cautions,
     other_line,
 )
@@ -56,13 +56,6 @@ __all__ = ["Comparison", "Release", "combine", "difference"]
 
 
 _MAX_ANSWERS = 200_000_000  # an array of 1.6 GB
-
-
-_DOUBT = (
-    "Does the declaration fit the table?",
-    "These noisy shares ask for a look. They follow from what was measured and cost nothing.",
-    "If labels or a range are wrong, the budget is spent all the same: corrected, they need a new release.",
-)
 
 
 @storable
@@ -423,7 +416,7 @@ class Release(WorkloadRelease):
     def describe(self) -> Description:
         before = "" if self.projection is None else " of the unprojected answers"
         blocks = [
-            Warnings(caution_lines(self.cautions), *_DOUBT),
+            doubts(self),
             Facts(tuple(self._lines())),
             moved_facts(self) if self.projection is not None else Facts(()),
             *predicted_errors(self.plan, before),
