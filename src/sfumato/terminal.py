@@ -33,6 +33,32 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(finite(value), indent=2, ensure_ascii=True, allow_nan=False))
 
 
+def show_result(facts: Any, text: object, *, as_json: bool) -> None:
+    """What a command found: JSON values for a program, else text for people, which may be what describes itself."""
+    if as_json:
+        print_json(facts)
+    else:
+        typer.echo(str(text))
+
+
+def show_answer(question: object, numbers: dict[str, Any], *, as_json: bool, **more: Any) -> None:
+    """An answer with its numbers; what is `more` is for programs alone."""
+    asked = ", ".join(map(str, question)) if isinstance(question, list) else question
+    row = Frame({"question": [asked], **{name: [value] for name, value in numbers.items()}})
+    show_result({"question": question, **numbers, **more}, row, as_json=as_json)
+
+
+def show_rows(
+    frame: Frame, facts: dict[str, Any], after: str, *, as_csv: bool, as_json: bool, before: str = ""
+) -> None:
+    """Rows with what is said around them: as CSV the rows alone, as JSON the facts and the rows."""
+    more = " (--csv prints all)" if str(frame).endswith("more rows") else ""
+    if as_csv:
+        print_csv(frame)
+    else:
+        show_result({**facts, "rows": frame.rows()}, f"{before}{frame}{more}\n\n{after}", as_json=as_json)
+
+
 def print_csv(frame: Frame) -> None:
     """Every row as CSV."""
     typer.echo(csv_text(frame), nl=False)

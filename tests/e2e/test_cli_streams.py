@@ -121,7 +121,16 @@ def test_the_page_of_a_stream_draws_it_over_time(run: Run) -> None:
     done = run("stream", "report", "d.stream", "-o", "d.html")
     assert (done.code, done.err) == (0, "")
     page = Path("d.html").read_text(encoding="utf-8")
-    for words in ("over-totals", "over-single", "Records so far", "3 of 6", "W3", "Secret state", "binary tree", "age"):
+    for words in (
+        "over-totals",
+        "over-single",
+        "Records so far",
+        "3 of 6",
+        "W3",
+        "as secret as the tables",
+        "binary tree",
+        "age",
+    ):
         assert words in page
     found = sf.load("d.stream", ledger="budget.db")
     totals = found.over_time()

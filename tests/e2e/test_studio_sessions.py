@@ -82,7 +82,9 @@ def test_a_session(page: Studio, browser: Browser) -> None:
         browser.until(lambda n=number: browser.find("#going").get_attribute("data-asked") == str(n))
     state = session_status(store)
     assert browser.find("#going").get_attribute("data-updates") == str(state["updates_left"])
-    rows = (talking.transcript(store) or {})["rows"]
+    told = talking.transcript(store)
+    assert told is not None
+    rows = told.to_dict()["blocks"][1]["rows"]
     shown = [c.text for c in browser.all("#replies tbody tr:first-child td")]
     assert shown[0] == "sex in ('female', 'male')"
     assert shown[1] == rows[-1][2]

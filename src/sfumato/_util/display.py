@@ -1,4 +1,4 @@
-"""How every plan, release and session tells of itself: a headline, lines that each begin with a word, tables."""
+"""How far a computation is: what is called as it goes on, and the line that a notebook shows meanwhile."""
 
 from __future__ import annotations
 
@@ -7,79 +7,11 @@ import importlib
 import math
 import sys
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from sfumato._util import frames
-from sfumato._util.frames import Frame
-
-__all__ = ["EMPTY", "Progress", "Told", "in_notebook", "watched"]
-
-
-class Told(ABC):
-    """What explains itself: `explain()`, `str` and notebooks show the same words, `repr` a few of them."""
-
-    __slots__ = ()
-
-    @abstractmethod
-    def headline(self) -> str:
-        """The one line with which the explanation begins.
-
-        Returns:
-            The line.
-        """
-
-    def lines(self) -> Iterator[tuple[str, str]]:
-        """The lines of the explanation.
-
-        Returns:
-            Pairs of a heading and a text; a sentence of its own has the heading "".
-        """
-        return iter(())
-
-    def appended(self) -> Iterator[str]:
-        """The lines that follow those with headings.
-
-        Returns:
-            Whole lines.
-        """
-        return iter(())
-
-    def shown(self) -> Mapping[str, Frame]:
-        """The tables that notebooks show.
-
-        Returns:
-            Tables by their captions.
-        """
-        return {}
-
-    @abstractmethod
-    def brief(self) -> str:
-        """The few words with which `repr` describes it.
-
-        Returns:
-            What stands after the name of the class.
-        """
-
-    def explain(self) -> str:
-        """Everything that it says of itself, in words; `str` gives the same.
-
-        Returns:
-            Several lines of text.
-        """
-        lines = (f"  {name:<10} {text}" if name else f"  {text}" for name, text in self.lines())
-        return "\n".join([self.headline(), *lines, *self.appended()])
-
-    def __str__(self) -> str:
-        return self.explain()
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.brief()}>"
-
-    def _repr_html_(self) -> str:
-        return frames.card(self.headline(), self.lines(), self.shown())
+__all__ = ["EMPTY", "Progress", "in_notebook", "watched"]
 
 
 Progress = Callable[[int, float], None]

@@ -12,31 +12,13 @@ from typing import Any
 
 from sfumato.errors import InvalidInput, MissingExtra, how_to_install
 
-__all__ = ["Frame", "Framed", "card", "facts", "package", "safe_text", "table"]
+__all__ = ["SHOWN_ROWS", "Frame", "Framed", "package", "printable", "safe_text"]
 
 
-_ROWS = 40  # about a screen
+SHOWN_ROWS = 40
+"""Rows of a table that are shown where nobody says how many: about a screen."""
 _WIDE = 160  # pixels of an error bar: what is left beside a few columns
-
-
-def table(
-    head: Sequence[str], body: Sequence[Sequence[str]], numeric: Sequence[bool], caption: str = "", bars: Any = None
-) -> str:
-    """An HTML table, numbers to the right; `bars` are (value, low, high) of each row, or None, for a last column."""
-    ends = [v for bar in bars or () if bar for v in bar if math.isfinite(v)]
-    drawn = bool(ends) and max(ends) > min(ends)
-
-    def cell(tag: str, text: str, right: bool) -> str:
-        return f'<{tag} style="text-align:{"right" if right else "left"}">{text}</{tag}>'
-
-    top = "".join(cell("th", html.escape(c), n) for c, n in zip(head, numeric, strict=True))
-    lines: list[str] = []
-    for i, row in enumerate(body):
-        cells = "".join(cell("td", html.escape(c), n) for c, n in zip(row, numeric, strict=True))
-        lines.append(f"<tr>{cells}{cell('td', _bar(bars[i], min(ends), max(ends)), False) if drawn else ''}</tr>")
-    told = f"<caption>{html.escape(caption)}</caption>" if caption else ""
-    last = cell("th", "interval", False) if drawn else ""
-    return f"<table>{told}<thead><tr>{top}{last}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+_LONG = 24  # characters of a cell from which its column gets room: a phone shows two such columns
 
 
 def _bar(ends: tuple[float, float, float] | None, least: float, most: float) -> str:
@@ -51,25 +33,14 @@ def _bar(ends: tuple[float, float, float] | None, least: float, most: float) -> 
     )
 
 
-def facts(lines: Iterable[tuple[str, str]]) -> str:
-    """Words about a thing, each line with what it is about."""
-    left = 'style="text-align:left"'
-    rows = [f"<tr><th {left}>{html.escape(a)}</th><td {left}>{html.escape(t)}</td></tr>" for a, t in lines]
-    return f"<table><tbody>{''.join(rows)}</tbody></table>" if rows else ""
-
-
-def card(headline: str, lines: Iterable[tuple[str, str]] = (), shown: Mapping[str, Any] | None = None) -> str:
-    """A headline, facts, and frames under their captions."""
-    frames = "".join(frame.to_html(caption) for caption, frame in (shown or {}).items())
-    return f"<div><p><strong>{html.escape(headline)}</strong></p>{facts(lines)}{frames}</div>"
-
-
-_SHOWN_ROWS = 40  # about what a terminal shows at once
+def printable(text: str) -> str:
+    """A text that no terminal takes for a command."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def safe_text(text: str) -> str:
     """A text that no spreadsheet takes for a formula and no terminal for a command."""
-    clean = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    clean = printable(text)
     return f"'{clean}" if clean[:1] in ("=", "+", "-", "@", "\t") and not _is_number(clean) else clean
 
 
@@ -181,16 +152,38 @@ class Frame(Framed):
         """
         return self
 
-    def _texts(self) -> tuple[list[str], list[list[str]]]:
-        shown = self.rows()[:_SHOWN_ROWS]
+    def cells(
+        self, most: int = SHOWN_ROWS, numbers: Sequence[str] = ()
+    ) -> tuple[list[str], list[list[str]], list[bool]]:
+        """The first rows as texts.
+
+        Args:
+            most: How many rows.
+            numbers: Columns whose texts are numbers.
+
+        Returns:
+            The names of the columns, but for notes where there is nothing to say; a text for every cell; and which
+            columns hold numbers.
+        """
+        shown = self.rows()[:most]
         # a column of notes is left out where there is nothing to say
         names = [name for name in self.columns if not shown or any(row[name] != "" for row in shown)]
-        return names, [[_cell(row[c]) for c in names] for row in shown]
+        right = [
+            n in numbers or all(isinstance(row[n], (int, float)) or row[n] is None for row in shown) for n in names
+        ]
+        return [printable(n) for n in names], [[_cell(row[n]) for n in names] for row in shown], right
 
-    def __str__(self) -> str:
-        head, body = self._texts()
+    def to_text(self, most: int = SHOWN_ROWS) -> str:
+        """The first rows for a terminal, in aligned columns.
+
+        Args:
+            most: How many rows.
+
+        Returns:
+            Lines of text, the last of which says how many rows are left.
+        """
+        head, body, numeric = self.cells(most)
         widths = [max(len(r[i]) for r in [head, *body]) for i in range(len(head))]
-        numeric = [all(isinstance(v, (int, float)) or v is None for v in self.columns[c][:_SHOWN_ROWS]) for c in head]
 
         def line(cells: list[str]) -> str:
             padded = (c.rjust(w) if n else c.ljust(w) for c, w, n in zip(cells, widths, numeric, strict=True))
@@ -199,27 +192,53 @@ class Frame(Framed):
         more = [f"… {len(self) - len(body):,} more rows"] if len(self) > len(body) else []
         return "\n".join([line(head), *map(line, body), *more])
 
+    def __str__(self) -> str:
+        return self.to_text()
+
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         return self.to_html()
 
-    def to_html(self, caption: str = "") -> str:
+    def to_html(
+        self, caption: str = "", *, most: int = SHOWN_ROWS, numbers: Sequence[str] = (), page: bool = False
+    ) -> str:
         """The first rows as an HTML table, escaped; answers with the ends of an interval have a bar.
 
         Args:
-            caption: The caption of the table; none, unless given.
+            caption: What stands above it.
+            most: How many rows.
+            numbers: Columns whose texts are numbers, which stand to the right.
+            page: Whether a style sheet aligns cells by their classes; else they hold their own styles, and bars.
 
         Returns:
-            The HTML.
+            One table element.
         """
-        head, body = self._texts()
-        numeric = [all(isinstance(v, (int, float)) or v is None for v in self.columns[c][:_SHOWN_ROWS]) for c in head]
-        left = len(self) - len(body)
-        told = caption + (f" (… {left:,} more rows)" if left > 0 else "")
-        return table(head, body, numeric, told.strip(), self._bars())
+        head, body, numeric = self.cells(most, numbers)
+        bars = None if page else self._bars(most)
+        head = [name.replace("_", " ") for name in head] if page else head  # words wrap, one of three words does not
+        ends = [v for bar in bars or () if bar for v in bar if math.isfinite(v)]
+        drawn = bars if bars and ends and max(ends) > min(ends) else None
 
-    def _bars(self) -> list[tuple[float, float, float] | None] | None:
+        def cell(tag: str, text: str, *, right: bool) -> str:
+            aligned = f' style="text-align:{"right" if right else "left"}"'
+            if page:
+                aligned = ' class="n"' if right else ' class="t"' if tag == "td" and len(text) > _LONG else ""
+            return f"<{tag}{aligned}>{text}</{tag}>"
+
+        top = "".join(cell("th", html.escape(c), right=n) for c, n in zip(head, numeric, strict=True))
+        top += cell("th", "interval", right=False) if drawn else ""
+        lines: list[str] = []
+        for i, row in enumerate(body):
+            cells = "".join(cell("td", html.escape(c), right=n) for c, n in zip(row, numeric, strict=True))
+            cells += cell("td", _bar(drawn[i], min(ends), max(ends)), right=False) if drawn else ""
+            lines.append(f"<tr>{cells}</tr>")
+        left = len(self) - len(body)
+        told = f"{caption} (… {left:,} more rows)" if left > 0 else caption
+        title = f"<caption>{html.escape(printable(told.strip()))}</caption>" if told.strip() else ""
+        return f"<table>{title}<thead><tr>{top}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+
+    def _bars(self, most: int) -> list[tuple[float, float, float] | None] | None:
         """(value, low, high) of the rows shown, where the columns before "low" and "high" are numbers."""
         names = list(self.columns)
         if "low" not in names or "high" not in names:
@@ -228,7 +247,7 @@ class Frame(Framed):
         known += [n for n in names if n.startswith("mean ")]
         if not known:
             return None
-        rows = zip(*(self.columns[c][:_SHOWN_ROWS] for c in (known[0], "low", "high")), strict=True)
+        rows = zip(*(self.columns[c][:most] for c in (known[0], "low", "high")), strict=True)
         return [None if None in row else row for row in rows]
 
 

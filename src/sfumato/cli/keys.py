@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from sfumato.cli.options import Json, Out
 from sfumato.cli.options import Table as Named
 from sfumato.errors import InvalidInput
-from sfumato.terminal import busy, print_json, writing
+from sfumato.terminal import busy, show_answer, writing
 
 if TYPE_CHECKING:
     from sfumato.planner.planning import Name
     from sfumato.privacy.budget import Budget
     from sfumato.sketches import Keys
 
-__all__ = ["commands", "read_keys"]
 
 commands = typer.Typer(no_args_is_help=True, help="Sparse queries over keys too many to list.")
 
@@ -107,7 +106,6 @@ def ask(
     Example:
       sfumato keys ask items.sketch 5 17 4711
     """
-    from sfumato._util.frames import Frame
     from sfumato.interactive.opening import keeps_session
     from sfumato.planner.loading import read
     from sfumato.releases.sketches import SketchRelease
@@ -119,12 +117,8 @@ def ask(
         )
     found = read(file, SketchRelease)
     answer = found.ask(read_keys(keys, found.plan.keys), confidence=confidence)
-    facts: dict[str, Any] = {"answer": answer.value, "standard_error": answer.standard_error}
-    facts |= {"low": answer.low, "high": answer.high}
-    if as_json:
-        print_json({"question": keys, **facts, "confidence": confidence})
-        return
-    typer.echo(str(Frame({"question": [", ".join(keys)], **{k: [v] for k, v in facts.items()}})))
+    numbers = {"answer": answer.value, "standard_error": answer.standard_error, "low": answer.low, "high": answer.high}
+    show_answer(keys, numbers, confidence=confidence, as_json=as_json)
 
 
 @commands.command("open")

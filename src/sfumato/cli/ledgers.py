@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from sfumato.cli.options import Json, LedgerPath, Table
-from sfumato.terminal import csv_text, print_json, write_new
-
-if TYPE_CHECKING:
-    from sfumato.privacy.ledger import Ledger
-
-__all__ = ["commands"]
+from sfumato.terminal import csv_text, show_result, write_new
 
 commands = typer.Typer(no_args_is_help=True, help="A durable privacy budget that no release can overspend.")
 
@@ -59,10 +54,7 @@ def status(path: LedgerPath, as_json: Json = False) -> None:
     from sfumato.privacy.ledger import Ledger
 
     found = Ledger(path)
-    if as_json:
-        print_json(_ledger_facts(found))
-        return
-    typer.echo(_ledger_text(found))
+    show_result(found.facts(), found.explain(), as_json=as_json)
 
 
 @commands.command()
@@ -82,13 +74,12 @@ def verify(
 
     opened = Ledger(path)
     found = opened.verify(anchor)
-    if as_json:
-        unreleased = list(found.unreleased)
-        facts = {"id": found.ledger_id, "lines": found.entries, "spent": str(found.spent), "unreleased": unreleased}
-        print_json(facts | {"remaining": str(found.remaining), "anchor": found.anchor, "anchor_checked": anchor})
-        return
-    typer.echo(f"{path}: {found.entries:,} lines, unbroken" + (", and continues from the anchor" if anchor else ""))
-    typer.echo(f"remaining {readable(found.remaining)} of {opened.currency}; anchor {found.anchor}")
+    unreleased = list(found.unreleased)
+    facts = {"id": found.ledger_id, "lines": found.entries, "spent": str(found.spent), "unreleased": unreleased}
+    facts |= {"remaining": str(found.remaining), "anchor": found.anchor, "anchor_checked": anchor}
+    text = f"{path}: {found.entries:,} lines, unbroken{', and continues from the anchor' if anchor else ''}\n"
+    text += f"remaining {readable(found.remaining)} of {opened.currency}; anchor {found.anchor}"
+    show_result(facts, text, as_json=as_json)
 
 
 @commands.command()
@@ -134,56 +125,3 @@ def name(
 
     Ledger(path).name(table)
     typer.echo(f"{path}: the ledger of the table {table!r}")
-
-
-def _ledger_facts(found: Ledger) -> dict[str, Any]:
-    from sfumato.privacy.ledger import words
-
-    spends = [e for e in found.entries() if e.kind == "spend"]
-    return {
-        "id": found.ledger_id,
-        "total": found.total.to_json(),
-        "currency": str(found.currency),
-        "unit": None if found.unit is None else found.unit.describe(),
-        "table": found.table,
-        "spent": str(found.spent),
-        "remaining": str(found.remaining),
-        "anchor": found.anchor,
-        "entries": [
-            {"line": e.sequence, "name": e.name, "price": str(e.price), "time": e.time}
-            | {"plan": e.plan_hash, "released": e.released, "paid": words.paid(e.event, found.total)}
-            for e in spends
-        ],
-        "unreleased": [e.name for e in found.unreleased()],
-    }
-
-
-def _ledger_text(found: Ledger) -> str:
-    from sfumato._util.frames import Frame
-    from sfumato.privacy.amounts import readable
-    from sfumato.privacy.ledger import words
-
-    state = found.state()
-    spends, (protects, table) = words.spends(state), words.whom(state)
-    lines = [
-        f"Ledger {state.ledger_id}",
-        f"  total      {words.promised(state)}",
-        f"  protects   {protects}",
-        f"  table      {table}",
-        f"  spent      {readable(state.spent)} of {state.currency}",
-        f"  remaining  {readable(state.remaining)} of {state.currency}: {words.left(state)}",
-        f"  anchor     {found.anchor}",
-    ]
-    if waiting := [e.name for e in spends if not e.released]:
-        lines.append(f"  unreleased {', '.join(waiting)}: {words.UNRELEASED}")
-    if spends:
-        columns = {
-            "line": [e.sequence for e in spends],
-            "name": [e.name for e in spends],
-            f"price ({state.currency})": [f"{float(e.price):.6g}" for e in spends],
-            "by itself": [words.paid(e.event, words.promised(state)) for e in spends],
-            "time": [e.time for e in spends],
-            "stored": ["yes" if e.released else "no" for e in spends],
-        }
-        lines += ["", str(Frame(columns))]
-    return "\n".join(lines)

@@ -9,24 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-__all__ = [
-    "Decimal",
-    "Delimiter",
-    "Encoding",
-    "Folder",
-    "Json",
-    "LedgerPath",
-    "Out",
-    "Sheet",
-    "Source",
-    "Table",
-    "called",
-    "spoken",
-]
-
-
-__all__ += ["Thousands"]
-
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a release.")]
 LedgerPath = Annotated[Path, typer.Argument(metavar="LEDGER", help="The ledger's file.")]

@@ -11,9 +11,6 @@ from sfumato.cli.options import Folder
 from sfumato.errors import InvalidInput, MissingExtra, how_to_install
 from sfumato.terminal import writing
 
-__all__ = ["commands"]
-
-
 commands = typer.Typer()
 
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from sfumato.domain import Attribute
     from sfumato.specs import Spec
 
-__all__ = ["commands", "schema"]
-
 
 commands = typer.Typer()
 schema = typer.Typer(no_args_is_help=True, help="Declare columns from other tools' schemas.")

@@ -11,14 +11,13 @@ import typer
 
 from sfumato.cli.options import Decimal, Delimiter, Encoding, Folder, Json, Out, Sheet, Source, Table, Thousands
 from sfumato.errors import InvalidInput
-from sfumato.terminal import busy, print_json, writing
+from sfumato.terminal import busy, print_json, show_answer, show_result, writing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sfumato.domain import Domain
 
-__all__ = ["commands"]
 
 commands = typer.Typer()
 
@@ -72,16 +71,12 @@ def release(
             shutil.copy(Path(check_release.__file__).with_name(part), out / part)
     for warning in caught:
         typer.echo(f"sfumato: {warning.message}", err=True)
-    if as_json:
-        print_json(done.facts() | {"folder": str(out)})
-        return
+    text = f"Written to {out}. Read {out / REPORT} first."
     if before:
-        typer.echo(
-            f"{done.explain()}\n\nRead back from {out}: it was paid for before. Nothing was measured or spent, "
-            "and the table was not read."
+        text = (
+            f"Read back from {out}: it was paid for before. Nothing was measured or spent, and the table was not read."
         )
-        return
-    typer.echo(f"{done.explain()}\n\nWritten to {out}. Read {out / REPORT} first.")
+    show_result(done.facts() | {"folder": str(out)}, f"{done.explain()}\n\n{text}", as_json=as_json)
 
 
 @commands.command(name="check-release")
@@ -137,10 +132,8 @@ def ask(
         if confidence is not None:
             raise InvalidInput("a model's answers have no intervals, so no confidence; leave out --confidence")
         value = found.ask(predicate).value
-        if as_json:
-            print_json({"question": predicate, "answer": value, "standard_error": None})
-            return
-        typer.echo(f"{Frame({'question': [predicate], 'answer': [value]})}\nNo standard error is known.")
+        text = f"{Frame({'question': [predicate], 'answer': [value]})}\nNo standard error is known."
+        show_result({"question": predicate, "answer": value, "standard_error": None}, text, as_json=as_json)
         return
     confidence = 0.95 if confidence is None else confidence
     found = found.with_errors()
@@ -148,10 +141,9 @@ def ask(
     before = {} if found.projection is None else {"unprojected": found.raw.ask(predicate, confidence).value}
     numbers = {"answer": answer.value, **before, "standard_error": answer.standard_error}
     numbers |= {"low": answer.low, "high": answer.high}
+    show_answer(predicate, numbers, confidence=confidence, as_json=as_json)
     if as_json:
-        print_json({"question": predicate, **numbers, "confidence": confidence})
         return
-    typer.echo(str(Frame({"question": [predicate], **{k: [v] for k, v in numbers.items()}})))
     asked = predicates(found.plan.workload.domain, [predicate]).blocks[0].attributes
     for caution in found.cautions:
         if caution.attribute is None or caution.attribute in asked:
@@ -172,32 +164,22 @@ def show(
     Example:
       sfumato show releases/2026-11
     """
-    from sfumato.plans.explain import order_legend, starving
+    from sfumato.plans.explain import LISTED_TABLES
     from sfumato.releases.released import WorkloadRelease
 
     found = _stored(folder)
     if not isinstance(found, WorkloadRelease):
-        if as_json:
-            raise InvalidInput(f"{folder} is told in words alone; leave out --json")
-        typer.echo(str(found))
+        show_result(found.describe().to_dict(), found, as_json=as_json)
         return
     known = found.plan.error_tables()
     if as_json:
         print_json(found.facts() | {name: table.rows() for name, table in known.items()})
         return
-    if not known:
-        typer.echo(f"{found.explain()}\n\n{found.plan.explain()}")
-        return
-    found = found.with_errors()
-    before = "" if found.projection is None else " of the unprojected answers"
-    starved = starving(found.plan)
-    typer.echo(f"{found.explain()}\n\nErrors{before} by part and number of attributes {order_legend(found.plan)}:")
-    typer.echo(known["orders"])
-    if starved:
-        typer.echo(f"\n{starved}")
-    tables = str(known["families"])
-    more = f" (sfumato show {folder} --json has all)" if tables.endswith("more rows") else ""
-    typer.echo(f"\nErrors{before} by table:\n{tables}{more}")
+    typer.echo(found.explain() if known else f"{found.explain()}\n\n{found.plan.explain()}")
+    if known and len(known["families"]) > LISTED_TABLES:
+        tables = str(known["families"])
+        more = f" (sfumato show {folder} --json has all)" if tables.endswith("more rows") else ""
+        typer.echo(f"\nErrors by table, as they were planned:\n{tables}{more}")
 
 
 def _stored(path: Path) -> Any:
@@ -271,10 +253,8 @@ def project(
         )
         done.save(out)
         write_report(done, out / REPORT)
-    if as_json:
-        print_json(done.facts() | {"folder": str(out)})
-        return
-    typer.echo(f"{done.explain()}\n\nWritten to {out}. Nothing was spent. Read {out / REPORT} first.")
+    text = f"{done.explain()}\n\nWritten to {out}. Nothing was spent. Read {out / REPORT} first."
+    show_result(done.facts() | {"folder": str(out)}, text, as_json=as_json)
 
 
 def _bounds_of(path: Path, released: Domain) -> Mapping[Any, Any]:
@@ -309,11 +289,9 @@ def synthetic(
     with busy("fitting records"), writing(out):
         done = load_release(folder).synthetic(records)
         done.save(out)
-    if as_json:
-        found = {"records": len(done), "attributes": done.attributes, "left_out": done.left_out}
-        print_json(found | {"rmse": done.rmse, "table_error": done.table_error, "file": str(out)})
-        return
-    typer.echo(f"{done.explain()}\n\nWritten to {out}. Nothing was spent.")
+    found = {"records": len(done), "attributes": done.attributes, "left_out": done.left_out}
+    found |= {"rmse": done.rmse, "table_error": done.table_error, "file": str(out)}
+    show_result(found, f"{done.explain()}\n\nWritten to {out}. Nothing was spent.", as_json=as_json)
 
 
 @commands.command()

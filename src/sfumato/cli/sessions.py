@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from sfumato.cli.keys import read_keys
 from sfumato.cli.options import Json, Source, Table
 from sfumato.errors import InvalidInput
-from sfumato.terminal import busy, print_json
-
-__all__ = ["commands"]
+from sfumato.terminal import busy, show_answer, show_result
 
 commands = typer.Typer(no_args_is_help=True, help="Questions that are not known in advance, under one budget.")
 
@@ -74,12 +72,10 @@ def open_(
             person=found.person,
             rows_per_person=found.rows_per_person,
         )
-    if as_json:
-        print_json(opened.status() | {"store": str(out)})
-        return
     paid = "" if out.is_dir() else f" --ledger {ledger}"
     kept = f"Read back from {out}: it was paid for before, and nothing was spent." if before else f"Kept in {out}."
-    typer.echo(f'{opened.explain()}\n\n{kept} To ask: sfumato session ask {out} "PREDICATE"{paid}')
+    text = f'{opened.explain()}\n\n{kept} To ask: sfumato session ask {out} "PREDICATE"{paid}'
+    show_result(opened.status() | {"store": str(out)}, text, as_json=as_json)
 
 
 @commands.command()
@@ -108,7 +104,6 @@ def ask(
       sfumato session ask desk.session "age >= 65" --ledger budget.db
       sfumato session ask urls.session --key example.org --ledger keys.db
     """
-    from sfumato._util.frames import Frame
     from sfumato.interactive import KeySession, resume_session
 
     with busy("asking"):
@@ -117,13 +112,10 @@ def ask(
         if not (predicate if key is None else key) or (key is not None) != over_keys or (predicate and key):
             raise InvalidInput(f"this session is asked {'for its keys, with --key' if over_keys else 'a PREDICATE'}")
         answer = opened.ask(read_keys(key or [], opened.plan.keys)) if over_keys else opened.ask(predicate or "")
-    facts: dict[str, Any] = {"answer": answer.value, "low": answer.low, "high": answer.high}
-    facts |= {"how": answer.how, "guaranteed": answer.guaranteed}
-    if as_json:
-        facts |= {"standard_error": answer.standard_error, "anchor": opened.anchor}
-        print_json({"question": key or predicate, **facts})
-        return
-    typer.echo(str(Frame({"question": [", ".join(key or [predicate or ""])], **{k: [v] for k, v in facts.items()}})))
+    numbers = {"answer": answer.value, "low": answer.low, "high": answer.high}
+    numbers |= {"how": answer.how, "guaranteed": answer.guaranteed}
+    more = {"standard_error": answer.standard_error, "anchor": opened.anchor}
+    show_answer(key or predicate, numbers, **more, as_json=as_json)
 
 
 @commands.command()
@@ -134,14 +126,12 @@ def status(store: Store, as_json: Json = False) -> None:
     Example:
       sfumato session status desk.session
     """
+    from sfumato._util.description import Description
     from sfumato.interactive import session_status
+    from sfumato.interactive.session import status_facts
 
     found = session_status(store)
-    if as_json:
-        print_json(found)
-        return
-    width = max(map(len, found))
-    typer.echo("\n".join(f"{k.replace('_', ' '):<{width}}  {'-' if v is None else v}" for k, v in found.items()))
+    show_result(found, Description(f"Session {store}", [status_facts(found)]), as_json=as_json)
 
 
 def _alpha(given: str | None) -> float | str | None:

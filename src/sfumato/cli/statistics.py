@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sfumato.cli.options import Folder, Json
 from sfumato.errors import InvalidInput
-from sfumato.terminal import print_csv, print_json
+from sfumato.terminal import show_rows
 
 if TYPE_CHECKING:
     from sfumato._util.frames import Frame
     from sfumato.releases import Release
 
-__all__ = ["commands"]
 
 commands = typer.Typer()
 
@@ -131,18 +130,12 @@ def compare(
         new, old = new[part], old[part]
     frame = new.compare(old, confidence, simultaneous=together)
     changed = sum(not low <= 0 <= high for low, high in zip(frame["low"], frame["high"], strict=True))
-    if as_csv:
-        print_csv(frame)
-        return
-    if as_json:
-        facts = {"confidence": confidence, "together": together, "changed": changed}
-        print_json({**facts, "rows": frame.rows()})
-        return
-    typer.echo(_listed(frame))
     by_chance = f"about {(1 - confidence) * len(frame):,.3g} would"
     if together:
         by_chance = f"none would in {confidence:.3g} of all comparisons"
-    typer.echo(f"\n{changed:,} of {len(frame):,} intervals leave out 0; if nothing had changed, {by_chance}.")
+    text = f"{changed:,} of {len(frame):,} intervals leave out 0; if nothing had changed, {by_chance}."
+    facts = {"confidence": confidence, "together": together, "changed": changed}
+    show_rows(frame, facts, text, as_csv=as_csv, as_json=as_json)
 
 
 def _numbers(text: str) -> list[float]:
@@ -158,11 +151,6 @@ def _measured(folder: Path) -> Release:
     return load_release(folder).with_errors()
 
 
-def _listed(frame: Frame) -> str:
-    more = " (--csv prints all)" if str(frame).endswith("more rows") else ""
-    return f"{frame}{more}"
-
-
 def _print(
     release: Release,
     frame: Frame,
@@ -174,21 +162,14 @@ def _print(
     without_other: bool = True,
 ) -> None:
     """The rows; on a screen also what they rest on, and reasons to doubt the attributes that are asked about."""
-    if as_csv:
-        print_csv(frame)
-        return
     from sfumato.domain.attributes import OTHER
 
     domain = release.plan.workload.domain
     owners = {domain.owner(a) for a in attributes}
-    doubts = [c for c in release.cautions if c.attribute is None or c.attribute in owners]
-    if as_json:
-        facts: dict[str, Any] = {"release": release.provenance.name, "confidence": confidence, "rows": frame.rows()}
-        print_json(facts | {"cautions": [c.facts() for c in doubts]})
-        return
-    typer.echo(_listed(frame))
-    typer.echo(f"\nlow and high: an interval that holds with a confidence of {confidence:.3g}.")
+    doubts = [c for c in release.cautions if c.attribute is None or c.attribute in owners] if not as_csv else []
+    lines = [f"low and high: an interval that holds with a confidence of {confidence:.3g}."]
     if without_other and any(c.attribute == domain.owner(attributes[0]) and OTHER in c.text for c in doubts):
-        typer.echo(f"Records whose {attributes[0]} is in {OTHER} are left out: these numbers are of the others.")
-    for caution in doubts:
-        typer.echo(f"caution: {caution.text}")
+        lines.append(f"Records whose {attributes[0]} is in {OTHER} are left out: these numbers are of the others.")
+    lines += [f"caution: {c.text}" for c in doubts]
+    facts = {"release": release.provenance.name, "confidence": confidence, "cautions": [c.facts() for c in doubts]}
+    show_rows(frame, facts, "\n".join(lines), as_csv=as_csv, as_json=as_json)

@@ -11,13 +11,12 @@ import typer
 
 from sfumato.cli.options import Decimal, Delimiter, Encoding, Json, Sheet, Table, Thousands
 from sfumato.errors import InvalidInput
-from sfumato.terminal import busy, print_csv, print_json, writing
+from sfumato.terminal import busy, show_result, show_rows, writing
 
 if TYPE_CHECKING:
     from sfumato.plans.streams import StreamPlan
     from sfumato.releases.streams import Running, StreamRelease
 
-__all__ = ["commands"]
 
 _ZIP = b"PK\x03\x04"  # what the file of a release begins with; a store is a database
 
@@ -64,14 +63,12 @@ def open_(
         opened = open_plan(
             plan, ledger=ledger, name=name, store=store, table=table or named, anchor=anchor, people=people
         )
-    if as_json:
-        print_json({"name": name, **opened.status(), "anchor": opened.anchor, "store": str(store)})
-        return
     kept = f"Kept in {store}, with two files beside it; all three are as secret as the tables."
     if before:
         kept = f"Read back from {store}: it was paid for before, and nothing was spent."
     going = f"sfumato stream append {store} TABLE --period LABEL --ledger {ledger}"
-    typer.echo(f"{opened.explain()}\n\n{kept} To go on: {going}")
+    facts = {"name": name, **opened.status(), "anchor": opened.anchor, "store": str(store)}
+    show_result(facts, f"{opened.explain()}\n\n{kept} To go on: {going}", as_json=as_json)
 
 
 @commands.command()
@@ -108,15 +105,12 @@ def append(
         opened.publish(data, period)
         done, most = len(opened.periods), opened.plan.periods.count
     facts = {**opened.status(), "period": period, "published_before": period in before, "anchor": opened.anchor}
-    if as_json:
-        print_json(facts)
-        return
     standing = f"{done:,} of {most:,} periods"
-    if period in before:
-        typer.echo(f"{period} was published before: nothing was read or changed ({standing}).")
-        return
     shown = f"sfumato stream show {store}"
-    typer.echo(f"{period} is published ({standing}). To see it: {shown} --between {period} {period}")
+    text = f"{period} is published ({standing}). To see it: {shown} --between {period} {period}"
+    if period in before:
+        text = f"{period} was published before: nothing was read or changed ({standing})."
+    show_result(facts, text, as_json=as_json)
 
 
 @commands.command()
@@ -180,19 +174,12 @@ def show(
             one = answer.ask(ask, confidence)
             numbers = {"answer": one.value, "standard_error": one.standard_error, "low": one.low, "high": one.high}
             frame = Frame({"question": [ask], **{k: [v] for k, v in numbers.items()}})
-    if as_csv:
-        print_csv(frame)
-        return
-    if as_json:
-        facts: dict[str, Any] = {"stream": found.provenance.name, "periods": len(found.periods), "of": what}
-        print_json({**facts, "confidence": confidence, "simultaneous": together, "rows": frame.rows()})
-        return
-    more = " (--csv prints all)" if str(frame).endswith("more rows") else ""
-    typer.echo(f"{found.headline()}\n\nOf {what}:\n{frame}{more}")
+    facts: dict[str, Any] = {"stream": found.provenance.name, "periods": len(found.periods), "of": what}
+    facts |= {"confidence": confidence, "simultaneous": together}
     holds = "intervals that hold together" if together else "an interval that holds"
-    typer.echo(
-        f"\nlow and high: {holds} with a confidence of {confidence:.3g}{'' if together else ', each by itself'}."
-    )
+    text = f"low and high: {holds} with a confidence of {confidence:.3g}{'' if together else ', each by itself'}."
+    before = f"{found.describe().headline}\n\nOf {what}:\n"
+    show_rows(frame, facts, text, before=before, as_csv=as_csv, as_json=as_json)
 
 
 @commands.command()
@@ -231,10 +218,9 @@ def release(
     found = _release(store, anchor)
     with writing(out):
         found.save(out)
-    if as_json:
-        print_json({"name": found.provenance.name, "periods": len(found.periods), "hash": found.result_hash})
-        return
-    typer.echo(f"{found.explain()}\n\nWritten to {out}. It holds no state; to read it: sfumato stream show {out}")
+    facts = {"name": found.provenance.name, "periods": len(found.periods), "hash": found.result_hash}
+    text = f"{found.explain()}\n\nWritten to {out}. It holds no state; to read it: sfumato stream show {out}"
+    show_result(facts, text, as_json=as_json)
 
 
 @commands.command()
@@ -245,14 +231,12 @@ def status(store: Store, anchor: Anchor = None, as_json: Json = False) -> None:
     Example:
       sfumato stream status deaths.stream
     """
+    from sfumato._util.description import Description
+    from sfumato.interactive.session import status_facts
     from sfumato.interactive.streams import read_status
 
     found = read_status(store, anchor)
-    if as_json:
-        print_json(found)
-        return
-    width = max(map(len, found))
-    typer.echo("\n".join(f"{k.replace('_', ' '):<{width}}  {'-' if v is None else v}" for k, v in found.items()))
+    show_result(found, Description(f"Stream {store}", [status_facts(found)]), as_json=as_json)
 
 
 def _plan(path: Path) -> tuple[StreamPlan, str | None]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sfumato._util.codec import storable
+from sfumato._util.description import Description, Facts
 from sfumato.errors import BudgetError, PlanError
 from sfumato.interactive.parameters import Shape
 from sfumato.interactive.plan import BETA, QUESTIONS, ConversationPlan, cell_noise, check_beta, check_whole, settled
@@ -60,10 +61,10 @@ class HistogramPlan(Planned):
         """
         return math.sqrt(size * self.noise.variance)
 
-    def headline(self) -> str:
-        return f"Session: lazy histogram over {self.keys.describe()}"
+    def describe(self) -> Description:
+        return Description(f"Session: lazy histogram over {self.keys.describe()}", [Facts(tuple(self._lines()))])
 
-    def lines(self) -> Iterator[tuple[str, str]]:
+    def _lines(self) -> Iterator[tuple[str, str]]:
         errors = ", ".join(f"{self.error(m):,.4g} ({m:,})" for m in (1, 16, 256))
         noise = f"{law_name(self.noise)} noise of standard deviation {self.error(1):,.4g} on each key, drawn once"
         yield from protected(self.unit, self.price)
@@ -137,10 +138,11 @@ class SparsePlan(ConversationPlan):
             )
         return f'mechanism="histogram" would err by about {far:,.4g} records at worst over as many questions'
 
-    def headline(self) -> str:
-        return f"Session: sparse multiplicative weights over {self.keys.describe()}"
+    def describe(self) -> Description:
+        headline = f"Session: sparse multiplicative weights over {self.keys.describe()}"
+        return Description(headline, [Facts(tuple(self._lines()))])
 
-    def lines(self) -> Iterator[tuple[str, str]]:
+    def _lines(self) -> Iterator[tuple[str, str]]:
         last = "and the updates last" if self.alpha is not None else self.lasting
         yield from self.opening()
         yield "asks", f"whether the hypothesis errs by {self.threshold:,} records, of up to {self.size:,} keys"

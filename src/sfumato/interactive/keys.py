@@ -93,7 +93,7 @@ class LazyHistogramSession(KeySession):
     def status(self) -> dict[str, Any]:
         return describe_shown(self._plan, self._histogram.shown[0].size)
 
-    def headline(self) -> str:
+    def _headline(self) -> str:
         return f"{self.status()['keys']:,} keys shown; any number of questions left"
 
     def brief(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from sfumato._util.description import Description
 from sfumato.curator import Curator
 from sfumato.curator.conversations import Conversation, converse, resume
 from sfumato.curator.conversations.stored import StoredTranscript, is_conversation, read_transcript
@@ -34,6 +35,7 @@ from sfumato.interactive.session import (
     describe_steps,
     settled,
     span_of,
+    status_facts,
 )
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
@@ -92,11 +94,11 @@ class HistogramSession(QuerySession):
             "standard_error_of_a_cell": self.plan.mean_error,
         }
 
-    def headline(self) -> str:
+    def _headline(self) -> str:
         return "Session: every cell was measured at the opening; questions are free and any number may be asked"
 
-    def appended(self) -> Iterator[str]:
-        yield self.release.explain()
+    def describe(self) -> Description:
+        return Description(self._headline(), [status_facts(self.status()), self.release.describe()])
 
     def _check(self, block: Block) -> None:
         """Every question over the domain is a sum of cells."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from sfumato._util.checks import show_count
 from sfumato._util.codec import storable
+from sfumato._util.description import Description, Facts, TitledTable
 from sfumato._util.frames import Frame
 from sfumato.domain import Domain
 from sfumato.errors import PlanError
@@ -288,11 +289,12 @@ class SessionPlan(ConversationPlan):
             return "the bound is above the number of records: this budget is too small for so few records"
         return "pmw errs least in the worst case; questions known in advance are far better released together"
 
-    def headline(self) -> str:
+    def describe(self) -> Description:
         cells = f"{show_count(self.domain.size)} cells, {self.updates:,} updates"
-        return f"Session: private multiplicative weights, {cells}"
+        headline = f"Session: private multiplicative weights, {cells}"
+        return Description(headline, [Facts(tuple(self._lines())), TitledTable("Errors in records", self.compared)])
 
-    def lines(self) -> Iterator[tuple[str, str]]:
+    def _lines(self) -> Iterator[tuple[str, str]]:
         e, deviation = self.terms.epochs, math.sqrt(self.answer_noise.variance)
         last = f"for the first {self.questions:,} questions, {self.lasting}"
         if self.alpha is not None:
@@ -306,9 +308,6 @@ class SessionPlan(ConversationPlan):
         bought = "the first update buys the number of records"
         yield "total", bought if self.buys else "the number of records is public"
         yield "advice", self.advice
-
-    def appended(self) -> Iterator[str]:
-        yield from ("", "Errors in records:", str(self.compared))
 
 
 def cell_noise(budget: Budget, unit: PrivacyUnit, currency: Currency | None = None) -> tuple[NoiseLaw, Event]:

@@ -6,7 +6,7 @@ import math
 import os
 import threading
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +16,8 @@ from typing import Any, Self, TypeVar, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sfumato._util.display import Told
+from sfumato._util.description import Describable, Description, Facts
+from sfumato._util.frames import safe_text
 from sfumato.curator import Source
 from sfumato.curator.conversations import Conversation
 from sfumato.domain import Domain
@@ -47,6 +48,7 @@ __all__ = [
     "rows_of",
     "settled",
     "span_of",
+    "status_facts",
     "tell",
 ]
 
@@ -96,7 +98,7 @@ Asked = ArrayLike | Iterable[str]
 _MOST_ROWS = 100_000  # each is a question of its own, kept in the transcript: minutes
 
 
-class Session(Told):
+class Session(Describable):
     """Questions one by one under one budget, paid in full when the session was opened. Also a context manager.
 
     Leaving the `with` block ends nothing: a session that is kept in a store goes on by the same call of `sf.open`.
@@ -143,13 +145,12 @@ class Session(Told):
             The answer.
         """
 
-    def appended(self) -> Iterator[str]:
-        """The explanation of the plan.
+    @abstractmethod
+    def _headline(self) -> str:
+        """How it stands, in one line."""
 
-        Returns:
-            Whole lines.
-        """
-        yield self.plan.explain()
+    def describe(self) -> Description:
+        return Description(self._headline(), [status_facts(self.status()), self.plan.describe()])
 
     def __enter__(self) -> Self:
         return self
@@ -158,6 +159,18 @@ class Session(Told):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         return None
+
+
+def status_facts(status: Mapping[str, Any]) -> Facts:
+    """How a session or a stream stands, for people.
+
+    Args:
+        status: Plain values by their names, as `status()` has them.
+
+    Returns:
+        A fact for each.
+    """
+    return Facts([(k.replace("_", " "), "-" if v is None else safe_text(str(v))) for k, v in status.items()])
 
 
 class QuerySession(Session):
@@ -290,7 +303,7 @@ class ConversingSession(Session):
     def status(self) -> dict[str, Any]:
         return describe_steps(self._plan, self._conversation.steps, self._conversation.remaining)
 
-    def headline(self) -> str:
+    def _headline(self) -> str:
         found = self.status()
         spent = "" if found["updates_left"] else "; exhausted: answers come from the hypothesis, without any guarantee"
         used = f"{found['updates_used']:,} of {self._plan.updates:,} updates used{spent}"

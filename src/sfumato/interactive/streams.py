@@ -6,6 +6,7 @@ import datetime
 from pathlib import Path
 from typing import Any, overload
 
+from sfumato._util.description import Description
 from sfumato._util.frames import Frame
 from sfumato.curator import Curator
 from sfumato.curator.streams import ROOM, PublicStream, resume_stream, stream
@@ -247,8 +248,11 @@ class Stream(Session):
     def status(self) -> dict[str, Any]:
         return _status(self._plan, self.periods)
 
-    def headline(self) -> str:
-        return self.release().headline()
+    def _headline(self) -> str:
+        return self.release().describe().headline
+
+    def describe(self) -> Description:
+        return self.release().describe()
 
     def brief(self) -> str:
         return self.release().brief()

@@ -6,7 +6,7 @@ import functools
 import math
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, cast
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato._util.codec import storable
+from sfumato._util.description import Description
 from sfumato._util.text import BLANKS, day_of, plain
 from sfumato.cells import Codes
 from sfumato.domain import Attribute, Bins, Booleans, Categories, Dates, Domain, Hierarchy, Integers
@@ -280,15 +281,13 @@ class LocalRelease(Released):
 
     outcome = "tally"
 
-    def headline(self) -> str:
+    def describe(self) -> Description:
         errors = self.standard_errors()
-        return (
+        headline = (
             f"{len(errors):,} answers from {self.reports:,} reports, each epsilon-private by itself; standard errors "
             f"{errors.min():,.4g} to {errors.max():,.4g} records at most"
         )
-
-    def appended(self) -> Iterator[str]:
-        yield from ("", self.plan.explain())
+        return Description(headline, [self.plan.describe()])
 
     def brief(self) -> str:
         return f"of {len(self.plan.workload):,} answers from {self.reports:,} reports"

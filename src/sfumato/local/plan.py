@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato._util.codec import storable
+from sfumato._util.description import Description, Facts, TitledTable
 from sfumato._util.frames import Frame
 from sfumato.errors import NotInRowSpace, PlanError
 from sfumato.local.questions import Centred, Effort, Questions, Reading, Table, centred_optimum, design, simplex_code
@@ -265,11 +266,13 @@ class LocalPlan(Planned):
         """Every reporter that was considered."""
         return Frame.of(LocalCandidate, self.considered)
 
-    def headline(self) -> str:
+    def describe(self) -> Description:
         cells = f"{self.questions.cells:,} cells of {', '.join(self.names)}"
-        return f"Local plan: {self.workload.shape[0]:,} queries over {cells}"
+        considered = [TitledTable("Considered", self.candidates)] if self.considered else []
+        headline = f"Local plan: {self.workload.shape[0]:,} queries over {cells}"
+        return Description(headline, [Facts(tuple(self._lines())), *considered])
 
-    def lines(self) -> Iterator[tuple[str, str]]:
+    def _lines(self) -> Iterator[tuple[str, str]]:
         q, bound, largest = self.questions, self.lower_bound, float(self.standard_errors().max())
         far = "none known" if not bound else f"{bound:,.5g}; this plan is {self.rmse / bound - 1:.1%} above it"
         own = f"every person's record, on the person's own device: any two records, epsilon {readable(self.epsilon)}"
@@ -282,10 +285,6 @@ class LocalPlan(Planned):
         yield "reports", f"{self.report_bytes} bytes"
         yield "error", f"{error}; on the worst table"
         yield "best", f"any protocol of one epsilon-LDP report each: {far}"
-
-    def appended(self) -> Iterator[str]:
-        if self.considered:
-            yield from ("", "Considered:", str(self.candidates))
 
     def brief(self) -> str:
         return f"{self.mechanism}: {len(self.questions.table):,} questions, epsilon {readable(self.epsilon)}"

@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from sfumato._util.frames import safe_text
+from sfumato._util.description import TitledTable
+from sfumato._util.frames import Frame, safe_text
 from sfumato.domain.impossible import spans
 from sfumato.plans.planned import price_text, protected, serves
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
@@ -15,22 +16,8 @@ if TYPE_CHECKING:
     from sfumato.plans.plan import Plan
     from sfumato.workloads import Workload
 
-__all__ = [
-    "any_noise_text",
-    "bias_text",
-    "cells_text",
-    "cut_text",
-    "error_text",
-    "noise_name",
-    "objective_text",
-    "order_legend",
-    "plan_facts",
-    "plan_lines",
-    "plan_tables",
-    "starving",
-]
 
-_SHOWN = 24  # lines of a table, with which a plan fits on a screen
+LISTED_TABLES = 24  # lines of a table, with which a plan fits on a screen
 _STARVES = 5.0  # times the error it would have alone: from there on the split of the budget is worth a word
 _COLUMNS = ", share: of the weighted squared error, alone: the rmse with the whole budget"
 _TELLING = 0.1  # of the error: a bound below it is proved, and says nothing of how good a plan is
@@ -47,11 +34,6 @@ def noise_name(plan: Plan) -> str:
     )
 
 
-def order_legend(plan: Plan) -> str:
-    """What the columns of `plan.errors_by_order()` mean."""
-    return f"(margin: half-width of a 95 % interval{_COLUMNS if plan.alone else ''})"
-
-
 def plan_lines(plan: Plan) -> Iterator[tuple[str, str]]:
     """What will be measured, the noise, the price, the predicted error, the distance from the best possible."""
     values = sum(b.rows for b in plan.strategy.blocks)
@@ -63,6 +45,7 @@ def plan_lines(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "measures", f"{plan.strategy.summary} ({values:,} noisy values)"
     yield "noise", f"{noise_name(plan)}; sensitivity {_sensitivity(plan)}"
     yield "price", price_text(plan.price)
+    yield "objective", _objective(plan)
     yield "error", f"{_error(plan)}, largest standard error {plan.max_standard_error:,.5g}"
     yield "best", _bound(plan)
     yield from cells_text(plan.workload)
@@ -111,15 +94,25 @@ def cut_text(plan: Plan) -> str:
     )
 
 
-def plan_tables(plan: Plan) -> Iterator[str]:
-    """Errors by part, and by table where these are few."""
-    few = plan.workload.tables <= _SHOWN
+def predicted_errors(plan: Plan, before: str = "") -> Iterator[TitledTable]:
+    """Errors by part and number of attributes, and by table where these are few; `before` says of which answers."""
+    few = plan.workload.tables <= LISTED_TABLES
     if plan.alone or not few:
-        more = "" if few else "; plan.errors() has every table"
-        yield f"\nErrors by part and number of attributes {order_legend(plan)}{more}:"
-        yield _table(plan.errors_by_order())
+        yield errors_by_part(plan, before=before, more="" if few else "; plan.errors() has every table")
     if few:
-        yield f"\nErrors by table (margin: half-width of a 95 % interval):\n{_table(plan.errors())}"
+        title = f"Errors{before} by table (margin: half-width of a 95 % interval)"
+        yield TitledTable(title, plan.errors(), most=LISTED_TABLES)
+
+
+def errors_by_part(plan: Plan, part: str | None = None, *, before: str = "", more: str = "") -> TitledTable:
+    """Errors by part and number of attributes, of all parts or of one."""
+    frame = plan.default_errors
+    if part is not None:
+        kept = [row for row in frame.rows() if row["part"] == part]
+        frame = Frame({name: [row[name] for row in kept] for name in frame.columns})
+    legend = f"(margin: half-width of a 95 % interval{_COLUMNS if plan.alone else ''})"
+    title = f"Errors{before} by part and number of attributes {legend}{more}"
+    return TitledTable(title, frame, label="Parts and their errors", most=LISTED_TABLES)
 
 
 def plan_facts(plan: Plan) -> dict[str, dict[str, Any]]:
@@ -165,10 +158,6 @@ def _bias_facts(plan: Plan) -> dict[str, Any] | None:
     return {"records": plan.bias_records, "largest": float(plan.bias_bounds().max()), "rmse": plan.bias_rmse}
 
 
-def _table(frame: object) -> str:
-    return "\n".join(str(frame).splitlines()[: _SHOWN + 2])
-
-
 def bias_text(plan: Plan) -> str:
     """How far answers may be off on purpose, and for which tables that is bounded."""
     largest = float(plan.bias_bounds().max())
@@ -198,7 +187,7 @@ def starving(plan: Plan) -> str | None:
     """What errs far more than it would alone, what takes the budget, and which weight changes that; None if nothing."""
     if not plan.alone:
         return None
-    rows = plan.errors_by_order().rows()
+    rows = plan.default_errors.rows()
     worst = max(rows, key=lambda r: r["ratio"] or 0.0)
     if (worst["ratio"] or 0.0) <= _STARVES or worst["share"] is None:
         return None
@@ -255,6 +244,13 @@ def _error(plan: Plan) -> str:
     cells = plan.rmse
     alike = cells is None or math.isclose(cells, plan.mean_error, rel_tol=1e-9)
     return f"rmse {error_text(plan)}{'' if alike else f' ({cells:,.5g} over all queries alike)'}"
+
+
+def _objective(plan: Plan) -> str:
+    if plan.objective == "max":
+        return "'max': the largest standard error"
+    alike = objective_text(plan) or "every query alike"
+    return f"{plan.objective!r}: the mean squared error, {alike}; weights multiply it"
 
 
 def _sensitivity(plan: Plan) -> str:

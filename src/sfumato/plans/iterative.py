@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato._util.codec import storable
+from sfumato._util.description import Description
 from sfumato.errors import PlanError
 from sfumato.plans.planned import WorkloadPlan, event_text, price_text, protected
 from sfumato.privacy.accounting import Account, Event, price
@@ -157,10 +158,10 @@ class IterativePlan(WorkloadPlan):
             },
         }
 
-    def headline(self) -> str:
-        return f"{super().headline()}, several looks"
+    def describe(self) -> Description:
+        return self._described(", several looks", self._lines())
 
-    def lines(self) -> Iterator[tuple[str, str]]:
+    def _lines(self) -> Iterator[tuple[str, str]]:
         yield from protected(self.unit, self.price)
         yield from self.workload.domain.told()
         yield "guarantee", str(self.budget)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from sfumato._util.codec import storable
+from sfumato._util.description import Description, Facts
 from sfumato._util.frames import Frame
 from sfumato.errors import PlanError
 from sfumato.plans.planned import Planned, price_text, protected
@@ -145,10 +146,10 @@ class KeyPlan(Planned):
         b, price = self.budget, self.price
         return b.delta is not None and b.kind == "approx" and (price.epsilon <= b.parameter) and price.delta <= b.delta
 
-    def headline(self) -> str:
-        return f"Plan: {self.mechanism} over {self.keys.describe()}"
+    def describe(self) -> Description:
+        return Description(f"Plan: {self.mechanism} over {self.keys.describe()}", [Facts(tuple(self._lines()))])
 
-    def lines(self) -> Iterator[tuple[str, str]]:
+    def _lines(self) -> Iterator[tuple[str, str]]:
         deviation = f"{law_name(self.noise)} noise of standard deviation {self.noise.variance**0.5:.4g}"
         yield from protected(self.unit, self.price)
         yield "price", price_text(self.price)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from sfumato._util.codec import later, storable
+from sfumato._util.description import Description
 from sfumato._util.frames import Frame
 from sfumato.errors import PlanError, SfumatoError
 from sfumato.operators.base import FloatArray
 from sfumato.plans import plots
-from sfumato.plans.explain import plan_facts, plan_lines, plan_tables
+from sfumato.plans.explain import plan_facts, plan_lines, predicted_errors
 from sfumato.plans.intervals import check_confidence, margins, widest
 from sfumato.plans.intervals import simultaneous as together
 from sfumato.plans.planned import WorkloadPlan
@@ -398,8 +399,13 @@ class Plan(WorkloadPlan):
         table = by_order(self.entries, self.noise, self.entry_margins(confidence, simultaneous=simultaneous), weights)
         return compared(table, self.alone) if self.alone else table
 
+    @functools.cached_property
+    def default_errors(self) -> Frame:
+        """What `errors_by_order()` gives; a plan and its release describe themselves by it more than once."""
+        return self.errors_by_order()
+
     def error_tables(self) -> dict[str, Frame]:
-        return {"orders": self.errors_by_order(), "families": self.errors()}
+        return {"orders": self.default_errors, "families": self.errors()}
 
     def entry_margins(self, confidence: float, *, simultaneous: bool = False) -> list[FloatArray]:
         """Half-widths of the intervals of every entry.
@@ -537,15 +543,8 @@ class Plan(WorkloadPlan):
     def own_facts(self) -> dict[str, dict[str, Any]]:
         return plan_facts(self)
 
-    def lines(self) -> Iterator[tuple[str, str]]:
-        return plan_lines(self)
-
-    def appended(self) -> Iterator[str]:
-        yield from plan_tables(self)
-        yield from super().appended()
-
-    def shown(self) -> dict[str, Frame]:
-        return {"Errors by part and number of attributes": self.errors_by_order(), "Considered": self.candidates}
+    def describe(self) -> Description:
+        return self._described("", plan_lines(self), predicted_errors(self))
 
     def plot(self) -> Any:
         """An Altair chart of the predicted error of every table (extra: plots).

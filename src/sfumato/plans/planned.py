@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from fractions import Fraction
 from os import PathLike
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from sfumato._util.codec import encode, fingerprint, told
-from sfumato._util.display import Told
+from sfumato._util.description import Describable, Description, Facts, TitledTable
 from sfumato._util.documents import write_document
 from sfumato._util.frames import Frame
 from sfumato.domain import Attribute, Domain
@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 
-class Planned(Told):
+class Planned(Describable):
     """A plan: every decision before the data. It is frozen, can be printed and stored, and holds nothing private.
 
     Every kind of plan has a `budget`, a `unit` (whose privacy is protected) and a `price`. A kind that derives adds
@@ -183,13 +183,14 @@ class WorkloadPlan(Planned):
             },
         }
 
-    def headline(self) -> str:
+    def _described(
+        self, more: str, facts: Iterator[tuple[str, str]], tables: Iterable[TitledTable] = ()
+    ) -> Description:
+        """What a kind says of itself, after what is asked and before what was considered."""
         k, m = self.workload.shape
-        return f"Plan: {k:,} queries over {m:,} cells, mechanism {self.mechanism!r}"
-
-    def appended(self) -> Iterator[str]:
-        if self.considered:
-            yield from ("", "Considered:", str(self.candidates))
+        considered = [TitledTable("Considered", self.candidates)] if self.considered else []
+        headline = f"Plan: {k:,} queries over {m:,} cells, mechanism {self.mechanism!r}{more}"
+        return Description(headline, [Facts(tuple(facts)), *tables, *considered])
 
 
 _NAMES: dict[type[Event], str] = {GaussianEvent: "mu^2", BoundedRangeEvent: "epsilon of bounded range"}

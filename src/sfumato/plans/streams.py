@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sfumato._util.codec import storable
+from sfumato._util.description import Description, TitledTable
 from sfumato._util.frames import Frame
 from sfumato.errors import PlanError
 from sfumato.operators.base import FloatArray
@@ -414,10 +415,12 @@ class StreamPlan(WorkloadPlan):
             },
         }
 
-    def headline(self) -> str:
-        return f"{super().headline()}, {self.periods.count:,} periods"
+    def describe(self) -> Description:
+        what = "half-widths of 95 % intervals, one and all so far"
+        tables = (TitledTable(f"Errors of {q} by period ({what})", self.errors(question=q)) for q in self.QUESTIONS)
+        return self._described(f", {self.periods.count:,} periods", self._lines(), tables)
 
-    def lines(self) -> Iterator[tuple[str, str]]:
+    def _lines(self) -> Iterator[tuple[str, str]]:
         yield from protected(self.unit, self.price)
         yield from self.workload.domain.told()
         yield "over time", self.periods.describe()
@@ -429,6 +432,8 @@ class StreamPlan(WorkloadPlan):
         kept = self.terms.filter.kept[1]
         by = f"{kept} past counts" if isinstance(self.terms.filter, WindowFilter) else f"{kept} states"
         yield "measures", f"{self.strategy.summary}, each period ({values:,} noisy values), filtered by {by} a cell"
+        deviation = f"{float(self.terms.noise.sigma):.6g} on the integer lattice"
+        yield "noise", f"rounded Gaussian of one law, deviation {deviation}"
         yield "price", f"{price_text(self.price)}, debited as a whole before the first period"
         last, single = self.at(), self.at("increments").mean_error
         worst = float(self.curve().max())
@@ -464,12 +469,6 @@ class StreamPlan(WorkloadPlan):
             f"{self.asked_mean / self.bound:.4g} times that, the worst "
             f"{float(self.asked_curve.max()) / self.bound:.4g} times"
         )
-
-    def appended(self) -> Iterator[str]:
-        what = "half-widths of 95 % intervals, one and all so far"
-        for question in self.QUESTIONS:
-            yield f"\nErrors of {question} by period ({what}):\n{self.errors(question=question)}"
-        yield from super().appended()
 
     def brief(self) -> str:
         return f"{self.mechanism}: {len(self.workload):,} queries in each of {self.periods.count:,} periods"

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato._util import frames
 from sfumato._util.codec import later, storable
+from sfumato._util.description import Description, Sentences, TitledTable
 from sfumato._util.display import Progress
 from sfumato._util.frames import Frame
 from sfumato.errors import InvalidInput
@@ -160,7 +160,8 @@ class Projection:
     def _repr_html_(self) -> str:
         first = Frame({"answer": self.answers[:_SHOWN].tolist()})
         what = f"The first {_SHOWN} of {len(self.answers):,} answers" if len(self.answers) > _SHOWN else "Answers"
-        return frames.card(f"Projection onto {self.body!r}", [("", self.describe())], {what: first})
+        blocks = [Sentences([self.describe()]), TitledTable(what, first)]
+        return Description(f"Projection onto {self.body!r}", blocks).to_html()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

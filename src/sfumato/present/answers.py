@@ -11,30 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from sfumato._util.frames import safe_text
+from sfumato._util.description import TitledTable
+from sfumato._util.frames import Frame, safe_text
 from sfumato.domain import Attribute, Dates, Domain
 from sfumato.domain.core import cell_texts, is_year, unequal
 from sfumato.errors import NotAnswerable
 from sfumato.operators import Identity, Padded, Prefix
 from sfumato.operators.base import FloatArray
 from sfumato.plans.predictions import expand
+from sfumato.present.words import rounded, show
 from sfumato.releases import Release, Table
 from sfumato.workloads import RECORDS, QueryBlock, Workload
 from sfumato.workloads.levels import family_names, is_table, table_names
-
-__all__ = [
-    "Agreement",
-    "Distribution",
-    "Single",
-    "SmallTable",
-    "agreement",
-    "distribution",
-    "distributions",
-    "singles",
-    "small_table",
-    "small_tables",
-]
-
 
 _EPOCH = date(1970, 1, 1).toordinal()
 CONFIDENCE = 0.95  # the convention of official statistics; `intervals` takes any other
@@ -311,6 +299,27 @@ def singles(release: Release) -> tuple[list[Single], int]:
             for label, row in zip(labels, numbers, strict=True)
         ]
     return shown, omitted
+
+
+def singles_table(release: Release) -> list[TitledTable]:
+    """Answers that belong to no table and no distribution, one line each; nothing where there are none."""
+    found, omitted = singles(release)
+    if not found:
+        return []
+    before = release.projection is not None
+    columns = {
+        "Query": [s.label for s in found],
+        "Part": [s.part for s in found],
+        "Answer": [rounded(s.value, s.error) for s in found],
+        **({"Before projection": [rounded(s.before, s.error) for s in found]} if before else {}),
+        f"Standard error{' before' if before else ''}": [show(s.error) for s in found],
+        "95 % from": [rounded(s.low, s.error) for s in found],
+        "to": [rounded(s.high, s.error) for s in found],
+        "Unit": [s.unit for s in found],
+    }
+    caption = f"Single queries with 95 % intervals{f'; {omitted:,} more are in the release' if omitted else ''}"
+    numbers = [n for n in columns if n not in ("Query", "Part", "Unit")]
+    return [TitledTable(caption, Frame(columns), numbers, "Answers to single queries", _MAX_SINGLES)]
 
 
 def agreement(release: Release, names: list[str], exact: FloatArray) -> Agreement:

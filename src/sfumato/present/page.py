@@ -15,29 +15,35 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import ArrayLike
 
+from sfumato._util.description import (
+    Chart,
+    Description,
+    DescriptionBlock,
+    Figures,
+    Sentences,
+    Warnings,
+    drawn,
+    page_html,
+)
 from sfumato._util.documents import write_atomically
 from sfumato._util.frames import safe_text
 from sfumato.errors import PlanError
-from sfumato.plans.iterative import IterativePlan
 from sfumato.plans.plan import Plan
 from sfumato.plans.planned import WorkloadPlan, rows_text
 from sfumato.plans.streams import StreamPlan
 from sfumato.present import charts, sections
-from sfumato.present import charts as scatter
-from sfumato.present.answers import Distribution, SmallTable, agreement, distributions, singles, small_tables
-from sfumato.present.projected import before_and_after, iterative_sections
+from sfumato.present.answers import Distribution, SmallTable, agreement, distributions, singles_table, small_tables
+from sfumato.present.projected import MODEL_READING, model_answers, model_lead, moved_section
 from sfumato.present.provenance import standing
-from sfumato.present.streams import stream_sections
-from sfumato.present.words import families, rounded, show, typical
+from sfumato.present.streams import stream_figures, stream_lead, stream_sections
+from sfumato.present.words import families, rounded, show, typical_table
 from sfumato.releases import Release
 from sfumato.releases.released import WorkloadRelease
 from sfumato.releases.streams import StreamRelease
-from sfumato.releases.warnings import caution_lines, cut_text, other_line
+from sfumato.releases.warnings import doubts
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-
-__all__ = ["asset", "environment", "render", "write_report"]
 
 
 @cache
@@ -62,8 +68,6 @@ def asset(name: str) -> str:
 
 
 Reported = WorkloadPlan | WorkloadRelease | StreamRelease
-Context = dict[str, Any]
-Specs = dict[str, Any]
 
 
 def write_report(thing: Reported, path: str | PathLike[str], *, actual: ArrayLike | None = None) -> Path:
@@ -84,153 +88,151 @@ def _write(path: Path, page: str) -> None:
 
 def render(thing: Reported, *, actual: ArrayLike | None = None) -> str:
     """The page as text; see `write_report`."""
+    page = describe_page(thing, actual=actual)
+    plan: Any = thing if isinstance(thing, WorkloadPlan) else thing.plan
+    released = not isinstance(thing, WorkloadPlan)
+    specs = {c.name: c.spec for c in drawn(page.blocks)}
+    charts.name_counts(specs, rows_text(plan.unit))
+    programs = {"bundle": asset("vendor/vega-bundle.js"), "draw": asset("draw.js")}
+    hashes = " ".join(f"'sha256-{_digest(text)}'" for text in programs.values())
+    # only the two hashed programs run, and neither may make text into a program: draw.js has expressions interpreted
+    allowed = f" script-src {hashes};" if specs else ""
+    policy = f"default-src 'none';{allowed} style-src 'unsafe-inline'{'; img-src data:' if specs else ''}"
+    lead, *rest = page.blocks
+    inside = [b for b in rest if isinstance(b, Description)]
+    return (
+        environment()
+        .get_template("page.html")
+        .render(
+            title=page.headline,
+            kind=f"{'Release' if released else 'Plan of a release'} with differential privacy",
+            lead=Markup(page_html([lead])),
+            warnings=Markup(page_html([b for b in rest if isinstance(b, Warnings)])),
+            figures=Markup(page_html([b for b in rest if isinstance(b, Figures)])),
+            menu=[(d.name, d.menu) for d in inside],
+            sections=Markup(page_html(inside)),
+            charts=_embedded({"config": charts.CONFIG, "specs": specs}) if specs else "",
+            style=Markup(asset("style.css")),
+            policy=Markup(policy),
+            **{name: Markup(text) for name, text in programs.items()},
+        )
+    )
+
+
+def describe_page(thing: Reported, *, actual: ArrayLike | None = None) -> Description:
+    """All that the page says: what a plan or a release says of itself, its answers and errors, and how to read them.
+
+    Args:
+        thing: A plan of a workload, or a release of it.
+        actual: The exact answers, (k,), of a public table, to compare errors with; None for all others.
+
+    Returns:
+        A sentence, warnings, the key figures, and the sections of the page.
+
+    Raises:
+        PlanError: for anything else, and where there are no answers to compare.
+    """
     release: Any = thing if isinstance(thing, WorkloadRelease | StreamRelease) else None
     plan: Any = thing if release is None else release.plan
     if not isinstance(plan, Plan if actual is not None else WorkloadPlan):
         raise PlanError(f"a report is made from a plan or a release, not from {type(thing).__name__}")
     if actual is not None and release is None:
         raise PlanError("actual= compares a release with exact answers; a plan has no answers yet")
-    specs: Specs = {}
-    context: Context = dict.fromkeys(_SOMETIMES, ())
-    context |= _shared(plan, release) | standing(plan, release)
+    title = f"Plan: {plan.mechanism}" if release is None else safe_text(release.provenance.name)
+    if part := getattr(release, "part", None):
+        title = f"{title}: {safe_text(part)}"
     if isinstance(plan, Plan):
-        context |= _one_look(plan, release, actual, specs)
-    elif isinstance(plan, IterativePlan):
-        context |= iterative_sections(plan, release)
+        blocks = _one_look(plan, release, actual)
     elif isinstance(plan, StreamPlan):
-        context |= _over_time(plan, release, specs)
-    charts.name_counts(specs, rows_text(plan.unit))
-    return _fill(context, specs)
+        blocks = _over_time(plan, release)
+    else:
+        blocks = _model(plan, release)
+    return Description(title, [*blocks, *standing(plan, release)])
 
 
-# sections that not every page has
-_SOMETIMES = ("agreement", "cautions", "curves", "errors", "looks", "moved", "over", "singles", "tables", "typical")
-
-
-def _one_look(plan: Plan, release: Release | None, actual: ArrayLike | None, specs: Specs) -> Context:
+def _one_look(plan: Plan, release: Release | None, actual: ArrayLike | None) -> list[DescriptionBlock]:
     """Errors, and the answers with their intervals."""
-    context = _planned(plan, release, specs)
-    if release is None:
-        return context
-    context |= _answered(release, specs)
-    context |= {"moved": _moved(release, specs), "cautions": caution_lines(release.cautions)}
-    if told := cut_text(release):
-        context["answers"] += f" All are of counted rows; {told}."
-    if shares := other_line(release):
-        context["answers"] += f" Records that are in (other), with two standard errors: {shares}."
-    return context if actual is None else context | {"agreement": _agreed(release, actual, specs)}
+    projected = release is not None and release.projection is not None
+    part = None if release is None else release.part
+    found = families(plan, part)
+    queries = sum(f.queries for f in found)
+    return [
+        Sentences([sections.lead(plan, queries, released=release is not None, projected=projected)]),
+        *([] if release is None else _answered(release)),
+        sections.figures(plan, queries, projected=projected),
+        _protection(plan, sections.reading(plan, projected=projected), released=release is not None),
+        sections.asked(plan, found, part),
+        sections.measured(plan, released=release is not None),
+        sections.errors(found, projected=projected or plan.forecast is not None),
+        *([] if release is None else moved_section(release)),
+        *([] if release is None or actual is None else [_agreed(release, actual)]),
+    ]
 
 
-def _over_time(plan: StreamPlan, release: StreamRelease | None, specs: Specs) -> Context:
+def _over_time(plan: StreamPlan, release: StreamRelease | None) -> list[DescriptionBlock]:
     """Errors and answers of the totals, of the last period there is or that is planned, and what is of time alone."""
     totals = release.totals if release is not None and release.published else None
-    context = _planned(plan.at() if totals is None else totals.plan, totals, specs)
-    if totals is not None:
-        context |= _answered(totals, specs)
-        text = f"The totals up to {safe_text(release.periods[-1]) if release is not None else ''}, each answer"
-        context["answers"] = context["answers"].replace("Each answer", text, 1)
-        context["cautions"] = caution_lines(totals.cautions)
-    return context | stream_sections(plan, release, specs)
-
-
-def _shared(plan: WorkloadPlan, release: WorkloadRelease | StreamRelease | None) -> Context:
-    """What every page says."""
-    released = release is not None
-    name = f"Plan: {plan.mechanism}" if release is None else safe_text(release.provenance.name)
-    if isinstance(release, WorkloadRelease) and release.part is not None:
-        name = f"{name}: {safe_text(release.part)}"
-    return {
-        "title": name,
-        "kind": f"{'Release' if released else 'Plan of a release'} with differential privacy",
-        "protects": sections.protects(plan, released=released),
-        "cells": sections.cells_text(plan.workload.domain.size),
-        "attributes": sections.attributes(plan),
-    }
-
-
-def _planned(plan: Plan, release: Release | None, specs: Specs) -> Context:
-    """What is known before any data of errors: the sections that plans and releases of one look share."""
-    released = release is not None
-    projected = release is not None and release.projection is not None
-    found = families(plan, None if release is None else release.part)
-    queries = sum(f.queries for f in found)
-    error_charts: list[tuple[str, str, str]] = []
-    for i, unit in enumerate(dict.fromkeys(f.unit for f in found)):
-        spec = charts.family_chart([f for f in found if f.unit == unit])
-        if spec is not None:
-            specs[f"errors-{i}"] = spec
-            label = f"Typical error of each table or family, in {unit}; point at one for its name and margin."
-            error_charts.append((unit, f"errors-{i}", label))
-    spec = charts.pair_map(found)
-    if spec is not None:
-        specs["pairs"] = spec
-        error_charts.append(("", "pairs", "Typical error of the table over every two attributes."))
-    caption, worst = sections.worst(found)
-    return {
-        "heading": f"What {'was' if released else 'will be'} measured, and why",
-        "lead": sections.lead(plan, queries, released=released, projected=projected),
-        "figures": sections.figures(plan, queries, projected=projected),
-        "reading": sections.reading(plan, projected=projected),
-        "asked": sections.asked(plan, found),
-        "parts": sections.parts(plan, None if release is None else release.part),
-        "split": sections.split(plan),
-        "errors": sections.errors(found, projected=projected or plan.forecast is not None),
-        "error_charts": error_charts,
-        "worst_caption": caption,
-        "worst": worst,
-    } | sections.measured(plan)
-
-
-def _answered(release: Release, specs: Specs) -> Context:
-    """The answers themselves."""
-    tables: list[dict[str, str]] = []
-    for i, table in enumerate(small_tables(release)):
-        specs[f"table-{i}"] = charts.table_chart(table)
-        tables.append({"id": f"table-{i}", "title": " × ".join(table.names), "caption": _table_caption(table)})
-    curves: list[dict[str, str]] = []
-    for i, curve in enumerate(distributions(release)):
-        specs[f"curve-{i}"] = charts.distribution_chart(curve)
-        by = f" by {', '.join(curve.by)}" if curve.by else ""
-        title = f"Distribution of {curve.attribute}{by}"
-        curves.append({"id": f"curve-{i}", "title": title, "caption": _curve_caption(curve)})
-    single, omitted = singles(release)
-    rows = [
-        {"part": s.part, "label": s.label, "unit": s.unit, "error": show(s.error)}
-        | {key: rounded(getattr(s, key), s.error) for key in ("value", "before", "low", "high")}
-        for s in single
+    one = plan.at() if totals is None else totals.plan
+    found = families(one)
+    measured, over = stream_sections(plan, release)
+    done = 0 if release is None else len(release.published)
+    upto = "" if totals is None or release is None else f"The totals up to {safe_text(release.periods[-1])}, each"
+    return [
+        Sentences([stream_lead(plan, release)]),
+        *([] if totals is None else _answered(totals, upto)),
+        stream_figures(plan, done),
+        _protection(plan, sections.reading(one), released=release is not None),
+        sections.asked(one, found, None),
+        measured,
+        sections.errors(found),
+        over,
     ]
+
+
+def _model(plan: WorkloadPlan, release: Any) -> list[DescriptionBlock]:
+    """A plan of several looks, or answers of its model."""
+    queries = len(plan.workload if release is None else release.workload)
+    names = len(plan.workload.domain.names)
+    text = f"{sections.plural(queries, 'query', 'queries')} over {sections.plural(names, 'declared attribute')}."
+    return [
+        Sentences([model_lead(plan, queries, released=release is not None)]),
+        *([] if release is None else [model_answers(release)]),
+        _protection(plan, MODEL_READING, released=release is not None),
+        sections.asked_section(text, plan),
+        sections.measured_section(plan, [], f"How it {'was' if release is not None else 'will be'} made"),
+    ]
+
+
+def _protection(plan: WorkloadPlan, reading: Sentences, *, released: bool) -> Description:
+    blocks = [sections.protects(plan, released=released), reading]
+    return Description("What it protects", blocks, "protects", "Protection")
+
+
+def _answered(release: Release, each: str = "Each") -> list[DescriptionBlock]:
+    """Reasons for doubt, and the answers themselves."""
     text = (
-        "Each answer with its 95 % interval: the thin lines, which for large counts can be too short to see. "
+        f"{each} answer with its 95 % interval: the thin lines, which for large counts can be too short to see. "
         "All answers are in the files beside this page; shown here are distributions, single queries, and tables: "
         "those that were asked first, and of large ones the largest cells."
     )
-    return {
-        "answers": text,
-        "tables": tables,
-        "curves": curves,
-        "typical": typical(release),
-        "singles": rows,
-        "singles_caption": "Single queries with 95 % intervals",
-        "omitted": f"{omitted:,}" if omitted else "",
-    }
+    tables: list[DescriptionBlock] = [
+        Chart(f"table-{i}", " × ".join(t.names), _table_caption(t), charts.table_chart(t), beside=True)
+        for i, t in enumerate(small_tables(release))
+    ]
+    curves: list[DescriptionBlock] = [
+        Chart(f"curve-{i}", _curve_title(curve), _curve_caption(curve), charts.distribution_chart(curve))
+        for i, curve in enumerate(distributions(release))
+    ]
+    single = [*singles_table(release), *typical_table(release)]
+    out: list[DescriptionBlock] = [doubts(release)]
+    if single or curves or tables:
+        out.append(Description("Answers", [Sentences([text]), *single, *curves, *tables], "answers", "Answers"))
+    return out
 
 
-def _moved(release: Release, specs: Specs) -> Context | None:
-    """The section on a projection."""
-    found = before_and_after(release)
-    if found is None:
-        return None
-    spec = scatter.moved_chart(found)
-    if spec is not None:
-        specs["moved"] = spec
-    few = f" Shown are {len(found.rows):,} answers, evenly spread over the order." if found.omitted else ""
-    caption = (
-        "Projected against unprojected answers; on the dashed line nothing changed. Near zero the scale is linear, "
-        f"beyond the noise logarithmic where counts are large.{few}"
-    )
-    return {"texts": found.texts, "facts": found.facts, "most": found.most, "drawn": spec is not None} | {
-        "caption": caption
-    }
+def _curve_title(curve: Distribution) -> str:
+    by = f" by {', '.join(curve.by)}" if curve.by else ""
+    return f"Distribution of {curve.attribute}{by}"
 
 
 def _table_caption(table: SmallTable) -> str:
@@ -263,40 +265,23 @@ def _curve_caption(curve: Distribution) -> str:
     return text
 
 
-def _agreed(release: Release, actual: ArrayLike, specs: Specs) -> Context:
+def _agreed(release: Release, actual: ArrayLike) -> Description:
     names = [f.name for f in families(release.plan, release.part)]
     found = agreement(release, names, np.asarray(actual, dtype=np.float64))
-    spec = scatter.agreement_chart(found)
-    if spec is not None:
-        specs["agreement"] = spec
-    return {
-        "warning": "This section exists only because the table is public. Exact answers to a sensitive table are never "
-        "computed outside the curator, and a report of one cannot have it.",
-        "text": f"Predicted typical error {show(found.predicted)}, actual {show(found.actual)}. "
-        f"{found.inside:.1%} of the {found.answers:,} intervals at 95 % hold the exact answer. A table of few cells "
-        "lies off the line by chance: its actual error is one draw, not a mean.",
-    }
-
-
-def _fill(context: Context, specs: Specs) -> str:
-    """The page with its style, data and programs inline, and a policy that lets nothing else run or load."""
-    programs = {"bundle": asset("vendor/vega-bundle.js"), "draw": asset("draw.js")}
-    hashes = " ".join(f"'sha256-{_digest(text)}'" for text in programs.values())
-    # only the two hashed programs run, and neither may make text into a program: draw.js has expressions interpreted
-    drawn = f" script-src {hashes};" if specs else ""
-    policy = f"default-src 'none';{drawn} style-src 'unsafe-inline'{'; img-src data:' if specs else ''}"
-    inline = {name: Markup(text) for name, text in programs.items()}
-    return (
-        environment()
-        .get_template("page.html")
-        .render(
-            context,
-            charts=_embedded({"config": charts.CONFIG, "specs": specs}) if specs else "",
-            style=Markup(asset("style.css")),
-            policy=Markup(policy),
-            **inline,
-        )
+    spec = charts.agreement_chart(found)
+    warning = (
+        "This section exists only because the table is public. Exact answers to a sensitive table are never computed "
+        "outside the curator, and a report of one cannot have it."
     )
+    text = (
+        f"Predicted typical error {show(found.predicted)}, actual {show(found.actual)}. "
+        f"{found.inside:.1%} of the {found.answers:,} intervals at 95 % hold the exact answer. A table of few cells "
+        "lies off the line by chance: its actual error is one draw, not a mean."
+    )
+    caption = "Actual against predicted error of every table and family; the dashed line is equality."
+    drawing = [] if spec is None else [Chart("agreement", "", caption, spec)]
+    blocks = [Warnings([warning]), Sentences([text]), *drawing]
+    return Description("Predicted and actual errors", blocks, "agreement", "Predicted and actual")
 
 
 def _digest(text: str) -> str:

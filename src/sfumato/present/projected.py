@@ -10,21 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from sfumato._util.frames import safe_text
+from sfumato._util.description import Chart, Description, Facts, Sentences, TitledTable
+from sfumato._util.frames import Frame, safe_text
 from sfumato.errors import NotAnswerable
 from sfumato.operators.base import FloatArray
-from sfumato.plans.iterative import IterativePlan
-from sfumato.plans.planned import event_text
+from sfumato.plans.planned import WorkloadPlan
 from sfumato.postprocess.projection import Projection
-from sfumato.present.sections import plural, table_text
+from sfumato.present.charts import moved_chart
+from sfumato.present.sections import READING, plural, table_text
 from sfumato.present.words import rounded, share, show, statement
 from sfumato.releases import ModelRelease, Release
-from sfumato.releases.tables import Shift, reach, shifts
+from sfumato.releases.tables import moved_facts, reach
 from sfumato.workloads import RECORDS
 from sfumato.workloads.levels import table_names
-
-__all__ = ["Moved", "before_and_after", "iterative_sections"]
-
 
 _MOST = 20  # the largest moves alone: a table that fits a screen
 _DOTS = 2_000  # more hide one another, and each has its size in the page
@@ -88,12 +86,8 @@ def before_and_after(release: Release) -> Moved | None:
     noise = float(np.sqrt(np.mean(errors[known] ** 2))) if known.any() else 0.0
     labels = [safe_text(t) for t in release.labels()] if len(raw) <= _LABELLED else [f"{i:,}" for i in range(len(raw))]
     rows = _dots(labels, raw, release.answers, units)
-    by_kind = shifts(release)
     texts = [_done(found), _errors(many=len(raw) > 1)]
-    if any(s.many for s in by_kind):
-        texts.insert(1, _left(by_kind))
     facts = [
-        *((f"Before and after: {s.name}", s.describe()) for s in by_kind),
         *_distance(release, found, raw, units, noise),
         *_constraints(release, raw, noise),
         ("Certificate", _proof(found)),
@@ -115,15 +109,6 @@ def _done(found: Projection) -> str:
     if found.rounded is not None:
         text += f" Counts were then made whole, which moved answers by {show(found.rounded)} (root mean squared)."
     return text
-
-
-def _left(found: list[Shift]) -> str:
-    """A warning, where more answers left their intervals than noise and constraints explain."""
-    most = ", ".join(f"{s.name} ({share(s.outside / s.queries)})" for s in found if s.many)
-    return (
-        f"Careful: more than one in a hundred answers left the 95 % interval that they had before: {most}. Constraints "
-        "bind hard there, or the declaration does not fit the data; read the unprojected answers beside them."
-    )
 
 
 def _errors(*, many: bool) -> str:
@@ -240,32 +225,33 @@ def _dots(labels: list[str], raw: FloatArray, after: FloatArray, units: Any) -> 
 _LISTED = 200  # answers on a page; the folder has all
 
 
-def iterative_sections(plan: IterativePlan, release: ModelRelease | None) -> dict[str, Any]:
-    """The sections of such a page that other pages have otherwise, or have not."""
-    released, k = release is not None, len(plan.workload if release is None else release.workload)
-    answers, omitted = ([], 0) if release is None else _answers(release)
-    return {
-        "lead": _lead(plan, k, released=released),
-        "figures": (),
-        "reading": _reading(),
-        "asked": f"{plural(k, 'query', 'queries')} over "
-        f"{plural(len(plan.workload.domain.names), 'declared attribute')}.",
-        "parts": (),
-        "heading": f"How it {'was' if released else 'will be'} made",
-        "measured": f"{safe_text(plan.course.summary)}.",
-        "looks": [{"purpose": x.purpose, "count": f"{x.count:,}", "price": event_text(x.price)} for x in plan.looks],
-        "candidates": (),
-        "distance": f"Bound on errors: {plan.bounded()}.",
-        "refused": (),
-        "mechanism": [("Mechanism", plan.mechanism), *(("Note", safe_text(n)) for n in plan.notes)],
-        "answers": "All of them are in the files beside this page; shown here are the first.",
-        "singles": answers,
-        "singles_caption": "Answers of the model",
-        "omitted": f"{omitted:,}" if omitted else "",
-    }
+def moved_section(release: Release) -> list[Description]:
+    """The section about the projection; none for a release that is not projected."""
+    found = before_and_after(release)
+    if found is None:
+        return []
+    spec = moved_chart(found)
+    few = f" Shown are {len(found.rows):,} answers, evenly spread over the order." if found.omitted else ""
+    caption = (
+        "Projected against unprojected answers; on the dashed line nothing changed. Near zero the scale is linear, "
+        f"beyond the noise logarithmic where counts are large.{few}"
+    )
+    names = {"label": "Query", "part": "Part", "before": "Before", "low": "95 % from", "high": "to"}
+    names |= {"after": "Projected", "steps": "Standard errors moved"}
+    frame = Frame({title: [row[name] for row in found.most] for name, title in names.items()})
+    most = "What moved most, in units of its standard error, with the interval before projection"
+    blocks = [
+        Sentences(found.texts),
+        Facts(found.facts),
+        moved_facts(release),
+        *([Chart("moved", "", caption, spec)] if spec is not None else []),
+        TitledTable(most, frame, list(names.values())[2:], "What moved most"),
+    ]
+    return [Description("Before and after the projection", blocks, "moved", "Before and after")]
 
 
-def _lead(plan: IterativePlan, queries: int, *, released: bool) -> str:
+def model_lead(plan: WorkloadPlan, queries: int, *, released: bool) -> str:
+    """The page of a model in two sentences."""
     table = table_text(plan)
     if released:
         return f"{plural(queries, 'answer')} of a model of {table}, released under {statement(plan.budget)}."
@@ -274,23 +260,31 @@ def _lead(plan: IterativePlan, queries: int, *, released: bool) -> str:
     return f"A plan to answer {asked} about {table} by a model. {promise}. No data were read, and nothing was spent."
 
 
-def _reading() -> list[str]:
-    return [
+MODEL_READING = Sentences(
+    [
         "All answers are those of one model of the table, so they agree with each other and none is negative where a "
         "count cannot be.",
         "There are no standard errors and no intervals: what is measured is chosen by looking at the table, and what "
         "the model says of the rest is a guess. Where errors must be known, plan with another mechanism.",
         "What was measured of the table, and what was chosen, is in the release's files.",
-    ]
+    ],
+    READING,
+    listed=True,
+)
 
 
-def _answers(release: ModelRelease) -> tuple[list[dict[str, str]], int]:
-    """The first answers, table by table, and how many more there are."""
-    rows: list[dict[str, str]] = []
+def model_answers(release: ModelRelease) -> Description:
+    """The first answers, table by table."""
+    rows: list[tuple[str, str, str, str]] = []
     for query in release.workload.blocks:
         if len(rows) >= _LISTED:
             break
-        named = {"part": safe_text(query.part), "unit": safe_text(query.unit)}
         values = zip(release.workload.block_labels(query), release.answer_block(query.block).tolist(), strict=True)
-        rows += [named | {"label": safe_text(t), "value": f"{v:,.1f}"} for t, v in values]
-    return rows[:_LISTED], len(release.workload) - min(_LISTED, len(rows))
+        rows += [(safe_text(t), safe_text(query.part), f"{v:,.1f}", safe_text(query.unit)) for t, v in values]
+    shown = list(zip(*rows[:_LISTED], strict=True)) or [(), (), (), ()]
+    frame = Frame(dict(zip(("Query", "Part", "Answer", "Unit"), shown, strict=True)))
+    left = len(release.workload) - min(_LISTED, len(rows))
+    caption = f"Answers of the model{f'; {left:,} more are in the release' if left else ''}"
+    text = "All of them are in the files beside this page; shown here are the first."
+    blocks = [Sentences([text]), TitledTable(caption, frame, ("Answer",), most=_LISTED)]
+    return Description("Answers", blocks, "answers", "Answers")

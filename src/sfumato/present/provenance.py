@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from sfumato._util.codec import fingerprint
+from sfumato._util.description import CodeLines, Description, Facts, Sentences
 from sfumato._util.frames import safe_text
 from sfumato.domain import Attribute
 from sfumato.errors import BudgetError, SfumatoError
 from sfumato.plans.planned import WorkloadPlan
 from sfumato.plans.streams import StreamPlan
-from sfumato.present.streams import next_steps, open_text
-from sfumato.present.words import price_text, statement
+from sfumato.present.words import statement
 from sfumato.privacy.accounting import price
 from sfumato.privacy.amounts import Currency, readable
 from sfumato.privacy.ledger.words import events_export
@@ -21,15 +20,34 @@ from sfumato.releases.released import WorkloadRelease
 from sfumato.releases.streams import StreamRelease
 from sfumato.workloads import predicates
 
-__all__ = ["standing"]
-
-
-Facts = list[tuple[str, str]]
 _OVER_TIME = "the filter run backwards over what was published, and sums over periods"
 
+Rows = list[tuple[str, str]]
 
-def standing(plan: WorkloadPlan, release: WorkloadRelease | StreamRelease | None) -> dict[str, Any]:
+
+def standing(plan: WorkloadPlan, release: WorkloadRelease | StreamRelease | None) -> list[Description]:
     """The sections on budget, provenance and further questions."""
+    text = (
+        "Nothing is spent yet. A release of this plan debits its whole price from a ledger before the table is "
+        "looked at; a ledger that holds less refuses it and stays as it is."
+    )
+    facts = _price_facts(plan)
+    if release is not None:
+        text = _account_text(release.provenance)
+        # what the plan says as well stands in the section on what is measured
+        said = {row for b in plan.describe().blocks if isinstance(b, Facts) for row in b.rows}
+        own = next(b.rows for b in release.describe().blocks if isinstance(b, Facts))
+        facts = [*(row for row in own if row not in said), *facts]
+    more = _how_to_release() if release is None else _more(release) if isinstance(release, WorkloadRelease) else None
+    return [
+        Description("Budget and ledger", [Sentences([text]), Facts(facts)], "budget", "Budget"),
+        Description("Provenance", [Facts(provenance_facts(plan, release))], "provenance", "Provenance"),
+        _stream_steps(opened=release is not None) if more is None or isinstance(plan, StreamPlan) else more,
+    ]
+
+
+def provenance_facts(plan: WorkloadPlan, release: WorkloadRelease | StreamRelease | None) -> Rows:
+    """What made a plan or a release, and the hashes that tell it apart."""
     measured, value = plan.measures
     hashes = [
         ("Plan", plan.fingerprint),
@@ -37,46 +55,25 @@ def standing(plan: WorkloadPlan, release: WorkloadRelease | StreamRelease | None
         (measured, fingerprint(value)),
         ("Declared domain", fingerprint(plan.workload.domain)),
     ]
-    facts = _price_facts(plan)
-    if release is None:
-        text = (
-            "Nothing is spent yet. A release of this plan debits its whole price from a ledger before the table is "
-            "looked at; a ledger that holds less refuses it and stays as it is."
-        )
-        more = open_text() if isinstance(plan, StreamPlan) else _next_step()
-        return {"budget": text, "ledger": facts, "provenance": _hashed(hashes), "more": more}
-    p = release.provenance
-    processing = _OVER_TIME if isinstance(release, StreamRelease) else release.facts()["post_processing"]
-    made = [*_made_facts(p), ("Post-processing", processing)]
-    made += _hashed([*hashes, ("Measured values", release.result_hash)])
-    return {
-        "budget": _account_text(p),
-        "ledger": [*_entry_facts(p), *facts],
-        "provenance": made,
-        "more": next_steps() if isinstance(release, StreamRelease) else _more(release),
-    }
+    made: Rows = []
+    if release is not None:
+        p = release.provenance
+        made = [("Release", safe_text(p.name)), ("Made", p.created)]
+        made += [("Table", safe_text(p.table))] if p.table is not None else []
+        made += [("Snapshot of the table", safe_text(p.snapshot))] if p.snapshot is not None else []
+        made.append(("Software", ", ".join(f"{name} {version}" for name, version in p.versions)))
+        made.append(("Random numbers", "exact integer noise from the operating system's generator; there is no seed"))
+        done = _OVER_TIME if isinstance(release, StreamRelease) else release.facts()["post_processing"]
+        made.append(("Post-processing", done))
+        hashes.append(("Measured values", release.result_hash))
+    return [*made, *((f"{name}, SHA-256", value) for name, value in hashes)]
 
 
-def _price_facts(plan: WorkloadPlan) -> Facts:
+def _price_facts(plan: WorkloadPlan) -> Rows:
     """What a plan promises and costs, in every ledger that would take it."""
-    facts: Facts = [("Promised in all", statement(plan.budget)), ("In other terms", str(plan.budget))]
-    return [*facts, ("Price", price_text(plan.price)), *_prices(plan), ("For an outside accountant", _event(plan))]
-
-
-def _made_facts(p: Provenance) -> Facts:
-    """What made a release, and when."""
-    made: Facts = [("Release", safe_text(p.name)), ("Made", p.created)]
-    if p.table is not None:
-        made.append(("Table", safe_text(p.table)))
-    if p.snapshot is not None:
-        made.append(("Snapshot of the table", safe_text(p.snapshot)))
-    made.append(("Software", ", ".join(f"{name} {version}" for name, version in p.versions)))
-    made.append(("Random numbers", "exact integer noise from the operating system's generator; there is no seed"))
-    return made
-
-
-def _hashed(hashes: list[tuple[str, str]]) -> Facts:
-    return [(f"{name}, SHA-256", value) for name, value in hashes]
+    (event,) = events_export([plan.price])
+    outside = f"{event['mechanism']} mechanism, sensitivity {event['sensitivity']}, scale {event['scale']}"
+    return [("Promised in all", statement(plan.budget)), *_prices(plan), ("For an outside accountant", outside)]
 
 
 def _prices(plan: WorkloadPlan) -> Iterator[tuple[str, str]]:
@@ -93,11 +90,6 @@ def _prices(plan: WorkloadPlan) -> Iterator[tuple[str, str]]:
             continue
 
 
-def _event(plan: WorkloadPlan) -> str:
-    (event,) = events_export([plan.price])
-    return f"{event['mechanism']} mechanism, sensitivity {event['sensitivity']}, scale {event['scale']}"
-
-
 def _account_text(p: Provenance) -> str:
     """Where the price was debited."""
     if p.one_shot:
@@ -112,14 +104,7 @@ def _account_text(p: Provenance) -> str:
     )
 
 
-def _entry_facts(p: Provenance) -> Facts:
-    """The entry of the ledger that paid."""
-    if p.one_shot:
-        return [("Ledger", "none (one-shot)")]
-    return [("Ledger", p.ledger_id), ("Entry", f"{p.sequence:,}"), ("Anchor", p.anchor)]
-
-
-def _next_step() -> dict[str, Any]:
+def _how_to_release() -> Description:
     """How a plan is released."""
     code = (
         "import sfumato as sf\n\n"
@@ -127,14 +112,44 @@ def _next_step() -> dict[str, Any]:
         'release = sf.release(plan, "TABLE.csv", ledger="budget.db", name="first", out="releases/first")'
     )
     shell = "sfumato release PLAN --source TABLE.csv --ledger budget.db --name first -o releases/first"
-    return {
-        "title": "How to release it",
-        "text": "This is the step that reads the table and spends.",
-        "code": [shell, code],
-    }
+    return _steps("How to release it", "This is the step that reads the table and spends.", shell, code)
 
 
-def _more(release: WorkloadRelease) -> dict[str, Any]:
+def _steps(title: str, text: str, *code: str) -> Description:
+    return Description(title, [Sentences([text]), *map(CodeLines, code)], "more", "Next")
+
+
+def _stream_steps(*, opened: bool) -> Description:
+    """How a planned stream is opened, or its release is asked further questions."""
+    if opened:
+        code = (
+            "import sfumato as sf\n\n"
+            'stream = sf.load("FILE")\n'
+            "stream.totals.answers, stream.increments.answers\n"
+            'stream.between("FIRST", "LAST").intervals(0.95)\n'
+            "stream.over_time()"
+        )
+        shell = "sfumato stream show FILE --over-time\nsfumato stream show FILE --last 4 --csv"
+        text = (
+            "Totals, single periods, and sums of any periods all follow from what is published, at no cost. FILE is "
+            "the stream's release: sfumato stream release STORE -o FILE."
+        )
+        return _steps("Ask more", text, shell, code)
+    code = (
+        "import sfumato as sf\n\n"
+        'plan = sf.load("PLAN")\n'
+        'stream = sf.open(plan, ledger="budget.db", name="first", store="first.stream")\n'
+        'stream.append("TABLE.csv", period="2026-W01")'
+    )
+    shell = (
+        "sfumato stream open PLAN --ledger budget.db --name first --store first.stream\n"
+        "sfumato stream append first.stream TABLE.csv --period 2026-W01 --ledger budget.db"
+    )
+    text = "The opening spends the whole price; every period then reads one table."
+    return _steps("How to open it", text, shell, code)
+
+
+def _more(release: WorkloadRelease) -> Description:
     """How to ask further questions, with an example where errors say which can be answered."""
     domain = release.plan.workload.domain
     lines = ["import sfumato as sf", "", 'release = sf.load("FOLDER")']
@@ -155,7 +170,7 @@ def _more(release: WorkloadRelease) -> dict[str, Any]:
         f"Whatever follows from {source} is free: it costs no budget and agrees with the answers above. "
         "What does not is refused, with the reason. FOLDER is where this page lies."
     )
-    return {"title": "Ask more", "text": text, "code": [shell, "\n".join(lines)]}
+    return _steps("Ask more", text, shell, "\n".join(lines))
 
 
 def _shell(text: str) -> str:

@@ -1,46 +1,20 @@
-"""What each section of a page says about a plan."""
+"""What each section of a page says of a plan, beside the facts by which the plan describes itself."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any
 
-from sfumato._util.frames import safe_text
-from sfumato.plans.explain import any_noise_text, bias_text, noise_name, objective_text, starving
+from sfumato._util.description import Bar, Bars, Chart, Description, Facts, Figures, Sentences, TitledTable
+from sfumato._util.frames import Frame, safe_text
+from sfumato.plans.explain import bias_text, errors_by_part, noise_name, objective_text
 from sfumato.plans.plan import Plan
 from sfumato.plans.planned import WorkloadPlan, counted
-from sfumato.present.words import (
-    Family,
-    above_bound,
-    guarantee,
-    parameter,
-    scientific,
-    sensitivity_text,
-    share,
-    show,
-    statement,
-)
+from sfumato.present import charts
+from sfumato.present.words import Family, above_bound, guarantee, parameter, scientific, share, show, statement
 from sfumato.privacy.ledger.words import attack_success, percent_up, secret
 
-__all__ = [
-    "asked",
-    "attributes",
-    "errors",
-    "figures",
-    "lead",
-    "measured",
-    "parts",
-    "protects",
-    "reading",
-    "short",
-    "split",
-    "worst",
-]
-
-
-Section = dict[str, Any]
 _WORST = 20  # a table that fits a screen
 _REASON = 160  # characters: two lines of a cell of a table
 
@@ -77,8 +51,8 @@ def lead(plan: Plan, queries: int, *, released: bool, projected: bool = False) -
     return f"{first} It promises {statement(plan.budget)}. No data were read, and nothing was spent."
 
 
-def figures(plan: Plan, queries: int, *, projected: bool = False) -> list[tuple[str, str, str]]:
-    """The strip of key figures: name, value, small print."""
+def figures(plan: Plan, queries: int, *, projected: bool = False) -> Figures:
+    """The strip of key figures."""
     above = above_bound(plan)
     unit = safe_text(plan.main_unit)
     when = ", before projection" if projected or plan.forecast is not None else ""
@@ -86,15 +60,17 @@ def figures(plan: Plan, queries: int, *, projected: bool = False) -> list[tuple[
     typical = f"{_unit(plan)}, root mean squared{over}{when}"
     if plan.forecast is not None:
         typical = f"{unit} at most, once projected" if plan.forecast.proved else f"{unit}, of pairs before denoising"
-    return [
-        ("Queries", f"{queries:,}", f"in {plural(len(plan.workload.parts), 'part')}"),
-        ("Guarantee", short(plan), plan.unit.describe()),
-        ("Typical error", show(plan.mean_error), typical),
-        ("Largest standard error", show(plan.max_standard_error), f"{unit}{when}"),
-        ("Above the lower bound", "–", "no lower bound is known")
-        if above is None
-        else ("Above the lower bound", share(above), "at most; the best possible may be closer"),
-    ]
+    return Figures(
+        [
+            ("Queries", f"{queries:,}", f"in {plural(len(plan.workload.parts), 'part')}"),
+            ("Guarantee", short(plan), plan.unit.describe()),
+            ("Typical error", show(plan.mean_error), typical),
+            ("Largest standard error", show(plan.max_standard_error), f"{unit}{when}"),
+            ("Above the lower bound", "–", "no lower bound is known")
+            if above is None
+            else ("Above the lower bound", share(above), "at most; the best possible may be closer"),
+        ]
+    )
 
 
 def _unit(plan: Plan) -> str:
@@ -112,7 +88,7 @@ def short(plan: WorkloadPlan) -> str:
     return {"pure": "ε", "zcdp": "ρ", "gdp": "μ"}[b.kind] + f" = {value}"
 
 
-def protects(plan: WorkloadPlan, *, released: bool) -> list[str]:
+def protects(plan: WorkloadPlan, *, released: bool) -> Sentences:
     """The guarantee in plain language."""
     what = "this release" if released else "a release of this plan"
     right = percent_up(attack_success(plan.price))
@@ -136,10 +112,13 @@ def protects(plan: WorkloadPlan, *, released: bool) -> list[str]:
         f"{what[0].upper()}{what[1:]} does not hide what is true of many people at once: such patterns are its "
         "purpose. Guarantees of several releases about the same people add up, which is what the ledger is for."
     )
-    return out
+    return Sentences(out)
 
 
-def reading(plan: Plan, *, projected: bool = False) -> list[str]:
+READING = "How to read the numbers"
+
+
+def reading(plan: Plan, *, projected: bool = False) -> Sentences:
     """How to read an answer."""
     projected = projected or plan.forecast is not None
     law = noise_name(plan)
@@ -165,64 +144,39 @@ def reading(plan: Plan, *, projected: bool = False) -> list[str]:
         out.append(f"{bias_text(plan).capitalize()}.")
     elif bias > 0:
         out.append(f"Rounding of coefficients can shift an answer by at most {bias:.1e} per record of the table.")
-    return out
+    return Sentences(out, READING, listed=True)
 
 
-def asked(plan: Plan, found: Sequence[Family]) -> str:
-    """How much was asked."""
+def asked(plan: Plan, found: Sequence[Family], part: str | None) -> Description:
+    """What was asked, how the budget is split, and the declared attributes."""
     queries, tables = sum(f.queries for f in found), len(found)
-    return (
+    text = (
         f"{plural(queries, 'query', 'queries')} in {plural(tables, 'table or family', 'tables and families')} over "
         f"{plural(len(plan.workload.domain.names), 'declared attribute')}."
     )
+    return asked_section(text, plan, errors_by_part(plan, part))
 
 
-def parts(plan: Plan, part: str | None = None) -> list[Section]:
-    """One line per part, unit and number of attributes."""
-    rows = [r for r in plan.errors_by_order().rows() if part in (None, r["part"])]
-    return [
-        {
-            "name": safe_text(r["part"]),
-            "order": str(r["attributes"]),
-            "families": f"{r['tables']:,}",
-            "queries": f"{r['queries']:,}",
-            "unit": safe_text(r["unit"]),
-            "rmse": show(r["rmse"]),
-            "worst": show(r["worst_standard_error"]),
-            "margin": show(r["margin"]),
-            "alone": "–" if r.get("alone") is None else show(r["alone"]),
-            "ratio": "–" if r.get("ratio") is None else f"{r['ratio']:.3g}",
-        }
-        for r in rows
+def asked_section(text: str, plan: WorkloadPlan, *errors: TitledTable) -> Description:
+    """What was asked, and the declared attributes."""
+    domain = plan.workload.domain
+    columns: dict[str, list[str]] = {"Attribute": [], "Type": [], "Cells": [], "First and last": []}
+    rows = [
+        (name, a.kind, f"{a.size:,}", a.labels if len(a.labels) <= 6 else (*a.labels[:3], "…", *a.labels[-2:]))
+        for name, a in domain.attributes.items()
     ]
+    rows += [("declared impossible", "predicates", "", (said,)) for _, said in domain.told()]
+    for row in rows:
+        shown = (*row[:3], ", ".join(t if t == "…" else safe_text(t) for t in row[3]))
+        for column, value in zip(columns.values(), shown, strict=True):
+            column.append(value)
+    caption = f"The declared attributes: {cells_text(domain.size)} cells in all. Nothing of this was read from the data"
+    table = TitledTable(caption, Frame(columns), ("Cells",), "Declared attributes", len(rows))
+    return Description("What was asked", [Sentences([text]), *errors, table], "asked", "Asked")
 
 
-def split(plan: Plan) -> str:
-    """How the budget is split, and how to change that."""
-    text = (
-        "The typical error is the root mean squared error"
-        + (f", {alike}" if (alike := objective_text(plan)) else "")
-        + ". Alone: what it would be if these queries had the whole budget."
-    )
-    starved = starving(plan)
-    return f"{text} {safe_text(starved)}." if starved else text
-
-
-def attributes(plan: WorkloadPlan) -> list[Section]:
-    """The declared attributes."""
-    out: list[Section] = []
-    for name, attribute in plan.workload.domain.attributes.items():
-        labels = attribute.labels
-        few = labels if len(labels) <= 6 else (*labels[:3], "…", *labels[-2:])
-        cells = ", ".join(t if t == "…" else safe_text(t) for t in few)
-        out.append({"name": safe_text(name), "kind": attribute.kind, "size": f"{attribute.size:,}", "cells": cells})
-    for _, said in plan.workload.domain.told():
-        out.append({"name": "declared impossible", "kind": "predicates", "size": "", "cells": safe_text(said)})
-    return out
-
-
-def measured(plan: Plan) -> Section:
-    """What is measured, the candidates as bars, the distance from the bound."""
+def measured(plan: Plan, *, released: bool) -> Description:
+    """What is measured, the candidates as bars, and the facts of the plan."""
     values = sum(b.rows for b in plan.strategy.blocks)
     agree = ", so all answers agree with each other" if plan.bias_records is None else ""
     text = (
@@ -230,53 +184,38 @@ def measured(plan: Plan) -> Section:
         f"{'is' if values == 1 else 'are'} measured: {safe_text(plan.strategy.summary)}. "
         f"Every answer is computed from these{agree}, and further ones cost nothing."
     )
-    applied = [c for c in plan.considered if c.value is not None]
-    refused = [c for c in plan.considered if c.value is None]
-    bound = plan.lower_bound
-    widest = max([c.value or 0.0 for c in applied] + [bound or 0.0, 1e-300])
-    bars: list[Section] = [
-        _bar(c.mechanism, safe_text(c.strategy), c.value or 0.0, widest, chosen=c.note == "chosen") for c in applied
+    applied = [(c, c.value) for c in plan.considered if c.value is not None]
+    refused = [f"{c.mechanism} ({_shortened(safe_text(c.note))})" for c in plan.considered if c.value is None]
+    bars = [
+        Bar(c.mechanism, safe_text(c.strategy), value, show(value, 4), "chosen" if c.note == "chosen" else "")
+        for c, value in applied
     ]
+    bound = plan.lower_bound
     if bars and bound is not None:
-        bars.append(
-            _bar("proved for Gaussian noise", "no unbiased answers with it err less", bound, widest, bound=True)
-        )
-    return {
-        "measured": text,
-        "candidates": bars,
-        "choice": _choice(plan, len(applied)),
-        "distance": _distance(plan),
-        "refused": [{"mechanism": c.mechanism, "note": _shortened(safe_text(c.note))} for c in refused],
-        "mechanism": [
-            ("Mechanism", plan.mechanism),
-            ("Noise", noise_name(plan)),
-            ("Sensitivity", sensitivity_text(plan)),
-            ("Objective", _objective(plan)),
-            ("Exact up to", f"{plan.record_limit:,} records: beyond that integers of 64 bits would not suffice"),
-            *(() if plan.forecast is None else (("Projection", f"onto {plan.body!r}: {plan.forecast.verdict}"),)),
-            *(("Note", safe_text(n)) for n in plan.notes),
-        ],
-    }
+        note = "no unbiased answers with it err less"
+        bars.append(Bar("proved for Gaussian noise", note, bound, show(bound, 4), "bound"))
+    unapplied = [f"Not applicable here: {'; '.join(refused)}."] if refused else []
+    blocks = [
+        Sentences([text, *([_choice(plan, len(applied))] if bars else [])]),
+        Bars(bars),
+        Sentences(unapplied, quiet=True),
+    ]
+    return measured_section(plan, blocks, f"What {'was' if released else 'will be'} measured, and why")
 
 
-def _objective(plan: Plan) -> str:
-    if plan.objective == "max":
-        return "max: the largest standard error"
-    alike = objective_text(plan) or "every query alike"
-    return f"{plan.objective}: the mean squared error, {alike}; weights multiply it"
+def measured_section(plan: WorkloadPlan, blocks: Sequence[Sentences | Bars], heading: str) -> Description:
+    """Blocks about what is measured, and before them all facts of the plan."""
+    told = plan.describe()
+    facts = [Facts(b.rows, told.headline) for b in told.blocks if isinstance(b, Facts)]
+    return Description(heading, [*blocks, *facts], "measured", "Measured")
 
 
 def _shortened(text: str) -> str:
     return text if len(text) <= _REASON else text[: _REASON - 1] + "…"
 
 
-def _bar(name: str, note: str, value: float, widest: float, *, chosen: bool = False, bound: bool = False) -> Section:
-    width = f"{max(0.0, 62 * value / widest):.2f}"
-    return {"name": name, "note": note, "value": show(value, 4), "width": width, "chosen": chosen, "bound": bound}
-
-
 def _compared(plan: Plan) -> str:
-    """What plans are compared by, and bounded in."""
+    """What plans are compared by."""
     if plan.forecast is not None:
         when = ", once projected" if plan.forecast.proved else " of pairs, before denoising"
         return f"root mean squared error{when}"
@@ -296,43 +235,47 @@ def _choice(plan: Plan, count: int) -> str:
     )
 
 
-def _distance(plan: Plan) -> str:
-    above = above_bound(plan)
-    if above is None:
-        if plan.bias_records is not None or plan.forecast is not None:
-            return "Lower bounds that are known are for unbiased answers, and these are not."
-        return "For this noise and these queries no lower bound is known, so how far this is from the best is open."
-    return (
-        f"No unbiased answers made from additive Gaussian noise of any shape can have a smaller {_compared(plan)} than "
-        f"{show(plan.lower_bound, 4)} at this price: this is proved. "
-        f"The plan is {share(above)} above it, at {show(plan.objective_value, 4)}{any_noise_text(plan)}."
-    )
-
-
-def errors(found: Sequence[Family], *, projected: bool = False) -> str:
-    """What the chart of errors shows."""
+def errors(found: Sequence[Family], *, projected: bool = False) -> Description:
+    """The error of every table and family: charts, and those that err most."""
     exact = sum(f.rmse == 0 for f in found)
     many = "needs no noise and is exact" if exact == 1 else "need no noise and are exact"
-    known = f" {exact:,} of them {many}." if exact else ""
-    return (
+    text = (
         "Predicted before the data were read, from the noise alone. The typical error of a table is the root mean "
-        f"squared error of its cells.{known}" + (" All of this is about the unprojected answers." if projected else "")
+        f"squared error of its cells.{f' {exact:,} of them {many}.' if exact else ''}"
+        + (" All of this is about the unprojected answers." if projected else "")
     )
+    drawn: list[Chart] = []
+    for i, unit in enumerate(dict.fromkeys(f.unit for f in found)):
+        spec = charts.family_chart([f for f in found if f.unit == unit])
+        if spec is not None:
+            label = f"Typical error of each table or family, in {unit}; point at one for its name and margin."
+            drawn.append(Chart(f"errors-{i}", "", label, spec))
+    pairs = charts.pair_map(found)
+    if pairs is not None:
+        drawn.append(Chart("pairs", "", "Typical error of the table over every two attributes.", pairs))
+    text_below = "Count known to 20 %: the smallest count whose standard error is at most a fifth of it."
+    blocks = [Sentences([text]), *drawn, _worst(found), Sentences([text_below], quiet=True)]
+    return Description("The error of every table and family of queries", blocks, "errors", "Errors")
 
 
-def worst(found: Sequence[Family]) -> tuple[str, list[Section]]:
+def _worst(found: Sequence[Family]) -> TitledTable:
     """The families with the largest standard errors, those of one unit after another."""
     units = list(dict.fromkeys(f.unit for f in found))
     ranked = sorted(found, key=lambda f: (units.index(f.unit), -f.worst))[:_WORST]
-    rows = [
-        {"name": f.name, "part": f.part, "queries": f"{f.queries:,}", "unit": f.unit, "rmse": show(f.rmse)}
-        | {
-            "worst": show(f.worst),
-            "margin": show(f.margin),
-            "smallest": "–" if f.smallest is None else f"{f.smallest:,}",
+    frame = Frame(
+        {
+            "Table or family": [f.name for f in ranked],
+            "Part": [f.part for f in ranked],
+            "Queries": [f.queries for f in ranked],
+            "Unit": [f.unit for f in ranked],
+            "Typical error": [show(f.rmse) for f in ranked],
+            "Largest standard error": [show(f.worst) for f in ranked],
+            "95 % margin": [f"±{show(f.margin)}" for f in ranked],
+            "Count known to 20 %": ["–" if f.smallest is None else f"{f.smallest:,}" for f in ranked],
         }
-        for f in ranked
-    ]
-    if len(found) <= _WORST:
-        return "All of them, the largest standard error first", rows
-    return f"The {_WORST} with the largest standard errors, of {len(found):,}", rows
+    )
+    caption = "All of them, the largest standard error first"
+    if len(found) > _WORST:
+        caption = f"The {_WORST} with the largest standard errors, of {len(found):,}"
+    numbers = ("Typical error", "Largest standard error", "95 % margin", "Count known to 20 %")
+    return TitledTable(caption, frame, numbers, "Tables with the largest errors")

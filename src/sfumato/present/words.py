@@ -9,40 +9,18 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from sfumato._util.frames import safe_text
+from sfumato._util.description import TitledTable
+from sfumato._util.frames import Frame, safe_text
 from sfumato.domain.core import is_year
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.plans.iterative import IterativePlan
 from sfumato.plans.plan import Plan
 from sfumato.plans.streams import StreamPlan
-from sfumato.privacy.accounting import ApproxEvent, BoundedRangeEvent, Event, GaussianEvent, PureEvent, ZcdpEvent
 from sfumato.privacy.amounts import readable
 from sfumato.privacy.budget import Budget
 from sfumato.releases import Release
 from sfumato.workloads import RECORDS, QueryBlock, QueryFamily, Workload
 from sfumato.workloads.levels import family_names, names_asked, table_names
-
-__all__ = [
-    "CONFIDENCE",
-    "Family",
-    "above_bound",
-    "families",
-    "family_name",
-    "groupings",
-    "guarantee",
-    "numeric",
-    "parameter",
-    "plan_facts",
-    "price_text",
-    "rounded",
-    "scientific",
-    "sensitivity_text",
-    "share",
-    "show",
-    "statement",
-    "typical",
-]
-
 
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -129,19 +107,6 @@ def guarantee(budget: Budget) -> str:
     return f"{text}, apart from an excess of probability of at most {parameter(budget.delta)}"
 
 
-def price_text(price: Event) -> str:
-    """A price in its own currency."""
-    match price:
-        case GaussianEvent(mu_squared=mu_squared):
-            return f"μ² = {parameter(mu_squared)} of Gaussian differential privacy"
-        case PureEvent(epsilon=epsilon) | BoundedRangeEvent(epsilon=epsilon):
-            return f"ε = {parameter(epsilon)}"
-        case ApproxEvent(epsilon=epsilon, delta=delta):
-            return f"ε = {parameter(epsilon)} and δ = {parameter(delta)}"
-        case ZcdpEvent(rho=rho):
-            return f"ρ = {parameter(rho)}"
-
-
 @dataclass(frozen=True, slots=True)
 class Family:
     """One table or family of queries with its predicted errors; `order` is its number of attributes.
@@ -206,14 +171,6 @@ def above_bound(plan: Plan) -> float | None:
     if plan.lower_bound is None or plan.lower_bound <= 0:
         return None
     return max(0.0, plan.objective_value / plan.lower_bound - 1)
-
-
-def sensitivity_text(plan: Plan) -> str:
-    """How much one privacy unit can change the measured values, and how that is known."""
-    found = plan.sensitivity
-    size = float(found.value) if found.power == 1 else math.sqrt(float(found.value))
-    proof = "computed exactly in integers" if found.exact else "a proved upper bound"
-    return f"{'L1' if found.power == 1 else 'L2'} {size:,.6g} on the integer lattice, {proof}"
 
 
 def plan_facts(plan: Plan | IterativePlan | StreamPlan) -> dict[str, Any]:
@@ -281,6 +238,29 @@ def typical(release: Release) -> list[Row]:
             if grouped:
                 break
     return rows
+
+
+def typical_table(release: Release) -> list[TitledTable]:
+    """Medians and means as a table; nothing where none can be told."""
+    rows = typical(release)
+    if not rows:
+        return []
+    columns = {
+        "Attribute": [r["attribute"] if r["first"] else "" for r in rows],
+        "Of": [r["group"] for r in rows],
+        "Median": [r["median"] for r in rows],
+        "its 95 % interval": [f"{r['median_low']} to {r['median_high']}" for r in rows],
+        "Mean": [r["mean"] for r in rows],
+        "its interval": [f"{r['mean_low']} to {r['mean_high']}" if r["mean"] else "" for r in rows],
+        "note": [r["note"] for r in rows],
+    }
+    caption = (
+        "Medians and means with 95 % intervals, for everybody and by the attribute of fewest cells. Means are of the "
+        "middles of the declared cells, their intervals go from the cells' lower to their upper ends; medians are told "
+        "to their cells."
+    )
+    numbers = ("Median", "its 95 % interval", "Mean", "its interval")
+    return [TitledTable(caption, Frame(columns), numbers, "Medians and means", len(rows))]
 
 
 def _rows(release: Release, attribute: str, by: tuple[str, ...]) -> list[Row]:

@@ -5,27 +5,28 @@ from __future__ import annotations
 import json
 import os
 from contextlib import suppress
+from dataclasses import replace
 from importlib import resources
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup
+
+from sfumato._util.description import Description, DescriptionBlock, Facts, Sentences, Warnings, page_html
 from sfumato._util.frames import Frame, safe_text
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.plans.intervals import of_any_sum
 from sfumato.present import charts, sections
-from sfumato.present.answers import singles
+from sfumato.present.answers import singles_table
 from sfumato.present.page import asset, environment
-from sfumato.present.provenance import standing
-from sfumato.present.words import CONFIDENCE, groupings, numeric, rounded, show, typical
+from sfumato.present.provenance import provenance_facts
+from sfumato.present.words import CONFIDENCE, groupings, numeric, typical_table
 from sfumato.publishing.tables import Shelf, write_tables
 from sfumato.releases import Release
 from sfumato.releases.comparing import check_pair
 from sfumato.releases.files import Draft
 from sfumato.releases.warnings import reader_lines
-
-__all__ = ["publish", "write_curves"]
-
 
 _DECILES = [0.05, 0.1, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.9, 0.95]  # what official tables give
 _MOST = 60  # files of some 20 kB each
@@ -161,13 +162,13 @@ def _facts(shelves: list[tuple[Release, Shelf]]) -> dict[str, Any]:
 
 
 def _page(release: Release, earlier: Release | None, shelf: Shelf) -> str:
-    plan = release.plan
-    named, omitted = singles(release)
-    rows = [
-        {"label": s.label, "unit": s.unit} | {k: rounded(getattr(s, k), s.error) for k in ("value", "low", "high")}
-        for s in {(s.label, s.unit): s for s in named}.values()  # one that two parts ask for is told once
-    ]
-    told = standing(plan, release)
+    plan, projected = release.plan, release.projection is not None
+    glance = [*singles_table(release), *typical_table(release)]
+    reading = sections.reading(plan, projected=projected)
+    rounding = (
+        "Cells of large tables are rounded here to less than a two-hundredth of their standard error; the release's "
+        "own files are exact."
+    )
     return (
         environment("sfumato.publishing")
         .get_template("page.html")
@@ -175,15 +176,17 @@ def _page(release: Release, earlier: Release | None, shelf: Shelf) -> str:
             policy=POLICY,
             title=safe_text(release.provenance.name),
             earlier="" if earlier is None else safe_text(earlier.provenance.name),
-            lead=sections.lead(plan, len(release.workload), released=True, projected=release.projection is not None),
-            cautions=reader_lines(release),
-            named=rows,
-            omitted=omitted,
-            typical=typical(release),
-            protects=sections.protects(plan, released=True),
-            reading=sections.reading(plan, projected=release.projection is not None),
-            provenance=told["provenance"],
+            lead=sections.lead(plan, len(release.workload), released=True, projected=projected),
+            warnings=_markup(Warnings(reader_lines(release))),
+            glance=_markup(*glance or [Sentences(["This release holds tables; choose one below."])]),
+            read=_markup(replace(reading, title=""), Sentences([rounding], quiet=True)),
+            protects=_markup(sections.protects(plan, released=True)),
+            provenance=_markup(Facts(provenance_facts(plan, release))),
             left_out=shelf.left_out,
-            error=show(plan.mean_error),
         )
     )
+
+
+def _markup(*blocks: DescriptionBlock) -> Markup:
+    """Blocks as the page has them."""
+    return Markup(page_html(Description("", blocks).blocks))

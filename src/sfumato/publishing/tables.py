@@ -33,8 +33,6 @@ from sfumato.strategies.residuals import Residuals
 from sfumato.workloads import RECORDS, QueryBlock, Workload
 from sfumato.workloads.levels import table_block, table_names
 
-__all__ = ["Shelf", "listed", "write_tables"]
-
 # The smallest tables, so many cells together, as they are: 8 bytes each, of which one is noise that compresses to none.
 _EXACT = 150_000
 # Larger ones to a 256th of their standard errors, or less: that adds a millionth to their variance.

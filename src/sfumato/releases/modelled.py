@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, NoReturn, overload
 import numpy as np
 
 from sfumato._util.codec import later, storable
+from sfumato._util.description import Description, Facts
 from sfumato._util.frames import Frame
 from sfumato.errors import InvalidInput, PlanError
 from sfumato.measurements import Measurement, Selection
@@ -247,13 +248,11 @@ class ModelRelease(WorkloadRelease):
         table = self.table(*names)
         return cell_columns(table) | {"answer": np.round(table.values, 6).reshape(-1)}
 
-    def headline(self) -> str:
+    def describe(self) -> Description:
         how = f"{len(self.workload):,} answers of a model, mechanism {self.plan.mechanism!r}"
-        return f"Release {self.provenance.name!r}: {how}"
-
-    def lines(self) -> Iterator[tuple[str, str]]:
-        yield from self._standing(*self._found())
-        yield "", "answers have no standard errors: what was measured depends on the data"
+        unknown = ("", "answers have no standard errors: what was measured depends on the data")
+        facts = Facts([*self._standing(*self._found()), unknown])
+        return Description(f"Release {self.provenance.name!r}: {how}", [facts, *self._part_answers()])
 
     def _found(self) -> Iterator[tuple[str, str]]:
         chosen = sum(isinstance(m, Selection) for m in self.measurement)

@@ -13,6 +13,7 @@ from typing import Any, overload
 import numpy as np
 
 from sfumato._util.codec import fingerprint, storable
+from sfumato._util.description import Description, Facts
 from sfumato._util.display import Progress, watched
 from sfumato._util.frames import Frame
 from sfumato.errors import InvalidInput, NotAnswerable, PlanError
@@ -20,6 +21,7 @@ from sfumato.measurements import Measurement
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
 from sfumato.plans import plots
+from sfumato.plans.explain import predicted_errors, starving
 from sfumato.plans.intervals import check_confidence, margins
 from sfumato.plans.plan import Plan
 from sfumato.plans.planned import rows_text
@@ -35,14 +37,14 @@ from sfumato.releases.files import Contents
 from sfumato.releases.linear import by_products, single_rows
 from sfumato.releases.released import Provenance, WorkloadRelease
 from sfumato.releases.synthetic import Synthetic, projected_answer, synthetic
-from sfumato.releases.tables import Batch, Intervals, Table, answered, before_and_after, ends, possible, rows_of
+from sfumato.releases.tables import Batch, Intervals, Table, answered, ends, moved_facts, possible, rows_of
 from sfumato.releases.warnings import (
     Caution,
     caution_facts,
-    caution_lines,
     cut_facts,
     cut_persons,
     cut_text,
+    doubts,
     find_cautions,
     other_line,
 )
@@ -605,25 +607,25 @@ class Release(WorkloadRelease):
         table = self.table(*names)
         return files.table_columns(table, table if self.projection is None else self.raw.table(*names))
 
-    def headline(self) -> str:
-        return released.release_headline(self)
+    def describe(self) -> Description:
+        before = "" if self.projection is None else " of the unprojected answers"
+        blocks = [
+            doubts(self),
+            Facts(tuple(self._lines())),
+            moved_facts(self) if self.projection is not None else Facts(()),
+            *predicted_errors(self.plan, before),
+            *self._part_answers(),
+        ]
+        return Description(released.release_headline(self), blocks)
 
-    def shown(self) -> dict[str, Frame]:
-        errors = "Errors by part and number of attributes"
-        return {errors if self.projection is None else f"{errors}, before the projection": self.plan.errors_by_order()}
-
-    def lines(self) -> Iterator[tuple[str, str]]:
-        yield from (("caution", text) for text in caution_lines(self.cautions))
+    def _lines(self) -> Iterator[tuple[str, str]]:
         yield from (("in (other)", text) for text in [other_line(self)] if text)
         objective = f"{self.plan.objective!r}, decided before the data"
         yield from self._standing(("measured", self.plan.strategy.summary), ("objective", objective))
         yield "", released.reading(self)
+        yield from (("note", text) for text in [starving(self.plan)] if text)
         if told := cut_text(self):
             yield "", told
-
-    def appended(self) -> Iterator[str]:
-        yield from () if self.projection is None else before_and_after(self)
-        yield from super().appended()
 
 
 def _releases(first: object, second: object) -> None:

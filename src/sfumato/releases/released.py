@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from sfumato._util.codec import fingerprint, later, storable
-from sfumato._util.display import Told
+from sfumato._util.description import Describable, DescriptionBlock, Facts, TitledTable
 from sfumato._util.documents import write_document
 from sfumato._util.frames import Frame, safe_text
 from sfumato.errors import InvalidInput, NotAnswerable
@@ -110,7 +110,7 @@ def provenance(
 _READ = 20  # answers of a part that are printed with it: what a frame prints without leaving any out
 
 
-class Released(Told):
+class Released(Describable):
     """What came out under a plan: publishable, and all that is asked of it costs no further budget. Frozen, storable.
 
     A kind that derives has its `plan`, what came out, and what that answers.
@@ -340,18 +340,14 @@ class WorkloadRelease(Released):
             One row per query.
         """
 
-    def appended(self) -> Iterator[str]:
-        """The answers themselves, where the release is that of a short part.
-
-        Returns:
-            Whole lines; none for a whole release.
-        """
+    def _part_answers(self) -> Iterator[DescriptionBlock]:
+        """The answers themselves, of a part that is short."""
         if self.part is None:
             return
         if len(self.workload) <= _READ:
-            yield from ("", str(self.frame()))
+            yield TitledTable("", self.frame())
         else:
-            yield f"  {len(self.workload):,} answers: frame() has them, table(...) those of a table"
+            yield Facts([("", f"{len(self.workload):,} answers: frame() has them, table(...) those of a table")])
 
     def _standing(self, *found: tuple[str, str]) -> Iterator[tuple[str, str]]:
         """What is guaranteed, what was found, and where that is recorded."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from os import PathLike
 
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato._util.codec import fingerprint, storable
+from sfumato._util.description import Description, Facts
 from sfumato._util.documents import read_document
 from sfumato.errors import InvalidInput, WorkloadError
 from sfumato.plans.intervals import check_confidence, margins
@@ -192,14 +193,15 @@ class SketchRelease(Released):
             raise WorkloadError("text keys are stored as hashes; ask() for the texts of interest")
         return self.measurement.heavy.astype(np.int64), self.measurement.heavy_counts.copy()
 
-    def headline(self) -> str:
-        return f"Sketch {self.provenance.name!r}: {self.plan.map.rows:,} noisy integers{self._heavy()}"
-
-    def lines(self) -> Iterator[tuple[str, str]]:
-        yield "guarantee", str(self.plan.budget)
-        yield from protected(self.plan.unit, self.plan.price)
-        yield "measured", f"{self.plan.mechanism} over {self.plan.keys.describe()}"
-        yield "recorded", self.provenance.where
+    def describe(self) -> Description:
+        facts = [
+            ("guarantee", str(self.plan.budget)),
+            *protected(self.plan.unit, self.plan.price),
+            ("measured", f"{self.plan.mechanism} over {self.plan.keys.describe()}"),
+            ("recorded", self.provenance.where),
+        ]
+        headline = f"Sketch {self.provenance.name!r}: {self.plan.map.rows:,} noisy integers{self._heavy()}"
+        return Description(headline, [Facts(facts)])
 
     def brief(self) -> str:
         return f"{self.plan.mechanism}: {self.plan.map.rows:,} noisy integers{self._heavy()}"

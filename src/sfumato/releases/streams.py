@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from sfumato._util.codec import storable
+from sfumato._util.description import Description, Facts, Warnings
 from sfumato._util.frames import Frame, package
 from sfumato.errors import InvalidInput, NotAnswerable
 from sfumato.measurements import Measurement
@@ -371,21 +372,20 @@ class StreamRelease(Released):
         )
         return band + base.mark_line().encode(y=altair.Y(field="value", type="quantitative", title=title))
 
-    def headline(self) -> str:
+    def describe(self) -> Description:
         done = len(self.published)
         ends = f", {self.periods[0]!r} to {self.periods[-1]!r}" if done else ""
         of = ", of counted rows" if self.plan.unit.person is not None else ""
-        return f"Stream {self.provenance.name!r}: {done:,} of {self.plan.periods.count:,} periods{ends}{of}"
-
-    def lines(self) -> Iterator[tuple[str, str]]:
-        if self.published:
-            yield from (("caution", c.text) for c in _left_out(self.increments))
-        yield "guarantee", f"{self.plan.budget}, for all periods together"
-        yield from protected(self.plan.unit, self.plan.price)
-        yield "over time", self.plan.periods.describe()
-        if told := self.plan.missing:
-            yield "", f"  {told}"
-        yield "recorded", self.provenance.where
+        facts = [
+            ("guarantee", f"{self.plan.budget}, for all periods together"),
+            *protected(self.plan.unit, self.plan.price),
+            ("over time", self.plan.periods.describe()),
+            *((("", f"  {self.plan.missing}"),) if self.plan.missing else ()),
+            ("recorded", self.provenance.where),
+        ]
+        cautions = [c.text for c in _left_out(self.increments)] if self.published else []
+        headline = f"Stream {self.provenance.name!r}: {done:,} of {self.plan.periods.count:,} periods{ends}{of}"
+        return Description(headline, [Warnings(cautions), Facts(facts)])
 
     def brief(self) -> str:
         return f"{self.provenance.name!r}: {len(self.published):,} periods"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato._util import frames
+from sfumato._util.description import Describable, Description, Facts, TitledTable
 from sfumato._util.documents import write_atomically
 from sfumato._util.frames import Frame, Framed, safe_text
 from sfumato.domain import Domain
@@ -98,7 +98,7 @@ _SHOWN = 10  # records in a notebook: how they look, not what they are
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Synthetic(Framed):
+class Synthetic(Framed, Describable):
     """Records whose answers are near the projected answers of a release, or those of its model.
 
     They cost no privacy, and are nobody's. How far the truth may be beyond `rmse` and `table_error`, only the release's
@@ -164,30 +164,20 @@ class Synthetic(Framed):
     def _texts(self, labels: tuple[tuple[str, ...], ...]) -> list[NDArray[np.object_]]:
         return [np.array(texts, dtype=object)[self.codes[:, i]] for i, texts in enumerate(labels)]
 
-    def explain(self) -> str:
-        """What the records hold, and how near their answers are to those of the release.
-
-        Returns:
-            Two lines of text.
-        """
+    def describe(self) -> Description:
         left = "" if not self.left_out else f"; left out, as no query mentions them: {', '.join(self.left_out)}"
         tables = "" if self.table_error is None else f", tables {self.table_error:.2%} of the records (mean)"
-        return (
-            f"{len(self):,} synthetic records over {', '.join(self.attributes) or 'no attributes'}{left}\n"
-            f"  their answers are {self.rmse:,.3g} off those it was made from (root mean square){tables}"
-        )
-
-    def _repr_html_(self) -> str:
-        headline, said = self.explain().split("\n", 1)
+        said = f"their answers are {self.rmse:,.3g} off those it was made from (root mean square){tables}"
         count = min(_SHOWN, len(self))
         first = Frame({a: c[:count].tolist() for a, c in zip(self.attributes, self._texts(self.labels), strict=True)})
-        return frames.card(headline, [("", said.strip())], {f"The first {count} records": first})
+        headline = f"{len(self):,} synthetic records over {', '.join(self.attributes) or 'no attributes'}{left}"
+        return Description(headline, [Facts([("", said)]), TitledTable(f"The first {count} records", first)])
 
-    def __repr__(self) -> str:
+    def brief(self) -> str:
         left = f" ({len(self.left_out)} left out)" if self.left_out else ""
         tables = "" if self.table_error is None else f", table error {self.table_error:.2%}"
         what = f"{len(self):,} records, {len(self.attributes)} attributes{left}"
-        return f"<Synthetic: {what}, rmse {self.rmse:,.3g}{tables}>"
+        return f"{what}, rmse {self.rmse:,.3g}{tables}"
 
 
 def synthetic(release: Release, records: int | None) -> Synthetic:

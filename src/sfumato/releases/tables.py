@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato._util.description import Facts
 from sfumato._util.frames import Frame, Framed
 from sfumato.errors import PlanError
 from sfumato.operators import Block
@@ -30,9 +31,9 @@ __all__ = [
     "Shift",
     "Table",
     "answered",
-    "before_and_after",
     "ends",
     "heading",
+    "moved_facts",
     "possible",
     "reach",
     "rows_of",
@@ -253,16 +254,16 @@ def shifts(release: Release) -> list[Shift]:
     return [_shift(name, rows, steps, left) for name, rows in _kinds(release).items()]
 
 
-def before_and_after(release: Release) -> list[str]:
-    """The same as lines of text, with a warning where many answers left their intervals."""
+def moved_facts(release: Release) -> Facts:
+    """The same in words, with a warning where many answers left their intervals."""
     if len(release.workload) > _MOST:
-        return []
+        return Facts(())
     found = shifts(release)
-    width = max(len(s.name) for s in found)
-    lines = [f"    {s.name:{width}}  {s.describe()}" for s in found]
+    lines = [(s.name, s.describe()) for s in found]
     if any(s.many for s in found):
-        lines.append("  careful: one answer in a hundred or more left its unprojected interval; read those beside them")
-    return lines
+        many = "one answer in a hundred or more left its unprojected interval; read those beside them"
+        lines.append(("careful", many))
+    return Facts(lines)
 
 
 def _shift(name: str, rows: NDArray[np.intp], steps: FloatArray, left: NDArray[np.bool_]) -> Shift:

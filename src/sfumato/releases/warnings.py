@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato._util.description import Warnings
 from sfumato._util.frames import safe_text
 from sfumato.domain import OTHER, Attribute, Domain
 from sfumato.domain.core import range_text
@@ -39,6 +40,7 @@ __all__ = [
     "cut_facts",
     "cut_persons",
     "cut_text",
+    "doubts",
     "find_cautions",
     "other_line",
     "other_shares",
@@ -133,6 +135,16 @@ def caution_lines(found: tuple[Caution, ...]) -> list[str]:
     """The sentences that are shown where there is little room: the largest shares first."""
     more = [f"and {len(found) - _LISTED:,} more attributes like these"] if len(found) > _LISTED else []
     return [c.text for c in found[:_LISTED]] + more
+
+
+def doubts(release: Release) -> Warnings:
+    """The same as they stand before everything else."""
+    return Warnings(
+        caution_lines(release.cautions),
+        "Does the declaration fit the table?",
+        "These noisy shares ask for a look. They follow from what was measured and cost nothing.",
+        "If labels or a range are wrong, the budget is spent all the same: corrected, they need a new release.",
+    )
 
 
 def caution_facts(release: Release) -> dict[str, Any]:

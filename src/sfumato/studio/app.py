@@ -23,6 +23,7 @@ from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Redire
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from sfumato._util.description import Description, Warnings
 from sfumato.errors import BudgetExceeded, InvalidInput, LedgerMismatch, NameTaken, SfumatoError
 from sfumato.present.charts import CONFIG
 from sfumato.present.page import asset, environment
@@ -32,9 +33,6 @@ from sfumato.studio.calls import CALLS, Asked, Json, release_of
 from sfumato.studio.page_state import ledger_csv, state
 from sfumato.studio.workspace import Desk
 from sfumato.terminal import finite
-
-__all__ = ["ENTRY", "MAX_BODY", "Guard", "Keys", "make_app"]
-
 
 MAX_BODY = 4 * 2**20  # a spec with a hundred thousand labels; what is longer is read from a file of codes
 _MAX_QUERY = 8_192  # a question of the grammar's longest
@@ -240,8 +238,7 @@ def make_app(desk: Desk, keys: Keys) -> Guard:
     def page(request: Request) -> Response:
         return HTMLResponse(shells[request.url.path])
 
-    def enter(desk: Desk, payments: paying.Payments, given: Json) -> Any:
-        del desk, payments
+    def enter(_desk: Desk, _payments: paying.Payments, given: Json) -> Any:
         token = given.get("token")
         if not isinstance(token, str) or not keys.enter(token):
             return JSONResponse({"error": "this address works once; start sfumato studio again for another"}, 403)
@@ -270,12 +267,10 @@ def make_app(desk: Desk, keys: Keys) -> Guard:
     def download(request: Request) -> Response:
         return _answered(desk, lambda: _download(desk, request))
 
-    def first(request: Request) -> Response:
-        del request
+    def first(_request: Request) -> Response:
         return RedirectResponse("/table", 303)
 
-    def job(request: Request) -> Response:
-        del request
+    def job(_request: Request) -> Response:
         return JSONResponse(payments.status())
 
     routes = [
@@ -291,19 +286,17 @@ def make_app(desk: Desk, keys: Keys) -> Guard:
     return Guard(Starlette(routes=routes, exception_handlers=handlers), keys, shown.__contains__)
 
 
-def _missing(request: Request, error: Exception) -> Response:
-    del request, error
+def _missing(_request: Request, _error: Exception) -> Response:
     return JSONResponse({"error": "there is nothing here"}, 404)
 
 
-def _failed(request: Request, error: Exception) -> Response:
-    del request, error  # what it says could hold anything
+def _failed(_request: Request, _error: Exception) -> Response:
+    # what it says could hold anything
     return JSONResponse({"error": "something failed that should not; nothing was spent by this request"}, 500)
 
 
 def _refused_by(desk: Desk) -> Callable[[Request, Exception], Response]:
-    def refused(request: Request, error: Exception) -> Response:
-        del request
+    def refused(_request: Request, error: Exception) -> Response:
         return _refusal(desk, error)
 
     return refused
@@ -322,7 +315,9 @@ def _answered(desk: Desk, call: Callable[[], Any]) -> Response:
         return _refusal(desk, error)
     except Exception:  # whatever it says could hold anything
         return JSONResponse({"error": "this request could not be served; nothing was spent by it"}, 400)
-    return found if isinstance(found, Response) else JSONResponse(finite(found))
+    if isinstance(found, Response):
+        return found
+    return JSONResponse(finite(found.to_dict() if isinstance(found, Description) else found))
 
 
 def _shell(name: str) -> str:
@@ -352,13 +347,11 @@ def _page(desk: Desk, payments: paying.Payments, given: Json) -> Any:
 # -- pages ---------------------------------------------------------------------------------------------------
 
 
-def _table(desk: Desk, payments: paying.Payments, query: Json) -> Json:
-    del payments, query
+def _table(desk: Desk, _payments: paying.Payments, _query: Json) -> Json:
     return state(desk)
 
 
-def _pay_page(desk: Desk, payments: paying.Payments, query: Json) -> Json:
-    del query
+def _pay_page(desk: Desk, payments: paying.Payments, _query: Json) -> Json:
     found: Json = state(desk)
     found |= {"job": payments.status(), "shelf": desk.shelf(), "ledger_file": desk.places.ledger.name}
     kept = (found.get("spec") or {}).get("privacy")
@@ -379,8 +372,7 @@ def _read_page(desk: Desk, payments: paying.Payments, query: Json) -> Json:
     return found
 
 
-def _audit_page(desk: Desk, payments: paying.Payments, query: Json) -> Json:
-    del payments, query
+def _audit_page(desk: Desk, _payments: paying.Payments, _query: Json) -> Json:
     found = desk.ledger()
     name = desk.places.ledger.name
     account = None if found is None else paying.account(found, None)
@@ -394,8 +386,8 @@ def _transcripts(desk: Desk) -> list[Json]:
         try:
             found = conversations.transcript(desk.stored(name))
         except SfumatoError as error:
-            found = {"kind": "broken", "text": desk.said(error)}
-        told += [] if found is None else [found | {"name": name}]
+            found = Description(name, [Warnings([desk.said(error)])])
+        told += [] if found is None else [found.to_dict()]
     return told
 
 

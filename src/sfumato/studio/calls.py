@@ -9,6 +9,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from sfumato._util.description import Description
 from sfumato.errors import InvalidInput
 from sfumato.interactive.plan import SessionPlan
 from sfumato.plans.plan import Plan
@@ -19,20 +20,16 @@ from sfumato.studio import conversations, drafts, paying, reading, what_if
 from sfumato.studio.page_state import state
 from sfumato.studio.workspace import Desk
 
-__all__ = ["CALLS", "Asked", "Json", "release_of"]
-
 Json = dict[str, Any]
 Asked = Callable[[Desk, paying.Payments, Json], Any]
 
 
-def _names(desk: Desk, payments: paying.Payments, given: Json) -> Any:
-    del payments, given
+def _names(desk: Desk, _payments: paying.Payments, _given: Json) -> Any:
     desk.names()
     return state(desk) | {"doubt": desk.doubt()}
 
 
-def _change(desk: Desk, payments: paying.Payments, given: Json) -> Any:
-    del payments
+def _change(desk: Desk, _payments: paying.Payments, given: Json) -> Any:
     about, conditions = given.get("about", ""), given.get("conditions", [])
     if (
         not isinstance(about, str)
@@ -44,8 +41,7 @@ def _change(desk: Desk, payments: paying.Payments, given: Json) -> Any:
     return state(desk, desk.change(given.get("version"), given.get("changes"), about, conditions, ready))
 
 
-def _import(desk: Desk, payments: paying.Payments, given: Json) -> Any:
-    del payments
+def _import(desk: Desk, _payments: paying.Payments, given: Json) -> Any:
     text = given.get("text")
     if not isinstance(text, str):
         raise InvalidInput("a schema is a text file")
@@ -64,17 +60,17 @@ def _typed(value: Any) -> Any:
     return value
 
 
-def _plan(desk: Desk, payments: paying.Payments, given: Json) -> Any:
+def _plan(desk: Desk, _payments: paying.Payments, given: Json) -> Any:
     """The plan of the spec, or of a variant that is not written: changes as for the file; or of a session over it."""
-    del payments
     text = desk.seen(given.get("version"))
     if given.get("changes"):
         text = drafts.change(text, given["changes"])
     plan = desk.plan(text, _what(given))
     about = {"variant": drafts.version_of(text), "fingerprint": plan.fingerprint}
     if isinstance(plan, SessionPlan):
-        return conversations.figures(plan) | about
-    return what_if.figures(plan) | about | {"protects": protects(plan, released=False)}
+        return about | {"described": conversations.promise(plan).to_dict()}
+    told = Description("", [protects(plan, released=False), plan.describe()])
+    return what_if.figures(plan) | about | {"described": told.to_dict()}
 
 
 def _what(given: Json) -> str:
@@ -103,14 +99,12 @@ def _budget(given: Json) -> Budget:
     return Budget.from_json(numbers)
 
 
-def _scale(desk: Desk, payments: paying.Payments, given: Json) -> Any:
-    del payments
+def _scale(desk: Desk, _payments: paying.Payments, given: Json) -> Any:
     found = what_if.scaled(_one_look(desk, given), _budget(given))
     return {"factor": found.factor, "guarantee": found.guarantee, "statement": found.statement, "attack": found.attack}
 
 
-def _margin(desk: Desk, payments: paying.Payments, given: Json) -> Any:
-    del payments
+def _margin(desk: Desk, _payments: paying.Payments, given: Json) -> Any:
     margin, part, order = given.get("margin"), given.get("part"), given.get("order")
     if not isinstance(margin, (int, float)) or not isinstance(part, str) or not isinstance(order, int):
         raise InvalidInput("a margin is a number, of a line of the plan")
@@ -118,9 +112,8 @@ def _margin(desk: Desk, payments: paying.Payments, given: Json) -> Any:
     return {"budget": what_if.typed(budget), "statement": str(budget).partition(";")[0]}
 
 
-def _alone(desk: Desk, payments: paying.Payments, given: Json) -> Any:
+def _alone(desk: Desk, _payments: paying.Payments, given: Json) -> Any:
     """What tables would have with the whole budget to themselves; the page asks again for those that are left."""
-    del payments
     numbers = given.get("tables")
     if not isinstance(numbers, list) or not all(isinstance(n, int) for n in numbers):
         raise InvalidInput("tables are asked for by their numbers")
@@ -132,16 +125,14 @@ def _alone(desk: Desk, payments: paying.Payments, given: Json) -> Any:
     return {"alone": [[n, error] for n, error in found.items()]}
 
 
-def _account(desk: Desk, payments: paying.Payments, given: Json) -> Any:
-    del payments
+def _account(desk: Desk, _payments: paying.Payments, given: Json) -> Any:
     found = desk.ledger()
     if found is None:
         return {"ledger": None}
     return {"ledger": paying.account(found, desk.plan(desk.seen(given.get("version")), _what(given)))}
 
 
-def _open_ledger(desk: Desk, payments: paying.Payments, given: Json) -> Any:
-    del payments
+def _open_ledger(desk: Desk, _payments: paying.Payments, given: Json) -> Any:
     table = given.get("table")
     if table is not None and not isinstance(table, str):
         raise InvalidInput("the table's public name is a text")
@@ -161,8 +152,7 @@ def release_of(desk: Desk, name: object) -> Release:
     return release
 
 
-def _verify(desk: Desk, payments: paying.Payments, given: Json) -> Any:
-    del payments
+def _verify(desk: Desk, _payments: paying.Payments, given: Json) -> Any:
     found, anchor = desk.ledger(), given.get("anchor") or None
     if found is None:
         raise InvalidInput("there is no ledger yet")

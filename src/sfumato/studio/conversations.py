@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sfumato._util.frames import safe_text
+from sfumato._util.description import Description, Facts, Sentences, TitledTable
+from sfumato._util.frames import Frame, safe_text
 from sfumato.curator.conversations.stored import StoredTranscript, is_conversation, read_transcript
 from sfumato.curator.streams.stored import is_stream, read_stream
 from sfumato.domain import Domain
@@ -30,15 +30,11 @@ from sfumato.planner.planning import request
 from sfumato.plans.iterative import IterativePlan
 from sfumato.plans.plan import Plan
 from sfumato.plans.streams import StreamPlan
-from sfumato.present.words import show
 from sfumato.privacy.conversation_price import Step
 from sfumato.privacy.ledger import Ledger
 from sfumato.privacy.selection import Candidates
 from sfumato.releasing import plan_of
 from sfumato.specs import Spec
-
-__all__ = ["ONE_BY_ONE", "RELEASE", "WAYS", "anchor_of", "ask", "figures", "planned_for", "standing", "transcript"]
-
 
 RELEASE, ONE_BY_ONE, ALL_CELLS = "release", "pmw", "histogram"
 WAYS = (RELEASE, ONE_BY_ONE, ALL_CELLS)
@@ -71,23 +67,14 @@ def planned_for(spec: Spec, what: str, currency: str | None) -> Plan | Iterative
     return planned(made(what, currency=currency) if what == ONE_BY_ONE else made(what), asked)
 
 
-def figures(plan: SessionPlan) -> Json:
-    """What a session promises before it is opened, and what would err less."""
-    rows = [
-        [show(v) if isinstance(v, float) else "–" if v is None else str(v) for v in r.values()] for r in _rows(plan)
-    ]
-    return {
-        "facts": [[name, safe_text(_OURS.sub(lambda m: _NAMES[m[0]], text))] for name, text in plan.lines()],
-        "columns": ["how", "standard error", "bound", "questions", "note"],
-        "rows": rows,
-    }
-
-
-def _rows(plan: SessionPlan) -> Iterable[Json]:
-    for row in plan.compared.rows():
-        number = row["questions"]
-        asked = None if number is None else f"{number:,}"
-        yield row | {"mechanism": _NAMES.get(row["mechanism"], "a release of each"), "questions": asked}
+def promise(plan: SessionPlan) -> Description:
+    """What a session promises before it is opened, and what would err less, in the words of the pages."""
+    told = plan.describe()
+    facts = [(n, _OURS.sub(lambda m: _NAMES[m[0]], t)) for b in told.blocks if isinstance(b, Facts) for n, t in b.rows]
+    compared = plan.compared.columns
+    named = {"how": [_NAMES.get(name, "a release of each") for name in compared["mechanism"]]}
+    frame = Frame(named | {n: column for n, column in compared.items() if n != "mechanism"})
+    return Description(told.headline, [Facts(facts), TitledTable("Errors side by side, in records", frame)])
 
 
 def anchor_of(place: Path) -> str:
@@ -156,20 +143,14 @@ def resumed(place: Path, ledger: Ledger | None, seen: object) -> QuerySession:
     return found
 
 
-def transcript(place: Path) -> Json | None:
+def transcript(place: Path) -> Description | None:
     """What a session was asked, or which periods a stream has; None for a release. Raises as `standing`."""
     if not place.is_file():
         return None
     if is_stream(place):
         store = read_stream(place)
-        periods = [[f"{i:,}", safe_text(p.label)] for i, p in enumerate(store.published, 1)]
-        return {
-            "kind": "stream",
-            "columns": ["number", "period"],
-            "anchor": store.anchor,
-            "rows": periods[-_SHOWN:],
-            "more": max(0, len(periods) - _SHOWN),
-        }
+        periods = [[f"{i:,}", p.label] for i, p in enumerate(store.published, 1)]
+        return _listed(place.name, store.anchor, ["number", "period"], periods, "No period yet.")
     asked = _conversation(place)
     if asked is None:
         return None
@@ -177,13 +158,16 @@ def transcript(place: Path) -> Json | None:
     steps = enumerate(found.steps, 1 - plan.buys)
     rows = [[f"{number:,}" if number else "–", *_told(plan, step, bought=number == 0)] for number, step in steps]
     columns = ["number", "records with", "answer", "from", "to", "how", "update"]
-    return {
-        "kind": "session",
-        "columns": columns,
-        "anchor": found.anchor,
-        "rows": rows[-_SHOWN:],
-        "more": max(0, len(rows) - _SHOWN),
-    }
+    return _listed(place.name, found.anchor, columns, rows, "Nothing was asked yet.")
+
+
+def _listed(name: str, anchor: str, columns: list[str], rows: list[list[str]], none: str) -> Description:
+    """The last lines of a store."""
+    title = f"The last {_SHOWN} of {len(rows):,}" if len(rows) > _SHOWN else ""
+    frame = Frame({c: [row[i] for row in rows[-_SHOWN:]] for i, c in enumerate(columns)})
+    numbers = ("number", "answer", "from", "to")
+    shown = TitledTable(title, frame, numbers, f"What {name} gave") if rows else Sentences([none])
+    return Description(name, [Facts([("anchor, to keep elsewhere", anchor)]), shown])
 
 
 def _conversation(place: Path) -> tuple[StoredTranscript, SessionPlan] | None:

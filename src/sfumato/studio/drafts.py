@@ -31,23 +31,6 @@ from sfumato.specs import Spec, spec_of
 from sfumato.workloads.reading import Section, parse_toml
 from sfumato.workloads.schema import import_schema, read_schema, spec_text
 
-__all__ = [
-    "absent",
-    "change",
-    "check",
-    "field_word",
-    "files_of",
-    "imported",
-    "in_page",
-    "of_column",
-    "parsed",
-    "still_to_do",
-    "store",
-    "tables_of",
-    "version_of",
-]
-
-
 _FIELDS = {
     "type": "its kind",
     "min": "its least value",

@@ -14,9 +14,6 @@ from sfumato.studio.drafts import still_to_do
 from sfumato.studio.workspace import Desk
 from sfumato.terminal import csv_text
 
-__all__ = ["ledger_csv", "state"]
-
-
 _LABELS = 500  # of an attribute, offered while one types
 _QUERY = re.compile(r"^(?:line \d+: )?queries\.(\d+)\b[.\w]*:? ?")
 

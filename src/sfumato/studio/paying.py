@@ -24,16 +24,12 @@ from sfumato.interactive.session import QuerySession
 from sfumato.interactive.streams import resume_stored
 from sfumato.planner.opening import open_plan
 from sfumato.plans.streams import StreamPlan
-from sfumato.privacy.amounts import readable
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger, words
 from sfumato.releasing import release
 from sfumato.studio import conversations
 from sfumato.studio.workspace import AnyPlan, Desk, checked_name
 
-__all__ = ["Payments", "account", "open_ledger", "proposal"]
-
-_SHOWN = 200  # entries on a page; the export has all
 _LARGEST = Decimal(10**9)  # above, no budget is
 _OPEN = 2  # sessions that are asked at a time; each holds what it counts of its table
 _PRIVATE = 0o700  # stores hold secret noise
@@ -249,33 +245,13 @@ def proposal(kept: Mapping[str, Any]) -> dict[str, str]:
 
 
 def account(ledger: Ledger, plan: AnyPlan | None) -> dict[str, Any]:
-    """A ledger for the page: what is spent, what this plan would take, what is left, in words; its lines."""
+    """A ledger for the page: how it describes itself, shares for a bar, and what this plan would take."""
     state = ledger.state()
     spends = words.spends(state)
     total = float(state.total)
-    protects, table = words.whom(state)
-    out: dict[str, Any] = {
-        "total": words.total(words.promised(state)),
-        "left": words.left(state).partition("; a plan may")[0],
-        "spent_share": float(state.spent) / total if total else 1.0,
-        "spent": readable(state.spent),
-        "remaining": readable(state.remaining),
-        "of": readable(state.total),
-        "currency": str(state.currency),
-        "protects": protects,
-        "table": table,
-        "anchor": ledger.anchor,
-        "id": state.ledger_id,
-        "unreleased": [safe_text(e.name) for e in spends if not e.released],
-        "why_unreleased": words.UNRELEASED,
-        "more": max(0, len(spends) - _SHOWN),
-        "entries": [
-            {"line": e.sequence, "name": safe_text(e.name), "time": e.time, "stored": e.released}
-            | {"paid": words.paid(e.event, words.promised(state)), "unit": words.unit(e)}
-            | {"share": float(e.price) / total if total else 1.0}
-            for e in spends[-_SHOWN:]
-        ],
-    }
+    share = float(state.spent) / total if total else 1.0
+    waiting = [safe_text(e.name) for e in spends if not e.released]
+    out: dict[str, Any] = {"described": ledger.describe().to_dict(), "spent_share": share, "unreleased": waiting}
     if plan is not None:
         try:
             quote = ledger.quote(plan)

@@ -17,49 +17,22 @@ from typing import Any
 import numpy as np
 import xlsxwriter
 
+from sfumato._util.description import Chart, Description, Facts, Figures, TitledTable, Warnings
 from sfumato._util.frames import Frame, safe_text
 from sfumato.errors import InvalidInput, NotAnswerable, SfumatoError
 from sfumato.plans.intervals import check_confidence
 from sfumato.plans.planned import is_answered
 from sfumato.present import charts
-from sfumato.present import charts as scatter
-from sfumato.present.answers import distribution, singles, small_table
-from sfumato.present.projected import before_and_after
-from sfumato.present.sections import protects, reading, short
+from sfumato.present.answers import distribution, singles, singles_table, small_table
+from sfumato.present.projected import moved_section
+from sfumato.present.sections import errors, protects, reading, short
 from sfumato.present.words import families, rounded, show
 from sfumato.releases import ModelRelease, Release
 from sfumato.releases.answers import Answer, Linear
 from sfumato.releases.streams import StreamRelease
-from sfumato.releases.warnings import caution_lines
-from sfumato.studio.workspace import Told
 from sfumato.terminal import csv_text
 from sfumato.workloads import predicates, total
 from sfumato.workloads.levels import table_block, table_names
-
-__all__ = [
-    "FILES",
-    "OPERATIONS",
-    "STREAM",
-    "Ranked",
-    "Result",
-    "asked",
-    "calculate",
-    "calculated",
-    "held",
-    "maps",
-    "measured",
-    "overview",
-    "placed",
-    "projected",
-    "ranked",
-    "ranks",
-    "statistic",
-    "stored_file",
-    "stream_file",
-    "table_csv",
-    "workbook",
-]
-
 
 OPERATIONS = {
     "share": "A as a share of B",
@@ -157,9 +130,9 @@ def overview(stored: Any, name: str) -> Json:
     """What is said of a release at first, and what may be asked of it."""
     release = measured(stored)
     if release is None:
-        return {"name": name, "kind": "told", "text": str(stored.explain()), "note": _note(stored)}
-    plan, domain = release.plan, release.plan.workload.domain
-    single, omitted = singles(release)
+        told = stored if isinstance(stored, Description) else stored.describe()
+        return {"name": name, "kind": "told", "note": _note(stored), "about": told.to_dict()}
+    domain = release.plan.workload.domain
     attributes = [
         {"name": n, "shown": safe_text(n), "size": domain[n].size, "ordered": domain[n].intervals is not None}
         | {"labels": list(domain[n].declared_labels[:_OFFERED]) if domain[n].intervals is None else []}
@@ -167,26 +140,37 @@ def overview(stored: Any, name: str) -> Json:
         for n in (*domain.names, *domain.levels)
     ]
     _offer(release, attributes)
-    found = [_single(s) for s in single]
     return {
         "name": name,
         "kind": "tables",
         "note": _note(stored),
-        "created": release.provenance.created,
-        "guarantee": short(plan),
-        "unit": plan.unit.describe(),
-        "protects": protects(plan, released=True),
-        "reading": reading(plan, projected=release.projection is not None),
-        "queries": len(release.workload),
-        "cautions": caution_lines(release.cautions),
-        "singles": found,
-        "omitted": omitted,
+        "about": _about(release).to_dict(),
         "attributes": attributes,
         "first": _first(release, attributes),
         "operations": OPERATIONS,
         "projected": release.projection is not None,
         "projectable": len(release.workload) <= _PROJECTED and release.projection is None,
     }
+
+
+def _about(release: Release) -> Description:
+    """Reasons for doubt, key figures, what is promised, the facts of the release, and its single answers."""
+    plan, told = release.plan, release.describe()
+    figures = [
+        ("Answers", f"{len(release.workload):,}", ""),
+        ("Guarantee", short(plan), ""),
+        ("Protects", plan.unit.describe(), ""),
+        ("Made", release.provenance.created[:10], ""),
+    ]
+    reads = reading(plan, projected=release.projection is not None)
+    promise = [protects(plan, released=True), reads, *(b for b in told.blocks if isinstance(b, Facts))]
+    blocks = [
+        *(b for b in told.blocks if isinstance(b, Warnings)),
+        Figures(figures),
+        Description("What is promised, and how to read an answer", promise),
+        *singles_table(release),
+    ]
+    return Description(told.headline, blocks)
 
 
 def _offer(release: Release, attributes: list[Json]) -> None:
@@ -242,19 +226,9 @@ def _note(stored: Any) -> str:
             "These are answers of a model, without standard errors or intervals: sfumato show and sfumato ask read "
             "them. Charts, the calculator and projections need errors, and do not apply."
         )
-    if isinstance(stored, Told):
+    if isinstance(stored, Description):
         return "A session, which was paid for when it was opened; what follows is how it stands."
     return "" if isinstance(stored, Release) else "What this page can do does not apply to it; it is told in words."
-
-
-def _single(s: Any) -> Json:
-    return {
-        "part": s.part,
-        "label": s.label,
-        "unit": s.unit,
-        "error": show(s.error),
-        **{k: rounded(getattr(s, k), s.error) for k in ("value", "low", "high")},
-    }
 
 
 def _names(release: Release, given: object, most: int) -> tuple[str, ...]:
@@ -267,7 +241,7 @@ def _names(release: Release, given: object, most: int) -> tuple[str, ...]:
     return tuple(given)
 
 
-def placed(release: Release, given: object) -> Json:
+def placed(release: Release, given: object) -> Description:
     """A marginal table: the first rows in words, and a chart where it has one or two attributes and few cells."""
     names = _names(release, given, 6)
     if not names:
@@ -286,21 +260,28 @@ def placed(release: Release, given: object) -> Json:
     rows: list[list[str]] = []
     for place in itertools.islice(np.ndindex(*shape), _ROWS):
         error = math.nan if errors is None else float(errors[place])
-        cells = [safe_text(table.labels[i][j]) for i, j in enumerate(place)]
+        cells = [table.labels[i][j] for i, j in enumerate(place)]
         width = float(table.high[place]) - float(table.low[place])
         scale = error if math.isfinite(error) else width / 4
         numbers = [rounded(float(x[place]), scale) for x in (table.values, table.low, table.high)]
         rows.append([*cells, *numbers, show(error)])
-    return {
-        "columns": [*(safe_text(n) for n in names), "answer", "from", "to", "standard error"],
-        "texts": len(names),
-        "rows": rows,
-        "cells": table.values.size,
-        "chart": spec,
-    }
+    columns = ["answer", "from", "to", "standard error"]
+    return _shown([*names, *columns], rows, columns, table.values.size, spec)
 
 
-def statistic(release: Release, what: object, attribute: object, by: object, at: object = None) -> Json:
+def _shown(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str], count: int, spec: Json | None = None
+) -> Description:
+    """The first rows in words, below a chart where there is one."""
+    # attributes come first, and one may be called like a column of ours
+    named = [safe_text(f"{c} (attribute)" if c in columns[i + 1 :] else c) for i, c in enumerate(columns)]
+    frame = Frame({name: [safe_text(row[i]) for row in rows] for i, name in enumerate(named)})
+    title = f"The first {len(rows):,} of {count:,}; the files have all" if count > len(rows) else ""
+    drawing = [] if spec is None else [Chart("shown", "", "", spec)]
+    return Description("", [*drawing, TitledTable(title, frame, numbers)])
+
+
+def statistic(release: Release, what: object, attribute: object, by: object, at: object = None) -> Description:
     """Quantiles, means, shares or the distribution of an attribute within groups."""
     (name,), groups = _names(release, [attribute], 1), _names(release, by, 3)
     spec: Json | None = None
@@ -319,23 +300,15 @@ def statistic(release: Release, what: object, attribute: object, by: object, at:
             spec = charts.distribution_chart(replace(drawn, attribute=_short(drawn.attribute)))
     else:
         raise InvalidInput("there are quantiles, mean, share and cdf")
-    return _listed(frame) | {"chart": spec}
+    names = [n for n in frame.columns if n != "note" or any(frame["note"])]
+    texts = [n for n in names if n == "note" or not all(isinstance(v, (int, float)) or v is None for v in frame[n])]
+    rows = [[_cell(n, row) for n in names] for row in itertools.islice(frame.rows(), _ROWS)]
+    columns = [n.replace("_", " ") for n in names]
+    return _shown(columns, rows, [c for c, n in zip(columns, names, strict=True) if n not in texts], len(frame), spec)
 
 
 def _short(name: str) -> str:
     return name if len(name) <= _TITLE else f"{name[: _TITLE - 1]}…"
-
-
-def _listed(frame: Frame) -> Json:
-    names = [n for n in frame.columns if n != "note" or any(frame["note"])]
-    texts = [n for n in names if n == "note" or not all(isinstance(v, (int, float)) or v is None for v in frame[n])]
-    rows = [[_cell(n, row) for n in names] for row in itertools.islice(frame.rows(), _ROWS)]
-    return {
-        "columns": [safe_text(n.replace("_", " ")) for n in names],
-        "numeric": [n not in texts for n in names],
-        "rows": rows,
-        "cells": len(frame),
-    }
 
 
 def _cell(name: str, row: Json) -> str:
@@ -343,7 +316,7 @@ def _cell(name: str, row: Json) -> str:
     if value is None:
         return "–"
     if isinstance(value, str):
-        return safe_text(value)
+        return value
     if name == "probability":
         return f"{value:g}"
     error = row.get("standard_error")
@@ -377,39 +350,28 @@ def calculated(operation: object, one: tuple[Release, object], other: tuple[Rele
     return asdict(found) | {"shown": shown}
 
 
-def ranked(release: Release, attribute: object) -> Json:
+def ranked(release: Release, attribute: object) -> Description:
     """The places of an attribute's cells."""
     (name,) = _names(release, [attribute], 1)
     found = ranks(release, name)[:_ROWS]
-    rows = [[safe_text(r.cell), show(r.value, 6), f"{r.first}", f"{r.last}"] for r in found]
-    columns = [safe_text(name), "answer", "place from", "place to"]
-    return {"columns": columns, "numeric": [False, True, True, True], "rows": rows, "cells": len(found)}
+    rows = [[r.cell, show(r.value, 6), f"{r.first}", f"{r.last}"] for r in found]
+    numbers = ["answer", "place from", "place to"]
+    return _shown([name, *numbers], rows, numbers, len(found))
 
 
-def maps(release: Release) -> Json:
+def maps(release: Release) -> Description:
     """The error of every table as a strip, and of every pair of attributes as a map."""
     found = [f for f in families(release.plan, release.part) if math.isfinite(f.rmse)]
-    return {"strip": charts.family_chart(found), "pairs": charts.pair_map(found)}
+    return Description("", [b for b in errors(found).blocks if isinstance(b, Chart)])
 
 
-def projected(release: Release) -> Json:
+def projected(release: Release) -> Description:
     """Before and after a projection onto what some table could have given."""
     if len(release.workload) > _PROJECTED:
         raise NotAnswerable(f"above {_PROJECTED:,} answers a projection is made by a program: release.project()")
     result = release if release.projection is not None else release.project()
-    found = before_and_after(result)
-    if found is None:
-        raise NotAnswerable("nothing was projected")
-    single, _ = singles(result)
-    return {
-        "texts": found.texts,
-        "facts": found.facts,
-        "most": found.most,
-        "chart": scatter.moved_chart(found),
-        "singles": [
-            {"label": s.label, "before": rounded(s.before, s.error), "after": rounded(s.value, s.error)} for s in single
-        ],
-    }
+    (moved,) = moved_section(result)
+    return Description(moved.headline, [*moved.blocks, *singles_table(result)])
 
 
 STREAM = "stream.release"
@@ -463,7 +425,8 @@ def workbook(release: Release) -> bytes:
         words = book.add_worksheet("read me")
         words.set_column(0, 0, 110)
         wrapped = book.add_format({"text_wrap": True, "valign": "top"})
-        texts = [safe_text(release.provenance.name), *protects(release.plan, released=True), *reading(release.plan)]
+        said = (protects(release.plan, released=True), reading(release.plan))
+        texts = [safe_text(release.provenance.name), *(text for block in said for text in block.texts)]
         for i, text in enumerate(texts):
             words.write_string(i, 0, text, wrapped)
         found, _ = singles(release)

@@ -22,8 +22,6 @@ from sfumato.studio.app import Keys, make_app
 from sfumato.studio.drafts import change, store
 from sfumato.studio.workspace import Desk, Places
 
-__all__ = ["listening", "prepared", "serve"]
-
 _BACKLOG = 64  # connections that wait: one browser opens six
 _IDLE = 30  # seconds that a connection is kept for a next request
 _HALF_OPEN = 10  # seconds for the head of a first one

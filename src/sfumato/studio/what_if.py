@@ -32,9 +32,6 @@ from sfumato.releasing import plan_of
 from sfumato.specs import Spec
 from sfumato.workloads import RECORDS, QueryBlock, Workload
 
-__all__ = ["Alone", "Scaled", "alone", "budget_for_margin", "figures", "scaled", "typed"]
-
-
 _LISTED = 2_000  # tables listed one by one: all of forty attributes' pairs and singles, and a page that still scrolls
 _TOGETHER = (
     1.0  # second of planning for one request: the page asks again for the rest, and other requests get their turn

@@ -12,18 +12,19 @@ import re
 import threading
 import zipfile
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sfumato._util.frames import safe_text
+from sfumato._util.description import Description
 from sfumato.curator.rows.samples import OtherEncoding, column_names, doubt, table_of
 from sfumato.curator.rows.written import source_of
 from sfumato.curator.streams.stored import is_stream
 from sfumato.errors import InvalidInput, NameTaken, SfumatoError, SourceError
 from sfumato.interactive.opening import keeps_session, session_status
 from sfumato.interactive.plan import SessionPlan
+from sfumato.interactive.session import status_facts
 from sfumato.interactive.streams import stored_release
 from sfumato.planner.loading import load
 from sfumato.plans.iterative import IterativePlan
@@ -34,9 +35,6 @@ from sfumato.specs import Spec
 from sfumato.studio import conversations, drafts
 from sfumato.studio.drafts import check
 from sfumato.workloads.reading import parse_toml
-
-__all__ = ["AnyPlan", "Desk", "Places", "Told", "checked_name"]
-
 
 _KEPT_STATES = 4  # the text that pages show, the one that comes next, and two to go back to; each holds all labels
 _SAVING = 0.2  # seconds that a change waits for another window's: a few keys are saved in less, a long list is not
@@ -63,20 +61,6 @@ class Places:
     ledger: Path
     releases: Path
     sessions: Path
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """How a stored session stands: neither table nor ledger is touched."""
-
-    status: Mapping[str, Any]
-
-    def explain(self) -> str:
-        """One line for each fact."""
-        width = max(map(len, self.status), default=0)
-        return "\n".join(
-            f"{k.replace('_', ' '):<{width}}  {'-' if v is None else safe_text(str(v))}" for k, v in self.status.items()
-        )
 
 
 def checked_name(name: object) -> str:
@@ -274,7 +258,10 @@ class Desk:
         place = self.stored(name)
         if place.is_file() and keeps_session(place):
             status = session_status(place)
-            return Told({k: v for k, v in status.items() if k != "source"})  # a place of this machine
+            # the source is a place of this machine
+            return Description(
+                f"Session {place.name}", [status_facts({k: v for k, v in status.items() if k != "source"})]
+            )
         if place.is_file() and is_stream(place):
             return self._kept((place.name, conversations.anchor_of(place)), lambda: stored_release(place))
         stamp = (place / "release.json" if place.is_dir() else place).stat().st_mtime_ns

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato._util import frames
 from sfumato._util.bundles import check_text, shorten
 from sfumato._util.checks import show_count
 from sfumato._util.codec import storable
+from sfumato._util.description import Description, TitledTable
 from sfumato._util.frames import Frame
 from sfumato.domain import Domain
 from sfumato.errors import WorkloadError
@@ -419,4 +419,5 @@ class Workload:
             }
         )
         queries, cells = self.shape
-        return frames.card(f"Workload: {show_count(queries)} queries over {show_count(cells)} cells", (), {"": frame})
+        headline = f"Workload: {show_count(queries)} queries over {show_count(cells)} cells"
+        return Description(headline, [TitledTable("", frame)]).to_html()

@@ -10,7 +10,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.operators.base import FloatArray
-from sfumato.releases.tables import Shift, before_and_after, shifts
+from sfumato.releases.tables import Shift, moved_facts, shifts
 
 HOUR = sf.Integers(0, 23, levels={"part": [0, 6, 12, 24]}, outside="clamp", missing="drop")
 DOMAIN = sf.Domain({"hour": HOUR, "place": 5, "sex": 2})
@@ -84,10 +84,11 @@ def test_one_in_a_hundred_is_many(queries: int, outside: int, many: bool) -> Non
 
 
 def test_the_warning_stands_where_many_left(projected: sf.Release) -> None:
-    calm = before_and_after(moved(projected, np.full(len(WORK), 0.5)))
+    calm = moved_facts(moved(projected, np.full(len(WORK), 0.5))).rows
     assert len(calm) == len(KINDS)
-    assert "none left" in calm[0]
-    assert not any("careful" in line for line in calm)
-    loud = before_and_after(moved(projected, np.where(np.arange(len(WORK)) == 74, 1.5, 0.0)))
-    assert "1 of 3 left their intervals" in loud[-2]
-    assert loud[-1].strip().startswith("careful: one answer in a hundred or more left")
+    assert "none left" in calm[0][1]
+    assert not any("careful" in name for name, _ in calm)
+    loud = moved_facts(moved(projected, np.where(np.arange(len(WORK)) == 74, 1.5, 0.0))).rows
+    assert "1 of 3 left their intervals" in loud[-2][1]
+    assert loud[-1][0] == "careful"
+    assert loud[-1][1].startswith("one answer in a hundred or more left")

@@ -95,7 +95,7 @@ def test_frames_and_files(tmp_path: Path) -> None:
 def test_words() -> None:
     found = released().synthetic(60)
     assert repr(found) == (
-        f"<Synthetic: 60 records, 3 attributes (1 left out), rmse {found.rmse:,.3g}, "
+        f"<Synthetic 60 records, 3 attributes (1 left out), rmse {found.rmse:,.3g}, "
         f"table error {found.table_error:.2%}>"
     )
     assert "left out, as no query mentions them: pet" in found.explain()

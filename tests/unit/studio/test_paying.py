@@ -244,7 +244,7 @@ def test_killed_in_mid_payment_it_says_so_afterwards(tmp_path: Path) -> None:
     with studio(place) as page:
         account = page.post("account", {"version": page.version}).json["ledger"]
         assert account["unreleased"] == ["killed"]
-        assert "no refund" in account["why_unreleased"]
+        assert "no refund" in dict(account["described"]["blocks"][0]["rows"])["unreleased"]
         again = page.paid("killed")
         assert again["state"] == "refused"
         assert len(sf.Ledger(place / "budget.db").entries()) == 1

@@ -33,12 +33,13 @@ def test_places_are_declared_and_read_at_every_level(tmp_path: Path) -> None:
             shown = page.post("table", {"name": "places", "attributes": [level, "sex"]}).json
             table = release.table(level, "sex")
             wanted = [rounded(v, e) for v, e in zip(table.values.ravel(), table.standard_errors.ravel(), strict=True)]
-            assert [r[2] for r in shown["rows"]] == wanted
+            assert [r[2] for r in shown["blocks"][-1]["rows"]] == wanted
         asked = page.post("ask", {"name": "places", "question": "state == 's1' and sex == 'male'"}).json
         assert asked["exact"] == pytest.approx(release.ask("state == 's1' and sex == 'male'").value)
         before = page.post("project", {"name": "places"}).json
-        assert before["texts"]
-        assert dict(before["facts"])
+        kinds = {b["type"]: b for b in before["blocks"]}
+        assert kinds["sentences"]["texts"]
+        assert dict(kinds["facts"]["rows"])
 
 
 def test_a_stream_is_declared(tmp_path: Path) -> None:

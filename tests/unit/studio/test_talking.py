@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import sfumato as sf
+from sfumato._util.description import TitledTable
 from sfumato.curator.conversations.stored import read_transcript
 from sfumato.interactive import session_status
 from sfumato.interactive.opening import OnlineSession, kept
@@ -116,11 +117,13 @@ def test_each_question_tells_its_price_and_what_is_left(page: Studio) -> None:
     assert (found["standing"]["anchor"], found["standing"]["buys"]) == (state["anchor"], False)
     told = talking.transcript(page.desk.stored("desk"))
     assert told is not None
-    assert [r[1] for r in told["rows"]] == [
+    table = told.blocks[1]
+    assert isinstance(table, TitledTable)
+    assert list(table.frame["records with"]) == [
         "all records: their number, which the session begins with",
         "age: 5 to 9 and sex: female",
     ]
-    assert told["rows"][-1][2] == f"{value:,.0f}"
+    assert table.frame["answer"][-1] == f"{value:,.0f}"
     assert len(sf.Ledger(page.desk.places.ledger).entries()) == 1 + 1, "nothing is paid for a question"
     assert "age: 5 to 9" in page.page("/audit").text
     shown = page.page("/read?name=desk")
@@ -240,6 +243,7 @@ KILLED = """
 import os, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
+from sfumato._util.description import TitledTable
 from sfumato.curator.conversations.transcript import FileTranscript
 FileTranscript.pay = lambda *_: os._exit(9)
 from support.studio import studio
@@ -295,7 +299,9 @@ def test_a_stream_is_opened_and_appended(flowing: Studio, tmp_path: Path) -> Non
     totals = sf.load(store, ledger=tmp_path / "budget.db").totals
     found = flowing.post("ask", {"name": "weeks", "question": "age == 3"}).json
     assert found["exact"] == pytest.approx(totals.ask("age == 3").value)
-    rows = (talking.transcript(store) or {})["rows"]
+    told = talking.transcript(store)
+    assert told is not None
+    rows = told.to_dict()["blocks"][1]["rows"]
     assert rows == [["1", "W1"], ["2", "W2"]]
     public = flowing.ask("/download/stream.release?name=weeks")
     (tmp_path / "public").write_bytes(public.body)

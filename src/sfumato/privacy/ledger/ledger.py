@@ -14,9 +14,9 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Protocol
+from typing import Any, Protocol
 
-from sfumato._util import frames
+from sfumato._util.description import Describable, Description, Facts, TitledTable
 from sfumato._util.frames import Frame
 from sfumato.errors import BudgetError, BudgetExceeded, InvalidInput, LedgerError, LedgerMismatch
 from sfumato.privacy.accounting import Event, delta_of, event_to_text, price
@@ -108,7 +108,7 @@ class Priced(Protocol):
     def price(self) -> Event: ...
 
 
-class Ledger(Debits):
+class Ledger(Debits, Describable):
     """The total of a privacy budget in a file, which many processes share. `Ledger.create` makes one.
 
     An object may be used from any thread and after a fork; other processes open the same path. Every call reads and
@@ -384,22 +384,66 @@ class Ledger(Debits):
             paid = (spend.name, spend.plan_hash, event_to_text(spend.event), 0, state.spent)
             turn.append(line_of(next_of(state), "released", *paid, now(), spend.sequence, result_hash))
 
-    def _repr_html_(self) -> str:
-        spends = self.export()
-        kept = ("name", "table", "unit", "paid", "time", "stored")
-        frame = Frame({k: [row[k] for row in spends] for k in kept})
-        left = [("total", str(self.total)), ("left", f"{readable(self.remaining)} {self.currency}")]
-        return frames.card("Ledger", left, {"Spends": frame} if spends else {})
+    def describe(self) -> Description:
+        found = self._chain.read()
+        state, promised = found.state, words.promised(found.state)
+        spends, (protects, table) = words.spends(state), words.whom(state)
+        facts = [
+            ("total", f"{promised}; kept as {readable(state.total)} of {state.currency}"),
+            ("protects", protects),
+            ("table", table),
+            ("spent", f"{readable(state.spent)} of {state.currency}"),
+            ("remaining", f"{readable(state.remaining)} of {state.currency}: {words.left(state)}"),
+            ("anchor", found.anchor),
+        ]
+        if waiting := [e.name for e in spends if not e.released]:
+            facts.append(("unreleased", f"{', '.join(waiting)}: {words.UNRELEASED}"))
+        columns = {
+            "line": [e.sequence for e in spends],
+            "name": [e.name for e in spends],
+            f"price ({state.currency})": [f"{float(e.price):.6g}" for e in spends],
+            "by itself": [words.paid(e.event, promised) for e in spends],
+            "of the total": [f"{float(e.price / state.total):.1%}".replace("%", " %") for e in spends],
+            "time": [e.time for e in spends],
+            "stored": ["yes" if e.released else "no" for e in spends],
+        }
+        tables = [TitledTable("Spends", Frame(columns))] if spends else []
+        return Description(f"Ledger {state.ledger_id}", [Facts(facts), *tables])
 
-    def __repr__(self) -> str:
+    def facts(self) -> dict[str, Any]:
+        """What is spent, on what, and what is left.
+
+        Returns:
+            Plain JSON values: the total and what is left of it, whom and which table it protects, and every spend.
+        """
+        found = self._chain.read()
+        state = found.state
+        return {
+            "id": state.ledger_id,
+            "total": words.promised(state).to_json(),
+            "currency": str(state.currency),
+            "unit": None if state.unit is None else state.unit.describe(),
+            "table": state.table,
+            "spent": str(state.spent),
+            "remaining": str(state.remaining),
+            "anchor": found.anchor,
+            "entries": [
+                {"line": e.sequence, "name": e.name, "price": str(e.price), "time": e.time}
+                | {"plan": e.plan_hash, "released": e.released, "paid": words.paid(e.event, words.promised(state))}
+                for e in words.spends(state)
+            ],
+            "unreleased": [e.name for e in words.spends(state) if not e.released],
+        }
+
+    def brief(self) -> str:
         where = str(self._chain.path) if isinstance(self._chain, FileChain) else "in memory"
         try:
             state = self._read()
         except LedgerError as error:
-            return f"<Ledger {where}: {error}>"
+            return f"{where}: {error}"
         waiting = sum(not entry.released for entry in words.spends(state))
         left = f"{readable(state.remaining)} of {readable(state.total)} {self.currency} left"
-        return f"<Ledger {where}: {self.total}; {left}; {len(words.spends(state))} spends, {waiting} unreleased>"
+        return f"{where}: {self.total}; {left}; {len(words.spends(state))} spends, {waiting} unreleased"
 
 
 def _advance(state: State | None, bodies: Sequence[bytes]) -> State:

@@ -155,6 +155,38 @@ export function listing(columns, rows, { caption, numeric } = {}) {
   return h("table", {}, caption ? h("caption", {}, caption) : null, h("thead", {}, head), h("tbody", {}, body));
 }
 
+export const scrolled = (label, ...kids) => h("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": label }, ...kids);
+
+const LINES = 400; // of a table on a page; files and exports have all
+const cellOf = (value) => value === null ? "–" : typeof value !== "number" ? value : Math.abs(value) < 1000 ? `${Number(value.toPrecision(4))}` : words.format(Math.round(value));
+
+/** What the server describes, as elements; `draw` makes one of a chart, below which its numbers are folded away. */
+export function described(found, draw) {
+  const titled = (title, ...kids) => [title ? h("h3", {}, title) : null, ...kids];
+  const facts = (rows) => h("dl", { className: "facts" }, rows.flatMap(([k, v]) => [h("dt", {}, k), h("dd", {}, v)]));
+  const sentences = (texts, quiet) => texts.map((t) => h("p", { className: quiet ? "quiet" : "" }, t));
+  const kinds = {
+    facts: (b) => titled(b.title, ...sentences(b.rows.filter(([k]) => !k).map(([, v]) => v)), facts(b.rows.filter(([k]) => k))),
+    figures: (b) => h("dl", { className: "figures" }, b.rows.map(([k, v, small]) => h("div", {}, h("dt", {}, k), h("dd", {}, v, small ? h("small", {}, small) : null)))),
+    sentences: (b) => titled(b.title, b.listed ? h("ul", {}, b.texts.map((t) => h("li", {}, t))) : sentences(b.texts, b.quiet)),
+    warnings: (b) => h("div", { className: "note careful", role: "note" }, b.title ? h("p", {}, h("strong", {}, b.title), ` ${b.before}`) : null,
+      h("ul", {}, b.texts.map((t) => h("li", {}, t))), b.after ? h("p", { className: "quiet" }, b.after) : null),
+    table: (b) => {
+      const numeric = b.columns.map((c, i) => b.numbers.includes(c) || b.rows.every((row) => typeof row[i] === "number" || row[i] === null));
+      const kept = b.columns.map((_, i) => i).filter((i) => b.rows.some((row) => row[i] !== ""));
+      const rows = b.rows.slice(0, LINES).map((row) => kept.map((i) => cellOf(row[i])));
+      const table = listing(kept.map((i) => b.columns[i]), rows, { caption: b.title || null, numeric: kept.map((i) => numeric[i]) });
+      const shown = scrolled(b.label || b.title || found.headline || "Table", table);
+      return draw && found.blocks.some((o) => o.type === "chart" && o.name === "shown") ? h("details", {}, h("summary", {}, "As numbers"), shown) : shown;
+    },
+    bars: (b) => facts(b.rows.map((r) => [r.name, `${r.shown} ${r.note}`])),
+    chart: (b) => h("figure", {}, titled(b.title, b.caption ? h("figcaption", {}, b.caption) : null, draw ? draw(b.spec, b.title || b.caption || found.headline) : null)),
+    code: (b) => h("pre", { tabIndex: 0 }, b.text),
+    description: (b) => h("details", {}, h("summary", {}, b.headline), described(b, draw)),
+  };
+  return found.blocks.map((b) => kinds[b.type](b)).flat(2);
+}
+
 export function options(select, values, chosen) {
   fill(select, values.map(([value, text]) => h("option", { value, selected: value === chosen }, text)));
   return select;

@@ -1,6 +1,6 @@
 // The fourth page: what is paid for, the ledger, a name, one payment, and how far it is.
 
-import { $, attempt, bar, budgetFields, budgetOf, change, complain, data, fill, h, listing, post, say, payment } from "./common.js";
+import { $, attempt, bar, budgetFields, budgetOf, change, complain, data, described, fill, h, post, say, payment } from "./common.js";
 
 let plan = null;
 let fits = false;
@@ -29,12 +29,10 @@ function ledger(found) {
     bar([[found.spent_share, "spent"], [planned, found.fits ? "this" : "over"]], label),
     h("ul", { className: "key" }, h("li", { className: "spent" }, `spent: ${percent(found.spent_share)}`),
       made ? null : h("li", { className: found.fits ? "this" : "over" }, `${it}: ${percent(planned)}`), h("li", { className: "left" }, `left${made ? "" : " then"}: ${percent(left)}`)),
-    h("dl", { className: "facts" }, h("dt", {}, "In all"), h("dd", {}, found.total), h("dt", {}, "Left now"), h("dd", {}, found.left),
-      h("dt", {}, capital(it)), h("dd", {}, found.paid ? `takes ${found.paid}` : found.quote),
-      h("dt", {}, "Protects"), h("dd", {}, found.protects), h("dt", {}, "Table"), h("dd", {}, found.table)),
+    h("p", {}, `${capital(it)} ${found.paid ? `takes ${found.paid}` : `: ${found.quote}`}.`),
+    described({ ...found.described, blocks: found.described.blocks.slice(0, 1) }),
     made ? h("p", { className: "done" }, `${made} Under another name it would be paid for anew.`) : null,
-    found.fits || made ? null : h("p", { className: "problem" }, `${capital(it)} does not fit into what is left. Choose a smaller budget under What if.`),
-    found.unreleased.length ? h("p", { className: "note" }, `Not stored: ${found.unreleased.join(", ")}. It was ${found.why_unreleased}.`) : null);
+    found.fits || made ? null : h("p", { className: "problem" }, `${capital(it)} does not fit into what is left. Choose a smaller budget under What if.`));
 }
 
 async function refresh() {
@@ -89,13 +87,9 @@ $("make-ledger").addEventListener("submit", async (event) => {
 /** What the choice promises; a session says so before it is opened, and what would err less. */
 function promised() {
   if (!plan) { fill($("promise")); return; }
-  if (!plan.facts) { fill($("promise"), plan.protects.map((text) => h("p", {}, text))); return; }
-  const sentences = plan.facts.filter(([name]) => !name).map(([, text]) => h("p", {}, text));
-  fill($("promise"), sentences,
-    h("dl", { className: "facts" }, plan.facts.filter(([name]) => name).flatMap(([k, v]) => [h("dt", {}, capital(k)), h("dd", {}, v)])),
-    h("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": "Errors side by side" },
-      listing(plan.columns, plan.rows, { caption: "Errors side by side, in records", numeric: [false, true, true, true, false] })),
-    h("p", {}, "All of it is paid now. No question costs budget later; what a hard one uses up is one of the updates above."));
+  const session = what() === "pmw" && !data.stream;
+  fill($("promise"), described(plan.described), session ?
+    h("p", {}, "All of it is paid now. No question costs budget later; what a hard one uses up is one of the updates above.") : null);
 }
 
 async function replan() {

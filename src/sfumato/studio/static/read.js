@@ -1,6 +1,6 @@
 // The fifth page: everything that follows from what was measured. All numbers are the server's.
 
-import { $, attempt, data, fill, h, listing, options, post } from "./common.js";
+import { $, attempt, data, described, fill, h, listing, options, post, scrolled } from "./common.js";
 import { complete } from "./completion.js";
 import { going } from "./talking.js";
 
@@ -17,14 +17,7 @@ function chart(spec, label) {
   return place;
 }
 
-const scrolled = (label, ...kids) => h("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": label }, ...kids);
-
-function shown(place, found, label) {
-  const more = found.cells > found.rows.length ? h("p", { className: "quiet" }, `The first ${found.rows.length} of ${found.cells.toLocaleString("en-US")}; the files have all.`) : null;
-  fill(place, chart(found.chart, label), found.chart
-    ? h("details", {}, h("summary", {}, "As numbers"), scrolled(label, listing(found.columns, found.rows, { numeric: found.numeric })), more)
-    : [scrolled(label, listing(found.columns, found.rows, { numeric: found.numeric })), more]);
-}
+const shown = (place, found, label) => fill(place, described({ ...found, headline: label }, chart));
 
 const answer = (id, work) => $(id).addEventListener("submit", (event) => { event.preventDefault(); work(); });
 
@@ -63,19 +56,12 @@ function readable() {
   options($("rank-of"), listed(release.attributes.filter((a) => a.table)));
   options($("operation"), Object.entries(release.operations));
   options($("other"), data.shelf.map((n) => [n, n]), name);
-  fill($("cautions"), release.cautions.length ? h("div", { className: "note careful", role: "note" }, h("p", {}, h("strong", {}, "Look at this first")), h("ul", {}, release.cautions.map((c) => h("li", {}, c)))) : null);
-  fill($("about"), release.note ? h("p", { className: "note" }, release.note) : null,
-    h("dl", { className: "figures" }, [["Answers", release.queries.toLocaleString("en-US")], ["Guarantee", release.guarantee], ["Protects", release.unit], ["Made", release.created.slice(0, 10)]]
-      .map(([k, v]) => h("div", {}, h("dt", {}, k), h("dd", {}, v)))),
-    h("details", {}, h("summary", {}, "What is promised, and how to read an answer"), [...release.protects, ...release.reading].map((t) => h("p", {}, t))));
-  $("singles-section").hidden = release.singles.length === 0;
-  fill($("singles"), listing(["question", "answer", "from", "to", "standard error", "unit"], release.singles.map((s) => [s.label, s.value, s.low, s.high, s.error, s.unit]),
-    { caption: "With 95 % intervals", numeric: [false, true, true, true, true, false] }));
+  fill($("about"), release.note ? h("p", { className: "note" }, release.note) : null, described(release.about, chart));
   const files = [["tables.xlsx", "All tables as a workbook"], ["answers.parquet", "All answers as Parquet"], ["report.html", "The report, one file to pass on"], ["release.json", "The public facts"], ["measurements.npz", "The noisy measurements, which may be published"], ["stream.release", "All that is public of the stream, one file to pass on"]];
   fill($("files"), files.filter(([file]) => release.files.includes(file)).map(([file, text]) => h("li", {}, h("a", { href: `/download/${file}?name=${encodeURIComponent(name)}`, download: "" }, text))));
 }
 
-const described = () => release.attributes.map((a) => ({ name: a.name, labels: a.labels, other: a.other }));
+const completed = () => release.attributes.map((a) => ({ name: a.name, labels: a.labels, other: a.other }));
 
 function forms() {
   const asked = [];
@@ -90,7 +76,6 @@ function forms() {
     const attributes = [...new Set([$("a1").value, $("a2").value, $("a3").value].filter(Boolean))];
     const found = await attempt($("table"), () => post("table", { name, attributes }));
     if (!found) { fill($("table")); return; } // what stood there is no answer to what the fields say now
-    found.numeric = found.columns.map((_, i) => i >= found.texts);
     const label = attributes.join(" × ");
     shown($("table"), found, label);
     const query = attributes.map((a) => `&a=${encodeURIComponent(a)}`).join("");
@@ -113,7 +98,7 @@ function forms() {
   answer("ranking", async () => {
     const found = await attempt($("ranked"), () => post("ranks", { name, attribute: $("rank-of").value }));
     if (!found) fill($("ranked"));
-    else shown($("ranked"), { ...found, chart: null }, "Places, which hold together with 95 % confidence");
+    else shown($("ranked"), found, "Places, which hold together with 95 % confidence");
   });
   $("what").addEventListener("change", () => {
     $("at-field").hidden = $("what").value !== "quantiles";
@@ -123,18 +108,15 @@ function forms() {
   for (const id of ["a1", "a2"]) $(id).addEventListener("change", () => paired($("a2").value, $("a3").value));
   $("show-maps").addEventListener("click", async () => {
     const found = await attempt($("maps"), () => post("maps", { name }));
-    if (found) fill($("maps"), [["strip", "Typical error of each table"], ["pairs", "Typical error of the table over every two attributes"]].filter(([k]) => found[k])
-      .map(([k, text]) => h("figure", {}, h("figcaption", {}, text), chart(found[k], text))));
+    if (found) fill($("maps"), described(found, chart));
   });
   $("project").disabled = !release.projectable && !release.projected;
   $("project").addEventListener("click", async () => {
     fill($("projected"), h("progress", { "aria-label": "Projecting" }), h("p", { className: "quiet" }, "This can take a minute, and costs no budget."));
     const found = await attempt($("projected"), () => post("project", { name }));
-    fill($("projected"), found ? [found.texts.map((t) => h("p", {}, t)), chart(found.chart, "Projected against unprojected answers"),
-      h("dl", { className: "facts" }, found.facts.flatMap(([k, v]) => [h("dt", {}, k), h("dd", {}, v)])),
-      found.singles.length ? scrolled("Single answers before and after", listing(["question", "before", "after"], found.singles.map((s) => [s.label, s.before, s.after]), { numeric: [false, true, true] })) : null].flat() : []);
+    fill($("projected"), found ? described(found, chart) : []);
   });
-  for (const id of ["question", "calc-a", "calc-b"]) complete($(id), described);
+  for (const id of ["question", "calc-a", "calc-b"]) complete($(id), completed);
 }
 
 options($("releases"), data.shelf.length ? data.shelf.map((n) => [n, n]) : [["", "none yet"]], name);
@@ -142,5 +124,5 @@ $("releases").addEventListener("change", (event) => { location.href = `/read?nam
 if (data.error) { $("problem").hidden = false; $("problem").textContent = data.error; }
 if (!data.shelf.length) { $("told").hidden = false; fill($("told"), h("p", {}, "Nothing was released here yet.")); }
 if (data.standing) going(data.standing);
-if (release?.kind === "told" && data.standing?.kind !== "session") { $("told").hidden = false; fill($("told"), h("p", { className: "note" }, release.note), h("pre", { tabIndex: 0 }, release.text)); }
+if (release?.kind === "told" && data.standing?.kind !== "session") { $("told").hidden = false; fill($("told"), h("p", { className: "note" }, release.note), described(release.about)); }
 if (release?.kind === "tables") { $("readable").hidden = false; readable(); forms(); $("tables").hidden = !$("a1").options.length; $("ranking").hidden = !$("rank-of").options.length; if (release.first.table.length) $("tables").requestSubmit(); if (!$("of").options.length) $("statistics").hidden = true; else if (release.first.of) $("statistics").requestSubmit(); }
