@@ -9,6 +9,8 @@ from importlib.util import find_spec
 
 # before numpy is imported: the default two-thread BLAS is many times slower on factorizations
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# each of the hundreds of programs that tests start would compile the library's 260 files anew, which takes a second
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 import pytest
 from hypothesis import HealthCheck, settings
