@@ -40,16 +40,22 @@ def pytest_configure() -> None:
 # Files that take longest, first: what a process begins last, the other one waits for. In order of seconds measured.
 LONG = (
     "unit/wall/test_spark.py",
-    "e2e/test_spark.py",
     "e2e/test_docs.py",
+    "e2e/test_spark.py",
     "laws/test_merged.py",
     "laws/test_golden.py",
     "statistical/test_stream_stress.py",
-    "unit/wall/test_postgres.py",
     "e2e/test_check_release.py",
-    "unit/mechanisms/test_objective.py",
-    "unit/wall/test_written.py",
+    "unit/wall/test_postgres.py",
     "statistical/test_conversation_stress.py",
+    "e2e/test_neighbours.py",
+    "unit/mechanisms/test_objective.py",
+    "unit/mechanisms/test_impossible.py",
+    "unit/mechanisms/test_adaptive_impossible.py",
+    "unit/wall/test_written.py",
+    "laws/test_descent.py",
+    "e2e/test_cli.py",
+    "e2e/test_kills.py",
 )
 
 
