@@ -6,9 +6,12 @@ import os
 import signal
 from collections.abc import Iterator
 from importlib.util import find_spec
+from pathlib import Path
 
 # before numpy is imported: the default two-thread BLAS is many times slower on factorizations
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# each of the hundreds of programs that tests start would compile the library's 260 files anew, which takes a second
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -32,6 +35,34 @@ def pytest_configure() -> None:
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     pytest.MonkeyPatch.setattr = armed(pytest.MonkeyPatch.setattr)  # type: ignore[method-assign]
+
+
+# Files that take longest, first: what a process begins last, the other one waits for. In order of seconds measured.
+LONG = (
+    "unit/wall/test_spark.py",
+    "e2e/test_docs.py",
+    "e2e/test_spark.py",
+    "laws/test_merged.py",
+    "laws/test_golden.py",
+    "statistical/test_stream_stress.py",
+    "e2e/test_check_release.py",
+    "unit/wall/test_postgres.py",
+    "statistical/test_conversation_stress.py",
+    "e2e/test_neighbours.py",
+    "unit/mechanisms/test_objective.py",
+    "unit/mechanisms/test_impossible.py",
+    "unit/mechanisms/test_adaptive_impossible.py",
+    "unit/wall/test_written.py",
+    "laws/test_descent.py",
+    "e2e/test_cli.py",
+    "e2e/test_kills.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Have the longest files begin first, one a process."""
+    place = {Path(__file__).parent / name: i for i, name in enumerate(LONG)}
+    items.sort(key=lambda item: place.get(item.path, len(LONG)))
 
 
 def _need(lacking: str | None) -> None:

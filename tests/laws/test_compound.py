@@ -27,7 +27,7 @@ from sfumato.strategies.dense_optimal import optimize
 from sfumato.strategies.design import Design, Problem
 from sfumato.workloads import QueryBlock, Workload
 from sfumato.workloads.core import on_domain
-from support.reconstructions import check_covariances, reconstruction
+from support.reconstructions import check_covariances, reconstructions
 from support.stranger import priced_by_a_stranger
 from support.unions import DOMAIN, SIZES, UNIT, matrix_of
 
@@ -79,8 +79,8 @@ def test_what_is_joined_is_answered_without_bias_at_the_predicted_error(name: st
     blocks.append(Block(tuple((n,) for n in ends), tuple(Prefix(SIZES[n]) for n in ends)))
     if planner == "tilted" and name == "turned":
         blocks.append(Block((("c",), ("b",), ("a",)), (Identity(2), Identity(4), Prefix(6))))
-    for block in blocks:
-        back, wanted = reconstruction(strategy, block), matrix_of(block, NAMES)
+    for block, back in zip(blocks, reconstructions(strategy, blocks), strict=True):
+        wanted = matrix_of(block, NAMES)
         size = np.abs(back).sum(axis=1).max() * np.abs(measured).max()
         assert np.abs(back @ measured - wanted).max() <= 1e-12 * size + 1e-9
         shape = [f.shape[0] for f in block.factors]

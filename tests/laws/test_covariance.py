@@ -32,7 +32,7 @@ from sfumato.strategies.product import Product
 from sfumato.strategies.residuals import Residuals
 from sfumato.strategies.stacked import Stacked
 from sfumato.strategies.strategy import Known, Strategy
-from support.reconstructions import check_covariances, reconstruction
+from support.reconstructions import check_covariances, reconstructions
 
 SIZES = {"a": 5, "b": 4, "c": 3, "d": 1, "e": 2}
 NAMES = tuple(SIZES)
@@ -96,7 +96,7 @@ def test_covariances_of_residuals_are_those_of_the_reconstruction(
     except PlanError:
         return  # contrasts that do not determine the cells
     blocks = [_block(rng), _block(rng)]
-    check_covariances(strategy, blocks, [reconstruction(strategy, b) for b in blocks])
+    check_covariances(strategy, blocks, reconstructions(strategy, blocks))
 
 
 @pytest.mark.parametrize("tilted", [(), ("a",), ("b", "c")])
@@ -107,7 +107,7 @@ def test_joined_factors_may_name_their_attributes_in_any_order(tilted: tuple[str
     orders = [("a", "b"), ("b", "a"), ("a", "b", "c"), ("c", "a", "b"), ("b", "c", "a")]
     blocks = [Block((n,), (Dense(rng.integers(-2, 3, (4, math.prod(SIZES[a] for a in n)))),)) for n in orders]
     blocks += [Block((("c", "a"), ("b",)), (Dense(rng.integers(-2, 3, (2, 15))), Prefix(4))), _tables("b", "a")]
-    check_covariances(strategy, blocks, [reconstruction(strategy, b) for b in blocks])
+    check_covariances(strategy, blocks, reconstructions(strategy, blocks))
 
 
 @settings(max_examples=25, deadline=None)
@@ -128,7 +128,7 @@ def test_covariances_of_products_are_those_of_the_reconstruction(seed: int, publ
     blocks = [b for b in (_block(rng) for _ in range(8)) if "d" not in b.attributes and () not in b.groups]
     blocks = [b for b in blocks if _answerable(strategy, b)][:3]
     blocks += [Block((), ()), *([] if raw is None else [raw])]
-    check_covariances(strategy, blocks, [reconstruction(strategy, b) for b in blocks])
+    check_covariances(strategy, blocks, reconstructions(strategy, blocks))
 
 
 def _answerable(strategy: Strategy, block: Block) -> bool:
@@ -154,7 +154,7 @@ def test_different_pieces_are_independent() -> None:
     strategy = Stacked((_cells(200, "a", "b"), _cells(900, "a"), _residuals(np.random.default_rng(1), ("a",), ())))
     blocks = [_tables("a"), _tables("b"), _tables("b", "a"), _tables("c", "a"), Block((("a",),), (Prefix(5),))]
     assert len({id(strategy.source(b)) for b in blocks}) == 3
-    check_covariances(strategy, blocks, [reconstruction(strategy, b) for b in blocks])
+    check_covariances(strategy, blocks, reconstructions(strategy, blocks))
     assert not strategy.covariance(blocks[0], blocks[1]).any()
     between = strategy.table_covariance(blocks[0], blocks[2])
     assert between is not None

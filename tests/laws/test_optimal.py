@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+import subprocess
+import sys
 
 import flint
 import numpy as np
@@ -375,6 +377,23 @@ def test_one_thread_inside_and_as_before_outside() -> None:
         with single_thread():
             assert threads() == {1}
         assert threads() == {2}
+
+
+def test_a_blas_that_is_loaded_later_has_one_thread_too() -> None:
+    """SciPy's, after NumPy's was found. Mutant: the libraries are looked for once."""
+    program = (
+        "from sfumato.operators.base import single_thread\n"
+        "with single_thread(): pass\n"
+        "import scipy.linalg\n"
+        "from threadpoolctl import threadpool_info, threadpool_limits\n"
+        "with threadpool_limits(limits=2, user_api='blas'), single_thread():\n"
+        "    pools = [p['num_threads'] for p in threadpool_info() if p['user_api'] == 'blas']\n"
+        "print(len(pools), set(pools))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    count, found = done.stdout.split(" ", 1)
+    assert found.strip() == "{1}"
+    assert int(count) >= 1
 
 
 @pytest.mark.parametrize(

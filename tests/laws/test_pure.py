@@ -168,8 +168,23 @@ def test_order_is_found():
 
 def test_the_same_question_gives_the_same_strategy():
     gram = prefix(60).T @ prefix(60)
-    first, second = (optimize_pure(gram, ordered=True) for _ in range(2))
+    first = optimize_pure(gram, ordered=True)
+    pure._known.cache_clear()
+    second = optimize_pure(gram, ordered=True)
     assert np.array_equal(first.coefficients, second.coefficients)
+
+
+def test_what_was_found_of_one_gram_is_not_given_to_another():
+    """Answers that are kept are told apart by the whole Gram and the tolerance. Mutants: kept by the number of cells;
+    by the Gram alone."""
+    pure._known.cache_clear()
+    asked = [(16, 1e-7), (17, 1e-7), (16, 1e-1)]
+    grams = [(workload.T @ workload, e) for n, e in asked for workload in (prefix(n), np.eye(n))]
+    kept = [optimize_pure(g, ordered=True, tolerance=e) for g, e in (*grams, *grams)]
+    for (gram, tolerance), found in zip((*grams, *grams), kept, strict=True):
+        pure._known.cache_clear()
+        alone = optimize_pure(gram, ordered=True, tolerance=tolerance)
+        assert np.array_equal(found.coefficients, alone.coefficients)
 
 
 def test_scale_does_not_matter():

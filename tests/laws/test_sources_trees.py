@@ -19,7 +19,7 @@ from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import AllRange, Block, Dense, Identity, Padded, Prefix, Tree, Window
 from sfumato.planner.planning import compared
 from sfumato.strategies.trees import Canonical
-from support.reconstructions import check_covariances, reconstruction
+from support.reconstructions import check_covariances, reconstruction, reconstructions
 from support.words import plan_with
 
 TREES = [Tree(n, b, root) for n in (1, 2, 3, 7, 8, 9, 13, 33) for b in (2, 3, 4, 16) for root in (True, False)]
@@ -89,7 +89,7 @@ CANONICAL: dict[str, Any] = {"reconstruction": "canonical"}
 def test_covariances_are_the_shared_nodes() -> None:
     strategy = Canonical("t", Tree(11, 3), 2)
     blocks = [asked(Prefix(11)), asked(AllRange(11)), asked(Padded(Window(10, 4))), Block((), ())]
-    check_covariances(strategy, blocks, [reconstruction(strategy, b) for b in blocks])
+    check_covariances(strategy, blocks, reconstructions(strategy, blocks))
 
 
 def test_other_questions_are_refused() -> None:

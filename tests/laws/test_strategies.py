@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -57,31 +59,26 @@ def _problem(work: Workload, relation: Neighbours, noise: str = "gaussian") -> P
     return Problem(work, budget, PrivacyUnit(relation), noise)
 
 
-def _reconstruction(strategy: Strategy, block: Block) -> tuple[np.ndarray, np.ndarray]:
-    """(R, effect of the public total) of a block, by feeding unit vectors."""
+def _reconstructions(strategy: Strategy, blocks: Sequence[Block]) -> list[np.ndarray]:
+    """R of every block, by feeding unit vectors."""
     sizes = [b.rows for b in strategy.blocks]
     columns = []
-    for j in range(sum(sizes)):
-        unit = np.zeros(sum(sizes))
-        unit[j] = 1.0
-        values = np.split(unit, np.cumsum(sizes)[:-1])
-        columns.append(strategy.answer(strategy.estimate(values, 0), block))
-    zero = np.split(np.zeros(sum(sizes)), np.cumsum(sizes)[:-1])
-    return np.stack(columns, axis=1), strategy.answer(strategy.estimate(zero, 1), block)
+    for unit in np.eye(sum(sizes)):
+        estimate = strategy.estimate(np.split(unit, np.cumsum(sizes)[:-1]), 0)
+        columns.append([strategy.answer(estimate, block) for block in blocks])
+    return [np.stack([c[i] for c in columns], axis=1) for i in range(len(blocks))]
 
 
 def _check(strategy: Strategy, work: Workload, rng: np.random.Generator, tolerance: float) -> None:
     x = rng.integers(0, 30, DOMAIN.shape)
     exact = [marginalise(x, DOMAIN.names, b) for b in strategy.blocks]
     estimate = strategy.estimate(exact, int(x.sum()))
-    maps: list[np.ndarray] = []
-    for query in work.blocks:
+    maps = _reconstructions(strategy, [q.block for q in work.blocks])
+    for query, reconstruction in zip(work.blocks, maps, strict=True):
         truth = marginalise(x, DOMAIN.names, query.block)
         found = strategy.answer(estimate, query.block)
         slack = strategy.bias_bound(query.block) * x.sum()
         np.testing.assert_allclose(found, truth, atol=tolerance * (1 + np.abs(truth).max()) + slack)
-        reconstruction, _ = _reconstruction(strategy, query.block)
-        maps.append(reconstruction)
         shape = tuple(f.shape[0] for f in query.block.factors)
         second = np.broadcast_to(strategy.row_powers(query.block, 2), shape).reshape(-1)
         brute = (reconstruction**2).sum(axis=1)
@@ -120,8 +117,8 @@ def test_fourth_powers_are_those_of_the_reconstruction(name: str, maker: str) ->
         return
     for design in designs:
         strategy = design.build(design.fine)
-        for query in work.blocks:
-            reconstruction, _ = _reconstruction(strategy, query.block)
+        maps = _reconstructions(strategy, [q.block for q in work.blocks])
+        for query, reconstruction in zip(work.blocks, maps, strict=True):
             shape = tuple(f.shape[0] for f in query.block.factors)
             fourth = np.broadcast_to(strategy.row_powers(query.block, 4), shape).reshape(-1)
             np.testing.assert_allclose(fourth, (reconstruction**4).sum(axis=1), rtol=1e-6)

@@ -20,7 +20,7 @@ from sfumato.strategies import union_planning as unions
 from sfumato.strategies.dense_swap import swap_optimum
 from sfumato.strategies.union import Orbits, Product, solve_union
 from sfumato.workloads import QueryBlock, Workload
-from support.reconstructions import check_covariances, reconstruction
+from support.reconstructions import check_covariances, reconstructions
 from support.unions import dense, matrix_of, named, problem_of, random_products
 
 SWAP = PrivacyUnit(Neighbours.REPLACE_ONE)
@@ -51,8 +51,8 @@ def test_a_known_total_is_used_as_least_squares_would(seed: int) -> None:
     centred = measured - measured.mean(axis=1, keepdims=True)
     blocks = [q.block for q in problem_of(products).workload.blocks]
     found = []
-    for block in blocks:
-        back, wanted = reconstruction(strategy, block), matrix_of(block, names)
+    for block, back in zip(blocks, reconstructions(strategy, blocks), strict=True):
+        wanted = matrix_of(block, names)
         none = [np.zeros(b.rows, dtype=np.int64) for b in strategy.blocks]
         share = strategy.answer(strategy.estimate(none, cells), block) / cells
         size = np.abs(back).sum(axis=1).max() * np.abs(measured).max()

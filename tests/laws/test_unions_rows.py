@@ -20,7 +20,7 @@ from sfumato.strategies.certificates import sensitivity
 from sfumato.strategies.dense_optimal import optimize
 from sfumato.strategies.union import Orbits, Product
 from sfumato.strategies.union_planning import solve_rows
-from support.reconstructions import check_covariances, reconstruction
+from support.reconstructions import check_covariances, reconstructions
 from support.stranger import priced_by_a_stranger
 from support.unions import SIZES, UNIT, dense, matrix_of, named, problem_of, random_products
 
@@ -73,8 +73,8 @@ def test_integers_are_read_back_without_bias_and_at_the_predicted_error() -> Non
         names = list(strategy.names)
         measured = np.concatenate([matrix_of(b, names) for b in strategy.blocks])
         found, blocks = list[FloatArray](), [q.block for q in problem.workload.blocks]
-        for block in blocks:
-            back, wanted = reconstruction(strategy, block), matrix_of(block, names)
+        for block, back in zip(blocks, reconstructions(strategy, blocks), strict=True):
+            wanted = matrix_of(block, names)
             size = np.abs(back).sum(axis=1).max() * np.abs(measured).max()
             assert np.abs(back @ measured - wanted).max() <= 1e-12 * size + 1e-9
             shape = [f.shape[0] for f in block.factors]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import sqlite3
 import sys
@@ -77,6 +78,12 @@ def opened(folder: Path, count: int) -> None:
     converse(curator(folder), terms(count), cost, name="c", plan_hash=HASH, store=folder / "c.db", about=count)
 
 
+def warm_up(folder: Path) -> None:
+    """Two steps of another conversation: tables of noise are then built, and children that are forked have them."""
+    opened(folder / "warm", 2)
+    go_on(resume(curator(folder / "warm"), folder / "warm" / "c.db"), folder / "warm" / "log", 2)
+
+
 def text(number: int, step: Step) -> str:
     return f"{number} {step.above} {step.answer}\n"
 
@@ -141,6 +148,7 @@ def kills(folder: Path, kills: int) -> Figures:
     """
     figures: Figures = {"kills": 0, "conversations": 0, "worst_untold": 0}
     count, found = 40, Figures()
+    warm_up(folder)
     while figures["kills"] < kills:
         place, done, untold = folder / str(figures["conversations"]), False, 0
         opened(place, count)
@@ -164,20 +172,24 @@ def kills(folder: Path, kills: int) -> Figures:
 def boundaries(folder: Path, opening: bool, lossy: bool = False, first: int = 1) -> Figures:
     """kill -9 before and after every statement that reaches SQLite, in an opening or in two questions and answers.
 
-    `lossy` is the control: a transaction that is undone where it should be committed, from the `first` statement on.
+    `lossy` is the control: a transaction that is undone where it should be committed, from the `first` statement on of
+    the questions; before there is nothing to find.
     """
     figures: Figures = {"kills": 0, "unpaid": 0, "usable": 0}
+    warm_up(folder)
+    if opening:
+        (folder / "before").mkdir()
+        sf.Ledger.create(folder / "before" / "l.db", total=sf.zcdp(10**9))
+    else:
+        opened(folder / "before", 2)
     for target in range(first, 1000):
         for after in (False, True):
             place = folder / f"{target}{after}"
-            if opening:
-                place.mkdir()
-                sf.Ledger.create(place / "l.db", total=sf.zcdp(10**9))
-            else:
-                opened(place, 2)
+            shutil.copytree(folder / "before", place)
 
             def worker(place: Path = place, target: int = target, after: bool = after) -> None:
                 made = curator(place)
+                resumed = resume(made, place / "c.db") if lossy else None
                 counter = iter(range(1, 10**6))
 
                 class Killing(sqlite3.Connection):
@@ -195,7 +207,7 @@ def boundaries(folder: Path, opening: bool, lossy: bool = False, first: int = 1)
                 if opening:
                     converse(made, terms(2), terms(2).cost(ZcdpEvent), name="c", plan_hash=HASH, store=place / "c.db")
                 else:
-                    go_on(resume(made, place / "c.db"), place / "log", 2)
+                    go_on(resumed or resume(made, place / "c.db"), place / "log", 2)
 
             ended = statuses([child(worker)]) == [0]
             if opening and not ended:
@@ -232,6 +244,7 @@ def _left(place: Path) -> Figures:
 def race(folder: Path, processes: int, count: int) -> Figures:
     """Processes ask until the last positive is given; each question is formed from all steps before it."""
     place = folder / "race"
+    warm_up(folder)
     opened(place, count)
 
     def worker() -> None:

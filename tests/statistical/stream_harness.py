@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import signal
 import sqlite3
 import sys
 from fractions import Fraction
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ from support.patching import put
 
 Figures = dict[str, Any]
 PERIODS = 8
+SHORT = 3  # periods of a stream that is killed at every statement of its first two
 DOMAIN = sf.Domain(
     {
         "a": sf.Categories(["0", "1"], outside="drop", missing="drop"),
@@ -108,15 +110,23 @@ def opened(folder: Path, periods: int = PERIODS, *, people: bool = False) -> Non
     stream(curator(folder), given, PRICE, name="s", plan_hash=HASH, store=folder / "s.db", people=ROOM)
 
 
-def reference(all_: np.ndarray = TABLES) -> np.ndarray:
-    """The state after all periods, from the tables alone."""
-    found = terms()
-    tables = (all_.sum(axis=(1, 2))[:, None], all_.sum(axis=2), all_.sum(axis=1), all_.reshape(PERIODS, -1))
+def warm_up(folder: Path) -> None:
+    """One period of another stream: the table of its noise is then built, and children that are forked have it."""
+    opened(folder / "warm")
+    go_on(resume_stream(curator(folder / "warm"), folder / "warm" / "s.db"), folder / "warm", 1)
+
+
+@cache
+def reference(periods: int, *, people: bool) -> np.ndarray:
+    """The state after so many periods, from the tables alone."""
+    all_ = (counted()[0] if people else TABLES)[:periods]
+    found = terms(periods)
+    tables = (all_.sum(axis=(1, 2))[:, None], all_.sum(axis=2), all_.sum(axis=1), all_.reshape(periods, -1))
     multiples = (1, 2, 2, 4)
     parts = []
     for table, multiple in zip(tables, multiples, strict=True):
         high, low = (np.zeros((2, table.shape[1]), dtype=np.int64) for _ in range(2))
-        for t in range(PERIODS):
+        for t in range(periods):
             factors = np.repeat(found.filter.coefficients(t, [multiple], 3), table.shape[1], axis=1)
             decays = [(int(e), int(g)) for e, g in found.filter.decays]
             filter_period(high, low, table[t], factors, decays, found.filter.row(t), found.filter.shift)
@@ -134,7 +144,7 @@ def go_on(appended: PublicStream, place: Path, most: int = PERIODS, beat: int | 
     before = appended.published
     for period in before[-1:]:
         os.write(told, text(appended.append("gone", period.label)).encode())
-    for t in range(len(before), min(len(before) + most, PERIODS)):
+    for t in range(len(before), min(len(before) + most, appended.terms.filter.periods)):
         os.write(told, text(appended.append(source(place, t), f"p{t}")).encode())
         if beat is not None:
             os.write(beat, b"1")
@@ -154,25 +164,27 @@ def judge(folder: Path) -> Figures:
         "out_of_order": int([line.split()[0] for line in kept] != [f"p{t}" for t in range(len(kept))]),
         "debits": len(ledger.entries()) - 1,
         "readable": sum((folder / n).exists() and bool((folder / n).stat().st_mode & 0o077) for n in private),
-        "other_state": int(len(kept) == PERIODS and not _as_it_should_be(folder, kept_stream)),
+        "other_state": int(len(kept) == kept_stream.terms.filter.periods and not _as_it_should_be(folder, kept_stream)),
     }
 
 
 def _as_it_should_be(folder: Path, found: PublicStream) -> bool:
     """Whether the state is that of a stream that was never killed; digests of people are of a key of its own."""
     name = "s.db.odd" if len(found.published) % 2 else "s.db.even"
-    tables, known = counted() if of_people(folder) else (TABLES, np.zeros((0, 2), dtype=np.int64))
-    wanted = reference(tables)
+    people = of_people(folder)
+    known = counted()[1] if people else np.zeros((0, 2), dtype=np.int64)
+    wanted = reference(len(found.published), people=people)
     state = np.fromfile(folder / name, dtype="<i8")
-    sums, people = state[: wanted.size].reshape(wanted.shape), state[wanted.size :].reshape(-1, 4)
-    people = people[people[:, 2] > 0]  # the others take up room
-    who = people[:, 2:] & (2**32 - 1)  # above stands when somebody was left out for the first time
+    sums, stored = state[: wanted.size].reshape(wanted.shape), state[wanted.size :].reshape(-1, 4)
+    stored = stored[stored[:, 2] > 0]  # the others take up room
+    who = stored[:, 2:] & (2**32 - 1)  # above stands when somebody was left out for the first time
     return bool((sums == wanted).all()) and sorted(who.tolist()) == sorted(known.tolist())
 
 
 def kills(folder: Path, kills: int, *, people: bool = False) -> Figures:
     """kill -9 of a child that resumes and goes on, at a random moment after none, one or two periods in turn."""
     figures: Figures = {"kills": 0, "streams": 0, "unfinished": 0}
+    warm_up(folder)
     while figures["kills"] < kills:
         place, done, found = folder / str(figures["streams"]), False, Figures()
         opened(place, people=people)
@@ -198,21 +210,28 @@ def boundaries(folder: Path, opening: bool, lossy: str = "", first: int = 1) -> 
     committed before its state is written.
     """
     figures: Figures = {"kills": 0, "unpaid": 0, "usable": 0}
+    warm_up(folder)
+    if opening:
+        (folder / "before").mkdir()
+        sf.Ledger.create(folder / "before" / "l.db", total=sf.gdp(10))
+    else:
+        opened(folder / "before", SHORT)
     for target in range(first, 1000):
         for after in (False, True):
             place = folder / f"{target}{after}"
-            if opening:
-                place.mkdir()
-                sf.Ledger.create(place / "l.db", total=sf.gdp(10))
-            else:
-                opened(place)
+            shutil.copytree(folder / "before", place)
 
             def worker(place: Path = place, target: int = target, after: bool = after) -> None:
                 made = curator(place)
-                _kill_at(target, after=after, lossy=lossy)
                 if opening:
+                    _kill_at(target, after=after)
                     stream(made, terms(), PRICE, name="s", plan_hash=HASH, store=place / "s.db")
+                elif lossy:  # the control has nothing to show before it appends
+                    appended = resume_stream(made, place / "s.db")
+                    _kill_at(target, after=after, lossy=lossy)
+                    go_on(appended, place, 2)
                 else:
+                    _kill_at(target, after=after)
                     go_on(resume_stream(made, place / "s.db"), place, 2)
 
             ended = statuses([child(worker)]) == [0]
@@ -222,7 +241,7 @@ def boundaries(folder: Path, opening: bool, lossy: str = "", first: int = 1) -> 
                 try:
                     go_on(resume_stream(curator(place), place / "s.db"), place)
                     found = judge(place)
-                    add(figures, found | {"unfinished": int(found["periods"] != PERIODS)})
+                    add(figures, found | {"unfinished": int(found["periods"] != SHORT)})
                 except sf.errors.LedgerError:
                     add(figures, {"stuck": 1})
             figures["kills"] += not ended
@@ -231,7 +250,7 @@ def boundaries(folder: Path, opening: bool, lossy: str = "", first: int = 1) -> 
     raise AssertionError("it never ends")
 
 
-def _kill_at(target: int, *, after: bool, lossy: str) -> None:
+def _kill_at(target: int, *, after: bool, lossy: str = "") -> None:
     """Have this process killed at a statement."""
     counter = iter(range(1, 10**6))
 
@@ -280,6 +299,7 @@ def _left(place: Path) -> Figures:
 def race(folder: Path, processes: int) -> Figures:
     """Processes append the same periods at once; each is drawn by one of them."""
     place = folder / "race"
+    warm_up(folder)
     opened(place)
 
     def worker() -> None:

@@ -35,7 +35,7 @@ def test_a_kill_at_every_boundary_of_an_answer_loses_nothing() -> None:
 
 def test_the_kills_catch_an_answer_before_its_commit() -> None:
     """The control: the same kills must find what is told and not kept."""
-    assert experiment("boundaries", opening=False, lossy=True, first=25)["told_not_kept"] > 0
+    assert experiment("boundaries", opening=False, lossy=True, first=15)["told_not_kept"] > 0
 
 
 def test_a_kill_at_every_boundary_of_an_opening_leaves_what_the_same_call_opens() -> None:

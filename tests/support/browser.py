@@ -71,7 +71,7 @@ class Browser:
         self.ready()
         Select(self.find(css)).select_by_visible_text(text)
 
-    def until(self, what: Callable[[], Any], seconds: float = 30) -> Any:
+    def until(self, what: Callable[[], Any], seconds: float = 120) -> Any:
         """Wait for something to be so; while the page is made anew it is not."""
         from selenium.common.exceptions import WebDriverException
 

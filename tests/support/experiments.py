@@ -17,7 +17,7 @@ __all__ = ["carry_out", "experiment_of"]
 def experiment_of(harness: Path, name: str, **arguments: object) -> dict[str, Any]:
     """Figures of one experiment of a harness; a hang is a failure."""
     command = [sys.executable, str(harness), name, json.dumps(arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

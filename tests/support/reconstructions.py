@@ -11,7 +11,7 @@ from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
 from sfumato.strategies.strategy import Strategy
 
-__all__ = ["check_covariances", "reconstruction"]
+__all__ = ["check_covariances", "reconstruction", "reconstructions"]
 
 
 _UNIT = 2.0**40
@@ -19,14 +19,21 @@ _UNIT = 2.0**40
 
 def reconstruction(strategy: Strategy, block: Block) -> FloatArray:
     """R: the answers to a block as a linear map of what is measured, (rows, measured)."""
+    return reconstructions(strategy, [block])[0]
+
+
+def reconstructions(strategy: Strategy, blocks: Sequence[Block]) -> list[FloatArray]:
+    """R of every block; each unit vector is estimated once for all of them."""
     sizes = [b.rows for b in strategy.blocks]
 
-    def answer(values: FloatArray) -> FloatArray:
-        return strategy.answer(strategy.estimate(np.split(values, np.cumsum(sizes)[:-1]), 0), block)
+    def answers(values: FloatArray) -> list[FloatArray]:
+        estimate = strategy.estimate(np.split(values, np.cumsum(sizes)[:-1]), 0)
+        return [strategy.answer(estimate, block) for block in blocks]
 
     # what is known from elsewhere moves the answers, not their errors; large units drown its rounding
-    known = answer(np.zeros(sum(sizes)))
-    return np.stack([answer(unit) - known for unit in _UNIT * np.eye(sum(sizes))], axis=1) / _UNIT
+    known = answers(np.zeros(sum(sizes)))
+    columns = [answers(unit) for unit in _UNIT * np.eye(sum(sizes))]
+    return [np.stack([c[i] - k for c in columns], axis=1) / _UNIT for i, k in enumerate(known)]
 
 
 def check_covariances(strategy: Strategy, blocks: Sequence[Block], found: Sequence[FloatArray]) -> None:

@@ -238,13 +238,15 @@ def sampler(law: NoiseLaw, bits: int = 64, guard: int = 0) -> Sampler:
         # the tail proposes step t with probability 2^-(t+1), sign 1/2: it needs this mass or more
         tail_mass = edges[half] * (4 << tail_shift)
         unit = _unit(tops, tail_mass, bits)
-        masses = [ball(unit) * top for top in tops]
+        words = ball(unit)
+        masses = [words * top for top in tops]
         heights = [ceiling(mass) for mass in masses]
-        if not ball(unit) * tail_mass <= (1 << bits) - sum(heights):
+        if not words * tail_mass <= (1 << bits) - sum(heights):
             raise ArithmeticError("the tail of a noise table is not covered; this is a bug in its construction")
         if shift:
             decided = heights
-            lines = _lines(edges, [ball(unit * (1 << shift + LINE_BITS)) / height for height in heights], shift, guard)
+            whole = ball(unit * (1 << shift + LINE_BITS))
+            lines = _lines(edges, [whole / height for height in heights], shift, guard)
         else:
             decided = [max(0, floor(mass) - guard) for mass in masses]
             lines = np.zeros((4, 0), dtype=np.int64)
@@ -500,7 +502,15 @@ def _scale(name: str, value: object) -> Fraction:
 
 def _erfc(x: Fraction) -> arb:
     """erfc(x / sqrt 2) = 2 P(N > x)."""
-    return (ball(x) / ball(Fraction(2)).sqrt()).erfc()
+    from flint import ctx  # noqa: PLC0415
+
+    return (ball(x) / _root_of_two(ctx.prec)).erfc()
+
+
+@lru_cache(maxsize=64)
+def _root_of_two(precision: int) -> arb:
+    """sqrt 2 at the current precision, which is given."""
+    return ball(Fraction(2)).sqrt()
 
 
 @lru_cache(maxsize=64)

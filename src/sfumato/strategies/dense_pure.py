@@ -11,6 +11,8 @@ strategy of a domain sixteen times coarser, found likewise, and on small domains
 
 from __future__ import annotations
 
+import functools
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,6 +33,7 @@ _ITERATIONS, _COARSE_ITERATIONS = 500, 300  # of a search without a certificate:
 _WORK = 250_000_000  # cells squared times steps: large domains gain little after the first hundred
 _WEIGHTS = (0.5, 1.0, 2.0, 4.0)  # of sums beside single cells, to begin with
 _NEGLIGIBLE, _LARGEST = 1e-9, 1e3  # weights of sums beside single cells; above, digits would be lost
+_KEPT = 128  # cells up to which what a search found is remembered: at most 10 MB of the last 32
 _TURNED = 512  # rows above which no rotation of a strategy comes near single cells and sums
 _ALIKE, _TIED = 1e-8, 1e-7  # eigenvalues that are one but for rounding; places of cells that are
 
@@ -75,7 +78,9 @@ def optimize_pure(gram: ArrayLike, *, ordered: bool = False, tolerance: float = 
     with single_thread():
         reduced = whole[np.ix_(first, first)] / largest
         order = np.arange(len(first)) if ordered else _spectral_order(reduced)
-        sums, _, iterations = _best(reduced[np.ix_(order, order)], tolerance)
+        ready = reduced[np.ix_(order, order)]
+        found = _best(ready, tolerance) if len(ready) > _KEPT else _known(ready.tobytes(), tolerance)
+        sums, iterations = found[0], found[2]
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
         sums = sums[(sums > _NEGLIGIBLE).any(axis=1)][:, back]
@@ -118,21 +123,35 @@ def error_and_gradient(gram: FloatArray, sums: FloatArray) -> tuple[float, Float
 
     With K = (I + TᵀT)^-1 the gradient is 2 (1 ((K o G) s)ᵀ - T K E K), and T K = (I + T Tᵀ)^-1 T.
     """
-    from scipy.linalg import cho_factor, cho_solve  # noqa: PLC0415  (slow to import)
+    from scipy.linalg.lapack import dpotrf, dpotrs  # noqa: PLC0415  (slow to import)
 
     diagonal = np.diagonal(gram)
     stretch = 1 + sums.sum(axis=0)
     against = (sums * stretch) @ gram
     inner = sums @ sums.T
-    inner[np.diag_indices_from(inner)] += 1
-    factor = cho_factor(inner, lower=True, overwrite_a=True, check_finite=False)
-    thinned = cho_solve(factor, sums, check_finite=False)
+    inner.flat[:: len(inner) + 1] += 1
+    # not cho_factor: around matrices of a few rows it takes twice as long as what it calls
+    factor, bad = dpotrf(inner, lower=True, clean=False)
+    if bad:
+        raise np.linalg.LinAlgError("I + TTᵀ is not positive definite")
+    thinned, _ = dpotrs(factor, sums, lower=True)
     squared = against * stretch
     error = float(diagonal @ stretch**2) - float(np.vdot(thinned, squared))
     slope = diagonal * stretch - np.einsum("ij,ij->j", thinned, against)
-    turned = cho_solve(factor, squared, overwrite_b=True, check_finite=False)
+    turned, _ = dpotrs(factor, squared, lower=True)
     turned -= (turned @ sums.T) @ thinned
     return error, 2 * (slope - turned)
+
+
+@functools.lru_cache(maxsize=32)
+def _known(gram: bytes, tolerance: float) -> tuple[FloatArray, float, int]:
+    """What `_best` found of a small Gram, once.
+
+    The table by itself and the tables beside others ask for the same, and so does every budget.
+    """
+    whole = np.frombuffer(gram)
+    n = math.isqrt(len(whole))
+    return _best(whole.reshape(n, n).copy(), tolerance)
 
 
 def _best(gram: FloatArray, tolerance: float) -> tuple[FloatArray, float, int]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from sfumato._util.display import Progress
 from sfumato.operators import Block, Dense, Grouping, Identity, LinearOperator
-from sfumato.operators.base import FloatArray, single_thread
+from sfumato.operators.base import FloatArray, kron, single_thread
 from sfumato.strategies.dense_blocks import squared, units
 from sfumato.strategies.dense_dual import relative_gap
 from sfumato.strategies.design import Problem
@@ -102,7 +102,7 @@ def spanned(problem: Problem, most: int) -> Spanned | None:
                 if parts is None or sum(len(m) for _, m in moments) + _rows(spans[i]) > most:
                     return None
                 moments.append((spans[i], np.zeros((_rows(spans[i]),) * 2)))
-            moments[at][1][...] += weight * reduce(np.kron, parts, np.ones((1, 1)))
+            moments[at][1][...] += weight * reduce(kron, parts, np.ones((1, 1)))
         return Spanned(tuple(_block(s) for s, _ in moments), _roots([m for _, m in moments]))
 
 

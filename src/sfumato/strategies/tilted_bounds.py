@@ -42,7 +42,7 @@ from numpy.typing import NDArray
 from sfumato._util.codec import distinct
 from sfumato.errors import PlanError
 from sfumato.operators import Dense, Identity, LinearOperator
-from sfumato.operators.base import FloatArray, single_thread
+from sfumato.operators.base import FloatArray, kron, single_thread
 from sfumato.operators.structured import Contiguous
 from sfumato.strategies.tilted import Product, Shape, Tilted, basis_of, centred, even, improve, is_plain
 
@@ -288,7 +288,7 @@ class _Terms:
                 gram = np.zeros((size, size))
                 for r in rows:
                     place = places[self._names(r)]
-                    part = functools.reduce(np.kron, (low[f] for f in self._rest[r]), np.ones((1, 1)))
+                    part = functools.reduce(kron, (low[f] for f in self._rest[r]), np.ones((1, 1)))
                     gram[np.ix_(place, place)] += weights[r] * part
                 # all at u comes first
                 kept = gram[1:, 1:] if replaced and self._empty[self._set[rows[0]]] else gram

@@ -17,7 +17,7 @@ from sfumato._util.codec import later, storable
 from sfumato._util.display import Progress
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import Block, Identity, LinearOperator, Sparse, Total
-from sfumato.operators.base import FloatArray, Numbers, single_thread
+from sfumato.operators.base import FloatArray, Numbers, kron, single_thread
 from sfumato.strategies.covariance import check_size
 from sfumato.strategies.dense_blocks import DenseBlock, IntArray, Spectrum, gram_block
 from sfumato.strategies.dense_dual import Solution, cold_start, solve, titled
@@ -449,7 +449,7 @@ def _gram(
     for row, total in zip(used.tolist(), totals.tolist(), strict=True):
         if total != 0.0:
             means = [reduced[i].means[k] for i, k in zip(wide, row, strict=True)]
-            out += total * reduce(np.kron, means, np.ones((1, 1)))
+            out += total * reduce(kron, means, np.ones((1, 1)))
     return out
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from sfumato._util.codec import later, storable
 from sfumato.errors import NotAnswerable
 from sfumato.operators import Compose, Dense, Grouping, Kronecker, LinearOperator, Sparse
-from sfumato.operators.base import FloatArray, single_thread
+from sfumato.operators.base import FloatArray, kron, single_thread
 
 __all__ = ["SPAN", "Axis", "Contrast", "Group", "Measured", "Reduced", "reduce_axis"]
 
@@ -347,7 +347,7 @@ class Group:
         wide, rest = [np.ones((1, 1))], list[FloatArray]()
         for r, axis, kind in zip(rows, self.axes, piece.kinds, strict=True):
             (wide if kind < 0 else rest).append(r @ axis.back[kind])
-        return reduce(np.kron, wide) @ piece.inverse, rest
+        return reduce(kron, wide) @ piece.inverse, rest
 
     def powers(self, rows: Sequence[FloatArray], power: int) -> FloatArray:
         """Sums of |entry|^power of the products of rows (k_i, n'_i) times the pseudo-inverse: (k_1, k_2, ...)."""
@@ -398,7 +398,7 @@ class Group:
         with single_thread():  # once: it takes longer to enter than most pieces do
             for piece in short:
                 wide = [r @ a.back[-1] for r, a, k in zip(rows, self.axes, piece.kinds, strict=True) if k < 0]
-                joint = np.asarray(reduce(np.kron, wide, np.ones((1, 1))), dtype=np.float64)
+                joint = np.asarray(reduce(kron, wide, np.ones((1, 1))), dtype=np.float64)
                 share = piece.outside(joint) / np.maximum((joint**2).sum(axis=1), _TINY)
                 share = share.reshape([len(r) if k < 0 else 1 for r, k in zip(rows, piece.kinds, strict=True)])
                 off += share * reduce(np.multiply.outer, [p[:, k] for p, k in zip(parts, piece.kinds, strict=True)])
@@ -421,7 +421,7 @@ class Group:
         """(n'_1 n'_2 ...,) what the inverse of all that is measured makes of the total, over distinct cells."""
         assert self.whole is not None
         orbits = self.whole.inverse @ self.whole.inverse.sum(axis=0)
-        return np.asarray(reduce(np.kron, [a.back[-1] for a in self.axes]) @ orbits, dtype=np.float64)
+        return np.asarray(reduce(kron, [a.back[-1] for a in self.axes]) @ orbits, dtype=np.float64)
 
     def cells(self, values: Sequence[FloatArray]) -> FloatArray:
         """Per piece measured values (l, c) -> least-squares distinct cells (n'_1 n'_2 ..., c)."""

@@ -164,7 +164,7 @@ def test_every_line_says_what_it_would_err_alone() -> None:
 
 
 def test_a_line_that_starves_is_named_with_the_weight_that_helps(tmp_path: Path) -> None:
-    domain = sf.Domain({f"x{i}": 12 for i in range(6)})
+    domain = sf.Domain({f"x{i}": 12 for i in range(5)})
     work = sf.stack(tables=sf.marginals(domain, upto=3), named=sf.predicates(domain, ["x0 in (1, 2)"]))
     made = sf.plan(work, _BUDGET, neighbours="add-remove", objective="cells")
     made.save(tmp_path / "plan")
@@ -188,7 +188,7 @@ def test_a_line_that_starves_is_named_with_the_weight_that_helps(tmp_path: Path)
 @pytest.mark.parametrize("objective", ["tables", "cells"])
 def test_what_a_part_takes_from_itself_is_had_as_another_part(objective: str) -> None:
     """A weight of the whole part moves nothing within it, so the sentence does not offer one; its advice works."""
-    domain = sf.Domain({f"x{i}": 8 for i in range(7)})
+    domain = sf.Domain({f"x{i}": 8 for i in range(6)})
     named = sf.predicates(domain, ["x0 in (1, 2) and x1 in (3, 4)"])
     tables, asked = sf.marginals(domain, upto=3), {"neighbours": "add-remove", "objective": objective}
     made = sf.plan(sf.stack(main=tables, named=named), _BUDGET, **asked)

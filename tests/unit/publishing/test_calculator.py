@@ -69,13 +69,13 @@ def drawn(rng: Any, release: Release, tables: list[dict[str, Any]], count: int) 
 
 @needs_node
 @pytest.mark.parametrize("plain", [True, False])
-def test_a_thousand_expressions_are_python_s_to_nine_figures(tmp_path: Path, plain: bool) -> None:
+def test_drawn_expressions_are_python_s_to_nine_figures(tmp_path: Path, plain: bool) -> None:
     """Mutants: covariances between tables forgotten, t of one table alone, the centring in place of a tilted form."""
     release = released(1, plain=plain)
     site = publish(release, tmp_path / "site")
     tables = json.loads((site / "site.json").read_text())["releases"][0]["tables"]
     rng, expressions, expected = np.random.default_rng(7), [], []
-    for i in range(500):
+    for i in range(120):  # each mutant is another figure in one expression of four or more
         forms = [drawn(rng, release, tables, int(rng.integers(1, 3))) for _ in range(1 + i % 2)]
         expressions.append([("linear", "ratio")[i % 2], *(f for f, _ in forms)])
         try:
@@ -92,7 +92,7 @@ def test_a_thousand_expressions_are_python_s_to_nine_figures(tmp_path: Path, pla
             # the same sum taken from two tables cancels: the square root of rounding is left
             room = 1e-9 if mine.standard_error and mine.standard_error > 1e-6 else 1e-6
             assert [theirs[k] for k in keys] == pytest.approx(list(mine), rel=1e-9, abs=room)
-    assert told > 400
+    assert told > 96
 
 
 @needs_node
