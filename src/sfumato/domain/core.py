@@ -165,6 +165,8 @@ class Domain:
 
     def moves(self, names: Iterable[str] | None = None) -> tuple[Moves, ...]:
         """Where records of some attributes (all, unless given) that cannot be are counted, by positions among these."""
+        if not self.impossible:
+            return ()
         return cannot.moves(self, self.tied, self.names if names is None else self.check_names(names))
 
     def sizes(self, names: Iterable[str]) -> tuple[int, ...]:

@@ -106,7 +106,10 @@ class _Kind:
 
 
 _KINDS: dict[type[Planned], _Kind] = {
-    Plan: _Kind(_look_once, lambda result, plan, progress: projected_release(result, plan, progress)),
+    Plan: _Kind(
+        _look_once,
+        lambda result, plan, progress: result if plan.body is None else projected_release(result, plan, progress),
+    ),
     IterativePlan: _Kind(_look_often, check=check_rounds),
     KeyPlan: _Kind(
         _look_at_keys,
@@ -161,15 +164,17 @@ def carry_out(  # type: ignore[reportInconsistentOverload]  (the options are tho
     found = opened(ledger)
     account = one_shot(plan.price, plan.budget) if found is None else found
     account.admit(plan.unit, table)
-    stored = _stored(plan, kind, account, name, out)
-    if stored is not None:
+    entry = account.find(name)
+    if entry is not None:
+        stored = _stored(plan, kind, account, entry, out)
         if snapshot not in (None, stored.provenance.snapshot):
             raise NameTaken(f"{name!r} was released from snapshot {stored.provenance.snapshot!r}; choose another name")
         return stored
     made_by = versions()
+    jobs = getattr(progress, "jobs", None)
     with (
         nullcontext() if out is None else kind.draft(out, paid=account.durable) as draft,
-        heard(getattr(progress, "jobs", None)),
+        nullcontext() if jobs is None else heard(jobs),
     ):
         folder = None if draft is None else draft.partial
         try:
@@ -233,9 +238,7 @@ def _check(plan: Planned, kind: _Kind) -> None:
 
 
 def projected_release(result: Release, plan: Plan, progress: Progress | None = None) -> Release:
-    """The release with its answers projected, where the plan says so."""
-    if plan.body is None:
-        return result
+    """The release with its answers projected as the plan says."""
     try:
         space = None if plan.body in ("local", "mixtures") else "answers"
         # the plain norm over the answers is that in which a width bounds the error; of many tables none is known
@@ -245,11 +248,9 @@ def projected_release(result: Release, plan: Plan, progress: Progress | None = N
         return result
 
 
-def _stored(plan: Planned, kind: _Kind, account: Ledger, name: str, out: Place | None) -> Any:
-    """The release already made under this name, if there is one."""
-    entry = account.find(name)
-    if entry is None:
-        return None
+def _stored(plan: Planned, kind: _Kind, account: Ledger, entry: Entry, out: Place | None) -> Any:
+    """The release that an entry paid for. Raises NameTaken where there is none, or it is of another plan."""
+    name = entry.name
     if entry.plan_hash != plan.fingerprint:
         raise NameTaken(
             f"the ledger already holds a release called {name!r} (entry {entry.sequence}), made from another plan: "

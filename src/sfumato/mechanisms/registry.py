@@ -16,7 +16,7 @@ MECHANISMS: dict[str, str] = {
     "laplace": "sfumato.mechanisms.textbook.Laplace",
     "gaussian": "sfumato.mechanisms.textbook.Gaussian",
     "tree": "sfumato.mechanisms.textbook.TreeMechanism",
-    "factorization": "sfumato.mechanisms.automatic.Factorization",
+    "factorization": "sfumato.mechanisms.textbook.Factorization",
     "marginals": "sfumato.mechanisms.textbook.Marginals",
     "projection": "sfumato.mechanisms.projected.Projection",
     "approximate": "sfumato.mechanisms.research.biased.Approximate",

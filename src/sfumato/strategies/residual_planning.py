@@ -20,7 +20,7 @@ from sfumato.privacy.unit import Neighbours
 from sfumato.strategies.attribute_sets import Sets, closure
 from sfumato.strategies.compound import planned_jointly
 from sfumato.strategies.covariance import Lift, component_powers
-from sfumato.strategies.design import Candidate, Design, Problem
+from sfumato.strategies.design import Design, Problem
 from sfumato.strategies.residual_allocation import Effect, max_objective, sum_objective
 from sfumato.strategies.residual_tables import Allocation, allocate, extremes
 from sfumato.strategies.residuals import Residuals
@@ -29,7 +29,7 @@ from sfumato.strategies.tilted import Product, Shape, Tilted, Union, contrast, i
 from sfumato.strategies.tilted_bounds import Largest, optimise_largest, union_bound
 from sfumato.workloads import QueryFamily
 
-__all__ = ["designs", "read_public", "tables_bound", "tilted_design"]
+__all__ = ["designs", "read_public", "tables_bound", "tilted_jointly"]
 
 
 _MAX_SETS = 400_000  # sets below the asked ones, with some arrays each: they are held in memory one by one
@@ -45,28 +45,29 @@ _EVENED = (1.0, 0.75)
 _MOST_FACTOR_BITS, _LEAST_FACTOR_BITS = 12, 4  # of a contrast: one factor alone, and of many that share the room
 
 
-def designs(problem: Problem, refused: list[Candidate] | None = None) -> list[Design]:
+def designs(problem: Problem) -> list[Design]:
     """Every attribute set below the asked ones, with the noise that minimises the weighted error.
 
-    The first design compares cells with their mean; the second, for unions of prefixes, ranges and other
-    matrices under Gaussian noise, has the best contrasts of every attribute; `refused` gets a line where it has none.
+    Cells are compared with their mean, which is the best for marginal tables alone.
     """
     if all(i.is_marginal for i in problem.workload.items):
         return _of_tables(problem)
     asked = {q.attributes for q in problem.workload.blocks}
     if sum(2 ** len(a) for a in asked) > _MAX_SETS:
         raise PlanError("too many attribute sets for residuals in memory")
-    out = [replace(_design(problem, {}), bound=tables_bound(problem))]
-    try:
-        out.append(planned_jointly(problem, tilted_design))
-    except PlanError as error:
-        if refused is not None and len(problem.workload.blocks) > 1:  # of one block a product is the best
-            refused.append(Candidate("marginals", "tilted residuals", None, None, str(error)))
-    return out
+    return [replace(_design(problem, {}), bound=tables_bound(problem))]
+
+
+def tilted_jointly(problem: Problem) -> Design:
+    """With the best contrasts of every attribute: for unions of prefixes, ranges and other matrices, Gaussian noise.
+
+    Attributes that a query joins are one. Raises PlanError where that does not apply.
+    """
+    return planned_jointly(problem, tilted_design)
 
 
 def tilted_design(problem: Problem) -> Design:
-    """The second design. Raises PlanError where it does not apply."""
+    """The same over single attributes."""
     products = _products(problem)
     if products is None:
         raise PlanError("tilts are for several tables with other factors than cells, under Gaussian noise")
