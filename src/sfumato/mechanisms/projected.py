@@ -87,7 +87,7 @@ class Projection(Tables):
             raise PlanError(
                 "mechanism='projection' is judged by the average error; leave out objective='max' and public="
             )
-        problem = problem_of(asked, self.law, self.lattice, takes_public=False, name=self.name)
+        problem = problem_of(asked, self.noise, self.lattice, takes_public=False, name=self.name)
         if asked.strategy is not None or asked.reconstruction is not None:
             plans = [measured_by(problem, asked.strategy, asked.reconstruction)]
         else:

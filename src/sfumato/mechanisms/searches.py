@@ -177,7 +177,7 @@ def run(
     Returns:
         What was found, perhaps nothing.
     """
-    tall = len({s.label for s in searches}) > 1 and not _marginal(problem) and geography_planning.tall(problem)
+    tall = len({s.label for s in searches}) > 1 and not problem.is_marginal and geography_planning.tall(problem)
     many = tall or problem.workload.tables > _MANY
     enough = _MET if many or first or _is_long(problem) else _SAME
     ahead = "marginals" if many else first or ("factorization" if _is_long(problem) else "")
@@ -213,11 +213,7 @@ def run(
 def _is_long(problem: Problem) -> bool:
     """Whether to price what is worse takes long, as that goes through all queries, too."""
     work = problem.workload
-    return work.tables == 1 and len(work) > _LONG_TABLE and not _marginal(problem)
-
-
-def _marginal(problem: Problem) -> bool:
-    return all(i.is_marginal for i in problem.workload.items)
+    return work.tables == 1 and len(work) > _LONG_TABLE and not problem.is_marginal
 
 
 # -- when searches apply ----------------------------------------------------------------------------------------------
@@ -241,7 +237,7 @@ def _tree(problem: Problem, found: Found) -> str | None:
 def _leveled(problem: Problem, found: Found) -> str | None:
     if problem.unit.within is not None:
         return ""
-    return None if _marginal(problem) or geography.place_of(problem.workload) is None else ""
+    return None if problem.is_marginal or geography.place_of(problem.workload) is None else ""
 
 
 def _residuals(problem: Problem, found: Found) -> str | None:
@@ -252,7 +248,7 @@ def _residuals(problem: Problem, found: Found) -> str | None:
 
 def _tilted(problem: Problem, found: Found) -> str | None:
     # of marginal tables plain residuals are the best, and of one block a product has the least mean error
-    if _RESIDUALS not in found.of or _marginal(problem):
+    if _RESIDUALS not in found.of or problem.is_marginal:
         return None
     return "" if problem.largest or len(problem.workload.blocks) > 1 else None
 
@@ -302,7 +298,7 @@ def _bases(problem: Problem, found: Found) -> str | None:
 def _orbits(problem: Problem, found: Found) -> str | None:
     mean = problem.noise == "gaussian" and not problem.largest and not problem.known
     ours = problem.unit.total_is_public or problem.unit.neighbours is Neighbours.ADD_REMOVE
-    return _far(problem, found) if mean and ours and found.plans and not _marginal(problem) else None
+    return _far(problem, found) if mean and ours and found.plans and not problem.is_marginal else None
 
 
 # -- the searches -----------------------------------------------------------------------------------------------------

@@ -90,7 +90,7 @@ def applies(problem: Problem, found: Found) -> str | None:
     if not 1 < len(names) <= _MOST_PARTS or found.off <= _NEAR or problem.known or problem.unit_lattice:
         return None
     # levels together are the point of their design
-    return None if all(i.is_marginal for i in problem.workload.items) or tall(problem) else ""
+    return None if problem.is_marginal or tall(problem) else ""
 
 
 def parted(problem: Problem, find: Find) -> Design | None:
@@ -103,7 +103,7 @@ def parted(problem: Problem, find: Find) -> Design | None:
         return None
     if len(groups) == 1:
         return None
-    return share_design("factorization", "", [g.piece for g in groups], _power(problem), None, largest=problem.largest)
+    return share_design("factorization", "", [g.piece for g in groups], problem.power, None, largest=problem.largest)
 
 
 def _grouped(problem: Problem, parts: Sequence[Items], find: Find) -> list[Group]:
@@ -112,7 +112,7 @@ def _grouped(problem: Problem, parts: Sequence[Items], find: Find) -> list[Group
     rest = [g for g in (_group(problem, p, find) for p in parts if not _few(p)) if g is not None]
     few = [p for p in parts if _few(p)]
     several = _ordered(problem, [i for p in few for i in p]) if len(few) > 1 else ()
-    hand = _power(problem) == 2 and not problem.largest
+    hand = problem.power == 2 and not problem.largest
     tables = next((g for g in rest if all(i.is_marginal for i in g.items)), None)
     offer = None
     if hand and tables is not None and several and not all(i.is_marginal for i in several):
@@ -141,7 +141,7 @@ def _parts(problem: Problem) -> list[Items]:
     """The items of each part; parts of marginal tables alone are one where residuals are best for all of them."""
     whole = problem.workload.items
     parts = [tuple(i for i in whole if i.part == n) for n in dict.fromkeys(i.part for i in whole)]
-    if _power(problem) == 1 or problem.largest:
+    if problem.power == 1 or problem.largest:
         return parts
     tables = [p for p in parts if not _few(p) and all(i.is_marginal for i in p)]
     together = tuple(i for p in tables for i in p)
@@ -152,10 +152,6 @@ def _few(items: Items) -> bool:
     """Whether items may be joined with others."""
     blocks = [i for i in items if isinstance(i, QueryBlock)]
     return len(blocks) == len(items) <= _MOST_TABLES and sum(b.rows for b in blocks) <= _MOST_ROWS
-
-
-def _power(problem: Problem) -> int:
-    return 1 if problem.noise == "laplace" else 2
 
 
 def _joined(problem: Problem, few: list[Group], together: Group | None, find: Find) -> list[Group]:
@@ -214,7 +210,7 @@ def _group(problem: Problem, items: Items, find: Find) -> Group | None:
     plan, design = min(zip(found.plans, found.designs, strict=True), key=lambda p: p[0].error_in(part))
     assert design is not None  # every plan of these searches has its design
     best = plan.bound is not None and plan.error_in(part) <= plan.bound * (1 + _NEAR)
-    power = _power(problem)
+    power = problem.power
     # at unit price and unit noise
     unit = float(plan.sensitivity.value - plan.cut**power) ** (2 / power)
     error = plan.weighted_squares(part) * unit

@@ -192,11 +192,6 @@ class Tables(Mechanism[Plan]):
         if self.lattice not in ("fine", "unit"):
             raise PlanError(f"lattice must be 'fine' or 'unit', not {self.lattice!r}")
 
-    @property
-    def law(self) -> str | None:
-        """The noise that is asked for."""
-        return self.noise
-
     def plan(self, asked: Request) -> Plan:
         return plan_tables(self, asked)
 
@@ -218,7 +213,7 @@ class Tables(Mechanism[Plan]):
 
     def least(self, problem: Problem) -> Sequence[Plan]:
         """Plans of which the least errs about as little as the chosen one, soon found."""
-        first = "marginals" if all(i.is_marginal for i in problem.workload.items) else "factorization"
+        first = "marginals" if problem.is_marginal else "factorization"
         return run(problem, self.searches, first=first, most=SEARCHED).plans
 
     def chosen(self, problem: Problem, plans: Sequence[Plan]) -> Plan:
@@ -289,7 +284,7 @@ def plan_tables(value: Tables, asked: Request, *, compare: bool = False) -> Plan
     """
     if asked.kind == LOCAL:
         raise PlanError(f"mechanism={value.name!r} needs a curator; leave out trust='local'")
-    problem = problem_of(asked, value.law, value.lattice, takes_public=value.takes_public, name=value.name)
+    problem = problem_of(asked, value.noise, value.lattice, takes_public=value.takes_public, name=value.name)
     value.check_problem(problem)
     if asked.strategy is not None or asked.reconstruction is not None:
         return _told(_of_given(value, asked, problem, compare=compare))

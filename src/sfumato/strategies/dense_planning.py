@@ -130,7 +130,7 @@ def asks_columns(problem: Problem) -> bool:
             few_rows and given.applies(problem, names, problem.workload.blocks)
         ):
             return False
-    return not all(i.is_marginal for i in problem.workload.items)
+    return not problem.is_marginal
 
 
 def over_columns(problem: Problem, progress: Progress | None = None) -> Design:
@@ -149,7 +149,7 @@ def families_apart(problem: Problem, progress: Progress | None = None) -> list[D
 
 def _apart(problem: Problem, tables: list[_Family], progress: Progress | None) -> list[Design]:
     """The optimum of each family, the budget shared between them; of several also one product."""
-    power = 1 if problem.noise == "laplace" else 2
+    power = problem.power
     pieces: list[Piece] = []
     bounds: list[float | None] = []
     if not 0 < len(tables) <= MAX_FAMILIES:

@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -84,6 +85,16 @@ class Problem:
         found = [(self.objective_weight(q), q.block.by_attribute()) for q in self.workload.blocks]
         whole = [(weight, factors) for weight, factors in found if factors is not None]
         return whole if len(whole) == len(found) else None
+
+    @property
+    def power(self) -> Literal[1, 2]:
+        """Of the norm in which a strategy's change is priced: 2 for Gaussian noise, 1 for Laplace noise."""
+        return 1 if self.noise == "laplace" else 2
+
+    @functools.cached_property
+    def is_marginal(self) -> bool:
+        """Whether all queries are the cells of marginal tables."""
+        return all(item.is_marginal for item in self.workload.items)
 
     @property
     def largest(self) -> bool:

@@ -74,7 +74,7 @@ def _name(problem: Problem) -> str:
 
 def on_queries(problem: Problem) -> Design:
     """Noise on every query, the budget shared between the blocks of queries."""
-    power = 1 if problem.noise == "laplace" else 2
+    power = problem.power
     pieces = [_row_piece(problem, q.block, problem.objective_weight(q), power) for q in problem.workload.blocks]
     # of the cells of one table that a record more or less changes by one, no strategy errs less than noise on each
     alone = len(pieces) == 1 and problem.workload.items[0].is_marginal and not problem.unit.total_is_public

@@ -7,7 +7,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +50,7 @@ def designs(problem: Problem) -> list[Design]:
 
     Cells are compared with their mean, which is the best for marginal tables alone.
     """
-    if all(i.is_marginal for i in problem.workload.items):
+    if problem.is_marginal:
         return _of_tables(problem)
     asked = {q.attributes for q in problem.workload.blocks}
     if sum(2 ** len(a) for a in asked) > _MAX_SETS:
@@ -84,7 +84,7 @@ def _of_tables(problem: Problem) -> list[Design]:
     found = [_allocated(problem)]
     if not found[0].priced:
         found.append(_allocated(problem, replaced=False))
-    replaced = problem.unit.neighbours is Neighbours.REPLACE_ONE and _power(problem) == 2
+    replaced = problem.unit.neighbours is Neighbours.REPLACE_ONE and problem.power == 2
     bits, none_cut = (_FINE_BITS, problem.largest) if replaced else (_BITS, False)
     each = [residual_design(problem, f.sets, f.precision, bits=bits, none_cut=none_cut) for f in found]
     return [replace(design, bound=found[0].bound) for design in each]
@@ -107,15 +107,11 @@ def _allocated(problem: Problem, *, replaced: bool = True) -> Allocation:
         tables,
         problem.workload.domain.shape,
         objective="max" if problem.largest else "mean",
-        power=_power(problem),
+        power=problem.power,
         free_total=problem.unit.total_is_public,
         known=_known_sets(problem),
         replaced=replaced and problem.unit.neighbours is Neighbours.REPLACE_ONE,
     )
-
-
-def _power(problem: Problem) -> Literal[1, 2]:
-    return 1 if problem.noise == "laplace" else 2
 
 
 def _design(problem: Problem, contrasts: Mapping[str, LinearOperator]) -> Design:
@@ -126,7 +122,7 @@ def _design(problem: Problem, contrasts: Mapping[str, LinearOperator]) -> Design
     effects = [e for e in _effects(problem, free_total, lifts) if e.sets]
     if not effects:
         raise PlanError("all that is asked is public; it needs no measurement")
-    power = _power(problem)
+    power = problem.power
     # contrasts of an attribute's own are scaled to unit price
     single = {a: 1.0 if a in lifts else (3 - power) * (n - 1) / n for a, n in sizes.items()}
     if problem.largest:

@@ -228,7 +228,7 @@ def designs(problem: Problem, branching: int | None = None) -> list[Design]:
     families: dict[tuple[str, ...], list[int]] = {}
     for i, q in enumerate(problem.workload.blocks):
         families.setdefault(problem.workload.domain.ordered(q.attributes), []).append(i)
-    power = 1 if problem.noise == "laplace" else 2
+    power = problem.power
     alone = len(families) == 1
     pieces = [_piece(problem, names, members, power, branching, alone=alone) for names, members in families.items()]
     title = "trees of block sums" if branching is None else f"trees of branching {branching}"
