@@ -32,7 +32,7 @@ MECHANISMS: dict[str, str] = {
     "local": "sfumato.mechanisms.local_reports.Local",
     "continual": "sfumato.mechanisms.streams.Continual",
 }
-"""What `mechanism=` calls each of them, and where its class is; in the order in which "auto" tries them."""
+"""What `mechanism=` calls each of them, and where its class is. What "auto" tries is listed in `searches.py`."""
 
 ASKED_FOR = frozenset(MECHANISMS) - {"laplace", "gaussian", "tree", "factorization", "marginals"}
 """Those that "auto" never tries for tables, so that it need not import them: half of the library."""

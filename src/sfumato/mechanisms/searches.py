@@ -264,16 +264,18 @@ def _unsolved(problem: Problem, found: Found) -> str | None:
 
 def _columns(first: bool) -> Callable[[Problem, Found], str | None]:
     def applies(problem: Problem, found: Found) -> str | None:
-        if dense_planning.columns_first(problem) != first or not dense_planning.asks_columns(problem):
-            return None
+        reason = _unsolved(problem, found)
         solved = _SYMMETRY in found.of and not problem.unit.total_is_public
-        return None if solved else _unsolved(problem, found)
+        if reason is None or solved or dense_planning.columns_first(problem) != first:
+            return None
+        return reason if dense_planning.asks_columns(problem) else None
 
     return applies
 
 
 def _symmetry(problem: Problem, found: Found) -> str | None:
-    return _unsolved(problem, found) if _COLUMNS not in found.of and dense_planning.several(problem) else None
+    reason = _unsolved(problem, found) if _COLUMNS not in found.of else None
+    return None if reason is None or not dense_planning.several(problem) else reason
 
 
 def _families(problem: Problem, found: Found) -> str | None:
