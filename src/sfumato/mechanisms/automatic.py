@@ -13,7 +13,7 @@ from sfumato.errors import BudgetError, PlanError
 from sfumato.mechanisms.denoised_pairs import foreseen
 from sfumato.mechanisms.mechanism import KEYS, KINDS, LOCAL, QUESTIONS, STREAMS, TABLES, Request
 from sfumato.mechanisms.registry import named
-from sfumato.mechanisms.searches import DIRECT, LONG, PARTS, SEARCHES, TREE, Found, Search, run
+from sfumato.mechanisms.searches import DIRECT, LONG, PARTS, SEARCHES, Found, Search, run, tree_search
 from sfumato.mechanisms.tables import Tables
 from sfumato.plans.plan import Plan
 from sfumato.privacy.accounting import PureEvent, price
@@ -112,7 +112,7 @@ def _alone(problem: Problem) -> Sequence[Plan]:
     """Plans of Laplace noise on the queries, the cells or their trees, which take no search, for the whole epsilon."""
     if problem.budget.kind != "approx" or problem.workload.shape[1] > _CELLS:
         return ()
-    return run(replace(problem, noise="laplace"), (DIRECT, replace(TREE, applies=lambda *_: ""))).plans
+    return run(replace(problem, noise="laplace"), (DIRECT, tree_search(None))).plans
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

@@ -106,10 +106,7 @@ class _Kind:
 
 
 _KINDS: dict[type[Planned], _Kind] = {
-    Plan: _Kind(
-        _look_once,
-        lambda result, plan, progress: result if plan.body is None else projected_release(result, plan, progress),
-    ),
+    Plan: _Kind(_look_once, lambda result, plan, progress: projected_release(result, plan, progress)),
     IterativePlan: _Kind(_look_often, check=check_rounds),
     KeyPlan: _Kind(
         _look_at_keys,
@@ -238,7 +235,9 @@ def _check(plan: Planned, kind: _Kind) -> None:
 
 
 def projected_release(result: Release, plan: Plan, progress: Progress | None = None) -> Release:
-    """The release with its answers projected as the plan says."""
+    """The release with its answers projected, where the plan says so."""
+    if plan.body is None:
+        return result
     try:
         space = None if plan.body in ("local", "mixtures") else "answers"
         # the plain norm over the answers is that in which a width bounds the error; of many tables none is known

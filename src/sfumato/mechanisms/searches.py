@@ -38,7 +38,7 @@ from sfumato.strategies.factors import MAX_DENSE_CELLS
 from sfumato.strategies.geography_tree import relation
 from sfumato.strategies.residuals import Residuals
 
-__all__ = ["LONG", "SEARCHES", "Bound", "Found", "Search", "labelled", "run"]
+__all__ = ["LONG", "SEARCHES", "Bound", "Found", "Search", "labelled", "run", "tree_search"]
 
 
 FORMULA, SEARCHED, LONG = 0, 1, 2
@@ -340,25 +340,37 @@ def _parts(problem: Problem, found: Found, progress: Progress | None) -> list[De
     return _some(separate_parts.parted(problem, find))
 
 
-DIRECT = Search("direct", "", FORMULA, lambda p, *_: direct.designs(p))
-TREE = Search("tree", "", SEARCHED, lambda p, *_: trees.designs(p), _tree)
+DIRECT = Search("direct", "", FORMULA, lambda p, _found, _told: direct.designs(p))
+
+
+def tree_search(branching: int | None) -> Search:
+    """Trees of one branching, or of the best, run also where a factorization errs less."""
+    return Search("tree", "", SEARCHED, lambda p, _found, _told: trees.designs(p, branching))
+
 
 SEARCHES: tuple[Search, ...] = (
     DIRECT,
     Search("marginals", _LEVELS, FORMULA, _levels, _leveled, public=True),
-    Search("marginals", _RESIDUALS, FORMULA, lambda p, *_: residual_planning.designs(p), _residuals, public=True),
+    Search(
+        "marginals", _RESIDUALS, FORMULA, lambda p, _found, _told: residual_planning.designs(p), _residuals, public=True
+    ),
     Search(
         "marginals",
         "tilted residuals",
         SEARCHED,
-        lambda p, *_: [residual_planning.tilted_jointly(p)],
+        lambda p, _found, _told: [residual_planning.tilted_jointly(p)],
         _tilted,
         public=True,
     ),
     Search(
-        "marginals", "weighted tables", SEARCHED, lambda p, *_: weighted_planning.designs(p), _weighted, public=True
+        "marginals",
+        "weighted tables",
+        SEARCHED,
+        lambda p, _found, _told: weighted_planning.designs(p),
+        _weighted,
+        public=True,
     ),
-    TREE,
+    replace(tree_search(None), applies=_tree),
     Search("factorization", _ORDERED, SEARCHED, _ordered, _fine),
     Search("factorization", _SWAP, SEARCHED, lambda p, _, told: _some(dense_swap.design(p, told)), _unsolved),
     Search(

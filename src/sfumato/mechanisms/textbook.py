@@ -3,14 +3,13 @@ factorizations, residuals."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 from sfumato.errors import PlanError
 from sfumato.mechanisms.mechanism import whole
-from sfumato.mechanisms.searches import TREE, Search, labelled
+from sfumato.mechanisms.searches import Search, labelled, tree_search
 from sfumato.mechanisms.tables import Designed
-from sfumato.strategies import trees
 
 __all__ = ["Factorization", "Gaussian", "Laplace", "Marginals", "TreeMechanism"]
 
@@ -78,8 +77,7 @@ class TreeMechanism(Designed):
 
     @property
     def searches(self) -> tuple[Search, ...]:
-        # of a mechanism that is asked for, no other errs less
-        return (replace(TREE, find=lambda p, *_: trees.designs(p, self.branching), applies=lambda *_: ""),)
+        return (tree_search(self.branching),)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import sfumato as sf
-from sfumato.mechanisms.searches import FORMULA, LONG, SEARCHED, SEARCHES, Found, Search, run
+from sfumato.mechanisms.searches import FORMULA, LONG, SEARCHED, SEARCHES, Finding, Found, Search, run
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.strategies.design import Design, Problem
+from sfumato.strategies.design import Problem
 
 DOMAIN = sf.Domain({"a": 4, "b": 3})
 
@@ -38,7 +39,7 @@ def test_searches_are_run_in_order_of_cost_until_one_meets_its_bound() -> None:
     ran: list[str] = []
 
     def search(label: str, cost: int, **options: Any) -> Search:
-        def find(asked: Problem, found: Found, progress: Any) -> list[Design]:
+        def find(asked: Problem, found: Found, progress: Any) -> Iterable[Finding]:
             ran.append(label)
             if label == "broken":
                 raise sf.errors.PlanError("it is broken")
