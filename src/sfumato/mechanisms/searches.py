@@ -192,14 +192,15 @@ def run(
             if search.label not in {s.label for s in found.run}:
                 found.refuse(search.label, "", _MET_ALREADY)
             continue
-        reason = search.applies(problem, found)
-        if reason is None:
-            continue
-        if problem.known and not search.public:
-            reason = "makes no use of public tables"
-        elif search.bounded and tall and _LEVELS in found.of:
-            reason = "not tried: the tree of groups is too tall for it"
         try:
+            # raises, too, of more tables than are listed one by one
+            reason = search.applies(problem, found)
+            if reason is None:
+                continue
+            if problem.known and not search.public:
+                reason = "makes no use of public tables"
+            elif search.bounded and tall and _LEVELS in found.of:
+                reason = "not tried: the tree of groups is too tall for it"
             if reason:
                 found.refuse(search.label, "", reason)
             else:
