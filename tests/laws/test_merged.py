@@ -18,8 +18,8 @@ import sfumato as sf
 from sfumato.curator.curator import Curator
 from sfumato.errors import NotAnswerable, PlanError, WorkloadError
 from sfumato.maps import AlikeMap, BlockMap, CombinationMap, DenseMap
-from sfumato.mechanisms.automatic import automatic
-from sfumato.mechanisms.budget_split import parted
+from sfumato.mechanisms.searches import PARTS, SEARCHES, Found, run
+from sfumato.mechanisms.separate_parts import parted
 from sfumato.operators import Block, Combination, Dense, Identity
 from sfumato.plans.plan import price_design
 from sfumato.privacy import terms as columns_module
@@ -32,7 +32,6 @@ from sfumato.strategies import merged_planning as planning
 from sfumato.strategies.calibration import calibrate
 from sfumato.strategies.certificates import certificate, sensitivity
 from sfumato.strategies.dense_optimal import optimize
-from sfumato.strategies.dense_planning import designs
 from sfumato.strategies.dense_swap import swap_largest, swap_optimum
 from sfumato.strategies.design import Problem
 from sfumato.strategies.merged import Merged
@@ -41,6 +40,7 @@ from sfumato.strategies.product import Product
 from sfumato.strategies.stacked import Stacked
 from sfumato.strategies.strategy import marginalise
 from support.operators import operators
+from support.searching import designs
 from support.sensitivities import Case, brute_force, cases, columns_of
 
 ADD, SWAP = PrivacyUnit(Neighbours.ADD_REMOVE), PrivacyUnit(Neighbours.REPLACE_ONE)
@@ -452,7 +452,7 @@ def test_many_queries_where_a_record_is_replaced(monkeypatch: pytest.MonkeyPatch
     assert plan.objective_value <= 1.015 * plan.lower_bound
     assert plan.sensitivity.exact
     asked = Problem(work, sf.gdp(1), SWAP, "gaussian", "cells")
-    assert len(designs(asked)) > 1
+    assert len(designs(asked, "factorization")) > 1
 
 
 # ---- parts apart ------------------------------------------------------------------------------------------------
@@ -466,6 +466,11 @@ def parts() -> sf.Workload:
     return sf.stack(main=sf.marginals(domain, upto=3), cdf=sf.prefix(domain, "d"), counts=counts)
 
 
+def automatic(part: Problem) -> Found:
+    """What "auto" finds."""
+    return run(part, (*SEARCHES, PARTS))
+
+
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 @pytest.mark.parametrize("objective", ["tables", "max"])
 def test_parts_share_the_budget_at_its_best(noise: str, objective: str) -> None:
@@ -475,7 +480,7 @@ def test_parts_share_the_budget_at_its_best(noise: str, objective: str) -> None:
     """
     work, budget = parts(), sf.approx(1, "1e-6")
     problem = Problem(work, budget, ADD, noise, objective)  # type: ignore[arg-type]
-    design = parted(problem, [], lambda part, _: automatic(part, None))
+    design = parted(problem, lambda part, _: automatic(part))
     assert design is not None
     made = price_design(design, problem)
     assert isinstance(made.strategy, Stacked)
@@ -483,7 +488,7 @@ def test_parts_share_the_budget_at_its_best(noise: str, objective: str) -> None:
     assert 1 < len(prices) <= 3
     # together they change no more than each at its worst
     assert made.sensitivity.value <= sum(p.value for p in prices)
-    alone = [automatic(replace(problem, workload=w), None) for w in work.parts.values()]
+    alone = [automatic(replace(problem, workload=w)) for w in work.parts.values()]
     each = [min(p.objective_value for p in a.plans) for a in alone]
     if objective == "tables":
         power = 2 / 3 if noise == "laplace" else 1.0

@@ -10,10 +10,8 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.mechanisms.automatic import Factorization
-from sfumato.mechanisms.budget_split import parted
-from sfumato.mechanisms.tables import Tried, tried
-from sfumato.mechanisms.textbook import Marginals
+from sfumato.mechanisms.searches import SEARCHED, Found, labelled, run
+from sfumato.mechanisms.separate_parts import parted
 from sfumato.operators import Block, Combination, Dense, Identity, LinearOperator, Prefix
 from sfumato.operators.structured import AllRange
 from sfumato.plans.plan import price_design
@@ -120,6 +118,11 @@ def test_tables_that_a_cumulative_table_nearly_tells() -> None:
     assert nearly_known([Block((("a",),), (Dense(np.array([[1, 1, 0, 0, 0]])),))]) == {frozenset()}
 
 
+def _soon(part: Problem) -> Found:
+    """Residuals first, and factorizations where these are not proved the best."""
+    return run(part, (*labelled("marginals"), *labelled("factorization")), first="marginals", most=SEARCHED)
+
+
 def _nothing(blocks: Sequence[Block]) -> set[frozenset[str]]:
     del blocks
     return set()
@@ -153,19 +156,18 @@ def test_the_least_error_of_some_queries_is_not_reached_and_nearly(rows: int) ->
 def test_queries_that_take_tables_over_are_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same plan with a search for these queries alone, and without. Mutant: the bound never asked for."""
     problem, searches = _offered(), list[int]()
-    values = [Marginals(), Factorization()]
 
-    def counted(part: Problem) -> Tried:
+    def counted(part: Problem) -> Found:
         searches.append(len(part.workload.items))
-        return tried(part, values, None, enough=True)
+        return _soon(part)
 
     def found() -> float:
-        design = parted(problem, [], lambda part, _: counted(part))
+        design = parted(problem, lambda part, _: counted(part))
         assert design is not None
         return price_design(design, problem).objective_value
 
     least, number = found(), len(searches)
-    monkeypatch.setattr("sfumato.mechanisms.budget_split.least_error", lambda *_: None)
+    monkeypatch.setattr("sfumato.mechanisms.separate_parts.least_error", lambda *_: None)
     assert found() == least
     assert number == len(searches) - number - 1
 
@@ -184,13 +186,12 @@ def test_cells_that_are_looked_at_move_along_every_attribute() -> None:
 def test_tables_go_over_to_the_queries_that_nearly_tell_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: the tables left where they were."""
     problem = _offered()
-    values = [Marginals(), Factorization()]
 
     def shared() -> float:
-        design = parted(problem, [], lambda part, _: tried(part, values, None, enough=True))
+        design = parted(problem, lambda part, _: _soon(part))
         assert design is not None
         return price_design(design, problem).objective_value
 
     found = shared()
-    monkeypatch.setattr("sfumato.mechanisms.budget_split.nearly_known", _nothing)
+    monkeypatch.setattr("sfumato.mechanisms.separate_parts.nearly_known", _nothing)
     assert found < shared() * (1 - 1e-3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,18 +15,22 @@ from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import Block, Identity
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.strategies import dense_planning as matrix
 from sfumato.strategies import direct
-from sfumato.strategies import residual_planning as marginals
 from sfumato.strategies import trees as tree
 from sfumato.strategies.design import Design, Problem
 from sfumato.strategies.strategy import Strategy, marginalise
 from sfumato.workloads import Workload, identity, prefix, queries, ranges, stack, sums, total, windows
 from sfumato.workloads import marginals as marginal_workload
 from support.reconstructions import check_covariances
+from support.searching import designs
 
 DOMAIN = Domain({"age": Integers(0, 5), "sex": Integers(0, 1), "place": Integers(0, 3, outside="other")})
-MAKERS = {"direct": direct.designs, "tree": tree.designs, "matrix": matrix.designs, "marginals": marginals.designs}
+MAKERS = {
+    "direct": direct.designs,
+    "tree": tree.designs,
+    "matrix": partial(designs, label="factorization"),
+    "marginals": partial(designs, label="marginals"),
+}
 
 
 def _random_queries(seed: int) -> Workload:
@@ -149,7 +154,7 @@ def test_further_questions_are_unbiased_or_refused(seed: int, name: str, maker: 
 
 def test_a_table_that_was_not_measured_is_refused() -> None:
     """Pairs say nothing about the triple."""
-    design = marginals.designs(_problem(WORKLOADS["all pairs"], Neighbours.ADD_REMOVE))[0]
+    design = designs(_problem(WORKLOADS["all pairs"], Neighbours.ADD_REMOVE), "marginals")[0]
     strategy = design.build(design.fine)
     triple = Block((("age",), ("sex",), ("place",)), (Identity(6), Identity(2), Identity(5)))
     with pytest.raises(NotAnswerable, match="age, place, sex"):

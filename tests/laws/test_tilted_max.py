@@ -17,7 +17,6 @@ from sfumato.errors import PlanError
 from sfumato.operators import AllRange, Block, Dense, Family, Identity, LinearOperator, Prefix, Total, Window
 from sfumato.plans.plan import Plan, price_design
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.strategies import residual_planning as marginals
 from sfumato.strategies import tilted_bounds as tilted_max
 from sfumato.strategies.design import Problem
 from sfumato.strategies.residual_allocation import Effect
@@ -26,6 +25,7 @@ from sfumato.strategies.strategy import marginalise
 from sfumato.strategies.tilted import Product, Union, optimise
 from sfumato.strategies.tilted_bounds import Largest, optimise_largest, union_bound
 from sfumato.workloads import QueryBlock, Workload
+from support.searching import designs
 
 SIZES = {"a": 6, "b": 6, "c": 3}
 REPETITIONS = 600
@@ -74,7 +74,7 @@ def _problem(products: Weighted, objective: str, relation: Neighbours = Neighbou
 
 def _plans(products: Weighted, objective: str, relation: Neighbours) -> list[Plan]:
     problem = _problem(products, objective, relation)
-    return [price_design(d, problem) for d in marginals.designs(problem)]
+    return [price_design(d, problem) for d in designs(problem, "marginals")]
 
 
 def _dense(block: Block | Family) -> np.ndarray:
@@ -308,6 +308,6 @@ def test_too_many_rows_leave_the_shapes_of_the_mean(monkeypatch: pytest.MonkeyPa
     with pytest.raises(PlanError, match="too many different rows"):
         Largest(products, SIZES)
     problem = _problem([(w, dict(f)) for w, f in products], "max")
-    plain, tilted = (price_design(d, problem) for d in marginals.designs(problem))
+    plain, tilted = (price_design(d, problem) for d in designs(problem, "marginals"))
     assert tilted.lower_bound is not None
     assert tilted.lower_bound < tilted.max_standard_error < plain.max_standard_error

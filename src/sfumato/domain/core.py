@@ -238,6 +238,8 @@ class Domain:
         Raises:
             DomainError: A name is unknown, is that of a level, or occurs twice.
         """
+        if not self.impossible:
+            return ()
         return cannot.moves(self, self.tied, self.names if names is None else self.check_names(names))
 
     def sizes(self, names: Iterable[str]) -> tuple[int, ...]:

@@ -19,7 +19,6 @@ from sfumato.mechanisms.registry import MECHANISMS, made, named, serving
 
 if TYPE_CHECKING:
     from sfumato.mechanisms.automatic import Auto as auto
-    from sfumato.mechanisms.automatic import Factorization as factorization
     from sfumato.mechanisms.denoised_pairs import Adaptive as adaptive
     from sfumato.mechanisms.iterative import Mwem as mwem
     from sfumato.mechanisms.local_reports import Local as local
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from sfumato.mechanisms.sketches import CountSketch as count_sketch
     from sfumato.mechanisms.sketches import Hybrid as hybrid
     from sfumato.mechanisms.streams import Continual as continual
+    from sfumato.mechanisms.textbook import Factorization as factorization
     from sfumato.mechanisms.textbook import Gaussian as gaussian
     from sfumato.mechanisms.textbook import Laplace as laplace
     from sfumato.mechanisms.textbook import Marginals as marginals

@@ -1,8 +1,7 @@
-"""The default: every mechanism that applies is priced without data, and the one that errs least is kept."""
+"""The default: every search that applies is run without data, and the plan that errs least is kept."""
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -10,28 +9,21 @@ from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple
 
 from sfumato._util.display import Progress
-from sfumato.errors import BudgetError, PlanError, SfumatoError
-from sfumato.mechanisms.budget_split import parted
+from sfumato.errors import BudgetError, PlanError
 from sfumato.mechanisms.denoised_pairs import foreseen
 from sfumato.mechanisms.mechanism import KEYS, KINDS, LOCAL, QUESTIONS, STREAMS, TABLES, Request
-from sfumato.mechanisms.registry import ASKED_FOR, MECHANISMS, named
-from sfumato.mechanisms.tables import Designed, Tables, Tried, tried
-from sfumato.plans.plan import Plan, at_budget, price_design
+from sfumato.mechanisms.registry import named
+from sfumato.mechanisms.searches import DIRECT, LONG, PARTS, SEARCHES, Found, Search, run, tree_search
+from sfumato.mechanisms.tables import Tables
+from sfumato.plans.plan import Plan
 from sfumato.privacy.accounting import PureEvent, price
 from sfumato.privacy.amounts import readable
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.privacy.rounding import sqrt_down
-from sfumato.privacy.unit import Neighbours
-from sfumato.strategies import dense_planning, moments, spectral_search
-from sfumato.strategies.compound import joined
-from sfumato.strategies.design import Candidate, Design, Problem
-from sfumato.strategies.merged_planning import spanned_design
-from sfumato.strategies.orbit_bound import orbit_bound
-from sfumato.strategies.residuals import Residuals
-from sfumato.strategies.union_planning import few_rows
+from sfumato.strategies.design import Candidate, Problem
 
-__all__ = ["AtOnePrice", "Auto", "Factorization", "at_one_price", "automatic", "beside", "refined"]
+__all__ = ["AtOnePrice", "Auto", "at_one_price"]
 
 
 _MOST_EPSILON = 1_000  # of Laplace noise: a finer lattice would leave no room for records in 64 bits
@@ -120,169 +112,7 @@ def _alone(problem: Problem) -> Sequence[Plan]:
     """Plans of Laplace noise on the queries, the cells or their trees, which take no search, for the whole epsilon."""
     if problem.budget.kind != "approx" or problem.workload.shape[1] > _CELLS:
         return ()
-    values = [named(name)() for name in ("laplace", "tree")]
-    return tried(replace(problem, noise="laplace"), [v for v in values if isinstance(v, Designed)], None).plans
-
-
-_NEAR = 5e-3  # of the best plan from its bound: what is left to gain is not worth half a minute
-
-_START = 1.1  # times the best: residuals further off do not come down to it
-
-
-@dataclass(frozen=True, repr=False, kw_only=True)
-class Factorization(Designed):
-    """Optimal dense strategies, their Kronecker products, and stacks of them.
-
-    Args:
-        noise: "gaussian", "laplace" or "discrete-gaussian"; None takes what the budget is best spent on.
-        lattice: "fine", or "unit", which measures plain integer counts.
-
-    Raises:
-        PlanError: An option is not allowed.
-
-    Source:
-        [LHR10], [NTZ13], [ENU20]
-    """
-
-    name: ClassVar[str] = "factorization"
-    label: ClassVar[str] = "factorization"
-    considers: ClassVar[tuple[str, ...]] = ("factorization",)
-
-    def designs(self, problem: Problem, progress: Progress | None) -> list[Design]:
-        return dense_planning.designs(problem, progress)
-
-    def searched(self, problem: Problem, progress: Progress | None) -> tuple[list[Design], list[Candidate]]:
-        return dense_planning.searched(problem, progress)
-
-    def tried(self, problem: Problem, progress: Progress | None) -> Tried:
-        if problem.measures:
-            return tried_moments(problem)
-        return refined(problem, super().tried(problem, progress), progress)
-
-    def least(self, problem: Problem) -> Sequence[Plan]:
-        return super().tried(problem, None).plans
-
-    def skipped(self, problem: Problem, *, auto: bool) -> str:
-        reason = super().skipped(problem, auto=auto)
-        return reason or ("real coefficients need the fine lattice" if problem.unit_lattice else "")
-
-
-def refined(problem: Problem, found: Tried, progress: Progress | None) -> Tried:
-    """With what takes seconds more, where the plans that were found stand off their bound.
-
-    That is the optimum over rows that span all queries; where there are too many of these, over the sums that
-    symmetries leave of them; where neither comes near the bound, products of basis vectors with noise levels of their
-    own; and a better bound.
-    """
-    if problem.unit_lattice:
-        return found
-    for title, find in _SECONDS.items():
-        if _off(found.plans) > _NEAR and (title != _BASES or _tilts(found)):
-            found = _with(problem, found, title, functools.partial(find, problem, _least(found), progress))
-    return _bounded(problem, found)
-
-
-def _tilts(found: Tried) -> bool:
-    """Whether residuals, which products of basis vectors start from, are near the best."""
-    best = min((p.objective_value for p in found.plans), default=0.0)
-    return any(isinstance(p.strategy, Residuals) and p.objective_value <= best * _START for p in found.plans)
-
-
-def _bounded(problem: Problem, found: Tried) -> Tried:
-    """With a bound from weights constant on orbits, where the plans stand off those that they have."""
-    replaced = problem.unit.total_is_public
-    ours = replaced or problem.unit.neighbours is Neighbours.ADD_REMOVE
-    if not found.plans or _off(found.plans) <= _NEAR or problem.noise != "gaussian" or problem.largest or problem.known:
-        return found
-    if not ours or all(i.is_marginal for i in problem.workload.items):
-        return found
-    try:
-        whole = joined(problem)[0]
-        products = whole.products
-    except SfumatoError:  # more tables than are listed one by one, or too many joint cells
-        return found
-    proved = None if products is None else orbit_bound(products, whole.sizes, replaced=replaced)
-    place = min(range(len(found.plans)), key=lambda i: found.plans[i].objective_value)
-    best = found.plans[place]
-    if proved is None or at_budget(problem, proved) <= max((p.bound or 0.0 for p in found.plans), default=0.0):
-        return found
-    plans = list(found.plans)
-    plans[place] = replace(best, bound=at_budget(problem, proved))
-    return found._replace(plans=plans)
-
-
-_BASES = "products of basis vectors"
-_SECONDS: dict[str, Callable[[Problem, float, Progress | None], Design]] = {
-    "the optimum over rows that span all queries": lambda p, _, told: spanned_design(p, told),
-    "the optimum by symmetry over few rows": lambda p, _, told: few_rows(p, told),
-    _BASES: lambda p, best, _: spectral_search.design(p, best),
-}
-"""Searches that take seconds, in order of cost, for the problem and the error of the best plan so far."""
-
-
-def _with(problem: Problem, found: Tried, title: str, find: Callable[[], Design]) -> Tried:
-    """With one more design, or a line that says why it does not apply."""
-    try:
-        design = find()
-        plan = price_design(design, problem)
-        _ = plan.rmse
-    except SfumatoError as error:
-        line = Candidate("factorization", title, None, None, str(error))
-        return found._replace(refused=(*found.refused, line))
-    return found._replace(plans=[*found.plans, plan], designs=(*found.designs, design))
-
-
-def _off(plans: Sequence[Plan]) -> float:
-    """How far the best of the plans stands above the best of their bounds; infinity where none is known."""
-    best = min((p.objective_value for p in plans), default=math.inf)
-    bound = max((p.bound for p in plans if p.bound is not None), default=0.0)
-    return best / bound - 1 if bound > 0.0 else math.inf
-
-
-def _least(found: Tried) -> float:
-    """The root of the summed errors of the best plan at unit price; infinity where no bound tells it."""
-    bound = max((d.bound for d in found.designs if d.bound is not None), default=0.0)
-    return bound * (1 + _off(found.plans)) if bound > 0.0 else math.inf
-
-
-_LONG = 2**22  # queries of one table: a second for every mechanism that is priced
-
-
-def automatic(problem: Problem, progress: Progress | None, first: str = "") -> Tried:
-    """The plans of all mechanisms that nobody has to ask for, and of parts each by the best of them.
-
-    Where some mechanism is to be `first`, none is tried after a plan that is proved the best.
-    """
-
-    def find(part: Problem, first: str, told: Progress | None = None) -> Tried:
-        tables = (named(name) for name in MECHANISMS if name not in ASKED_FOR)
-        every = [cls() for cls in tables if issubclass(cls, Designed) and cls.automatic]
-        every.sort(key=lambda value: value.name != first)
-        return tried(part, every, told, auto=True, enough=bool(first))
-
-    if problem.measures:
-        return tried_moments(problem)
-    # pricing what is worse goes through all queries, too
-    work = problem.workload
-    long = work.tables == 1 and len(work) > _LONG and not all(i.is_marginal for i in work.items)
-    found = find(problem, first or ("factorization" if long else ""), progress)
-    if not first:
-        found = refined(problem, found, progress)
-    apart = parted(problem, found.plans, find)
-    if apart is None:
-        return found
-    try:
-        plan = price_design(apart, problem)
-        _ = plan.objective_value
-    except SfumatoError:
-        return found
-    return Tried([*found.plans, plan], found.refused, (*found.designs, apart))
-
-
-def tried_moments(problem: Problem) -> Tried:
-    """The plan of a workload that sums measures."""
-    found = moments.designs(problem)
-    return Tried([price_design(d, problem) for d in found], (), tuple(found))
+    return run(replace(problem, noise="laplace"), (DIRECT, tree_search(None))).plans
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -316,20 +146,15 @@ class Auto(Tables):
             raise PlanError(f"{', '.join(f'{o}=' for o in self.options)} is of plans for tables; leave it out")
         return _DEFAULTS[asked.kind](asked)
 
-    def tried(self, problem: Problem, progress: Progress | None) -> Tried:
-        found = automatic(problem, progress)
-        if problem.measures:
-            return found
-        same = at_one_price(problem) if self.noise is None else None
-        if same is not None and same.times < 1:
-            other = automatic(replace(problem, noise="laplace", budget=same.budget), progress)
-            plans = [replace(p, budget=problem.budget) for p in other.plans]
-            found = Tried([*found.plans, *plans], found.refused, (*found.designs, *other.designs))
-        return found._replace(refused=(*found.refused, *foreseen(problem, found.plans)))
+    @property
+    def searches(self) -> tuple[Search, ...]:
+        other = Search("laplace", "Laplace noise at this price", LONG, _laplace, self._cheaper, bounded=False)
+        line = Search("adaptive", "", LONG, lambda p, found, _: foreseen(p, found.plans), public=True, bounded=False)
+        return (*SEARCHES, PARTS, other, line)
 
-    def least(self, problem: Problem) -> Sequence[Plan]:
-        marginal = all(i.is_marginal for i in problem.workload.items)
-        return automatic(problem, None, "marginals" if marginal else "factorization").plans
+    def _cheaper(self, problem: Problem, found: Found) -> str | None:
+        same = at_one_price(problem) if self.noise is None else None
+        return "" if same is not None and same.times < 1 else None
 
     def beside(
         self, problem: Problem, best: Plan, plans: Sequence[Plan]
@@ -345,6 +170,14 @@ class Auto(Tables):
             Notes for the plan, and lines for its candidates; none where a noise was asked for, or measures are summed.
         """
         return beside(problem, best, plans) if self.noise is None and not problem.measures else ((), ())
+
+
+def _laplace(problem: Problem, found: Found, progress: Progress | None) -> list[Plan]:
+    """Plans of Laplace noise that a ledger takes for what it takes Gaussian noise for."""
+    same = at_one_price(problem)
+    assert same is not None  # else it does not apply
+    other = run(replace(problem, noise="laplace", budget=same.budget), (*SEARCHES, PARTS), progress)
+    return [replace(p, budget=problem.budget) for p in other.plans]
 
 
 def _of_questions(asked: Request) -> Any:

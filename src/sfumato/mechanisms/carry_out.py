@@ -161,15 +161,17 @@ def carry_out(  # type: ignore[reportInconsistentOverload]  (the options are tho
     found = opened(ledger)
     account = one_shot(plan.price, plan.budget) if found is None else found
     account.admit(plan.unit, table)
-    stored = _stored(plan, kind, account, name, out)
-    if stored is not None:
+    entry = account.find(name)
+    if entry is not None:
+        stored = _stored(plan, kind, account, entry, out)
         if snapshot not in (None, stored.provenance.snapshot):
             raise NameTaken(f"{name!r} was released from snapshot {stored.provenance.snapshot!r}; choose another name")
         return stored
     made_by = versions()
+    jobs = getattr(progress, "jobs", None)
     with (
         nullcontext() if out is None else kind.draft(out, paid=account.durable) as draft,
-        heard(getattr(progress, "jobs", None)),
+        nullcontext() if jobs is None else heard(jobs),
     ):
         folder = None if draft is None else draft.partial
         try:
@@ -245,11 +247,9 @@ def projected_release(result: Release, plan: Plan, progress: Progress | None = N
         return result
 
 
-def _stored(plan: Planned, kind: _Kind, account: Ledger, name: str, out: Place | None) -> Any:
-    """The release already made under this name, if there is one."""
-    entry = account.find(name)
-    if entry is None:
-        return None
+def _stored(plan: Planned, kind: _Kind, account: Ledger, entry: Entry, out: Place | None) -> Any:
+    """The release that an entry paid for. Raises NameTaken where there is none, or it is of another plan."""
+    name = entry.name
     if entry.plan_hash != plan.fingerprint:
         raise NameTaken(
             f"the ledger already holds a release called {name!r} (entry {entry.sequence}), made from another plan: "

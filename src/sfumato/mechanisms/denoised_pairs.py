@@ -20,19 +20,17 @@ from numpy.typing import NDArray
 from sfumato._util.display import Progress
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.mechanisms.mechanism import Mechanism
-from sfumato.mechanisms.tables import Tables, Tried
+from sfumato.mechanisms.searches import Found
+from sfumato.mechanisms.tables import Tables
 from sfumato.operators import Family, Identity
 from sfumato.operators.base import FloatArray
 from sfumato.plans.plan import Plan, price_design
 from sfumato.plans.predictions import Entry
-from sfumato.postprocess.consistency import ResidualNoise
-from sfumato.postprocess.mixtures import disbelief
 from sfumato.postprocess.width import Forecast
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours
-from sfumato.releases import Release
-from sfumato.releases.comparing import noisy_pairs, residual_noise
 from sfumato.strategies.attribute_sets import Sets, locate
+from sfumato.strategies.budget_split import root_error
 from sfumato.strategies.design import Candidate, Design, Problem
 from sfumato.strategies.residual_planning import residual_design
 from sfumato.strategies.residuals import PairResiduals, Residuals
@@ -40,6 +38,8 @@ from sfumato.workloads import QueryFamily
 
 if TYPE_CHECKING:
     from sfumato.mechanisms.tables import Need
+    from sfumato.postprocess.consistency import ResidualNoise
+    from sfumato.releases import Release
 
 __all__ = ["BODY", "Adaptive", "Earlier", "divided", "foreseen", "planned"]
 
@@ -62,6 +62,9 @@ class Earlier:
     @classmethod
     def of(cls, release: Release, problem: Problem) -> Earlier:
         """Of a release of the same domain under the same unit. Raises PlanError."""
+        from sfumato.postprocess.mixtures import disbelief  # noqa: PLC0415  ("auto" needs none)
+        from sfumato.releases.comparing import noisy_pairs, residual_noise  # noqa: PLC0415  (likewise)
+
         plan = release.plan
         if plan.workload.domain != problem.workload.domain or plan.unit != problem.unit:
             raise PlanError(
@@ -305,8 +308,8 @@ def _least_ones(size: FloatArray, first: NDArray[np.intp], second: NDArray[np.in
     price, inside = 1 - 1 / size, np.zeros(len(size))
     np.add.at(inside, first, (size[first] - 1) / size[second])
     np.add.at(inside, second, (size[second] - 1) / size[first])
-    ones = float(np.sqrt(inside * price).sum())
-    pairs = float(np.sqrt((size[first] - 1) * (size[second] - 1) * price[first] * price[second]).sum())
+    ones = float(root_error(inside, price, 2).sum())
+    pairs = float(root_error((size[first] - 1) * (size[second] - 1), price[first] * price[second], 2).sum())
     return ones / (ones + pairs)
 
 
@@ -371,12 +374,14 @@ class Adaptive(Tables):
     unknown: ClassVar[str] = "what denoising leaves is not proved: its release states it"
 
     def __post_init__(self) -> None:
+        from sfumato.releases import Release  # noqa: PLC0415  ("auto" needs none)
+
         super().__post_init__()
         if self.after is not None and not isinstance(self.after, Release):
             raise PlanError(f"after= takes an earlier release, not {self.after!r}")
 
-    def found(self, problem: Problem, progress: Progress | None) -> Tried:
-        return Tried([], ())
+    def found(self, problem: Problem, progress: Progress | None) -> Found:
+        return Found(problem)
 
     def chosen(self, problem: Problem, plans: Sequence[Plan]) -> Plan:
         return planned(problem, self.after)

@@ -15,11 +15,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from sfumato._util.display import Progress
 from sfumato.errors import InvalidInput, PlanError, SfumatoError
-from sfumato.mechanisms.automatic import automatic
-from sfumato.mechanisms.mechanism import Request
-from sfumato.mechanisms.tables import Tables, Tried, measured_by, problem_of
+from sfumato.mechanisms.searches import PARTS, SEARCHES, Search
+from sfumato.mechanisms.tables import Tables, measured_by, problem_of
 from sfumato.operators.base import FloatArray, single_thread
 from sfumato.plans.plan import Plan
 from sfumato.plans.predictions import answer_item
@@ -75,17 +73,17 @@ class Projection(Tables):
         if self.body not in _BODIES:
             raise PlanError(f"body must be one of {', '.join(_BODIES)}, not {self.body!r}")
 
-    def check_problem(self, asked: Request, problem: Problem) -> None:
+    def check_problem(self, problem: Problem) -> None:
         if problem.largest:
             raise PlanError(
                 "what is proved of mechanism='projection' is an average error, so objective='max' would decide "
                 "nothing; for the largest error take mechanism='auto' with objective='max', whose release can be "
                 "projected for free"
             )
-        super().check_problem(asked, problem)
 
-    def tried(self, problem: Problem, progress: Progress | None) -> Tried:
-        return automatic(problem, progress)
+    @property
+    def searches(self) -> tuple[Search, ...]:
+        return (*SEARCHES, PARTS)
 
     def chosen(self, problem: Problem, plans: Sequence[Plan]) -> Plan:
         return projected(plans, self.body)
@@ -101,7 +99,7 @@ class Projection(Tables):
             raise PlanError(
                 "mechanism='projection' is judged by the average error; leave out objective='max' and public="
             )
-        problem = problem_of(asked, self.law, self.lattice, takes_public=False, name=self.name)
+        problem = problem_of(asked, self.noise, self.lattice, takes_public=False, name=self.name)
         if asked.strategy is not None or asked.reconstruction is not None:
             plans = [measured_by(problem, asked.strategy, asked.reconstruction)]
         else:

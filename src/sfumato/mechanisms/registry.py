@@ -17,7 +17,7 @@ MECHANISMS: dict[str, str] = {
     "laplace": "sfumato.mechanisms.textbook.Laplace",
     "gaussian": "sfumato.mechanisms.textbook.Gaussian",
     "tree": "sfumato.mechanisms.textbook.TreeMechanism",
-    "factorization": "sfumato.mechanisms.automatic.Factorization",
+    "factorization": "sfumato.mechanisms.textbook.Factorization",
     "marginals": "sfumato.mechanisms.textbook.Marginals",
     "projection": "sfumato.mechanisms.projected.Projection",
     "approximate": "sfumato.mechanisms.research.biased.Approximate",
@@ -33,7 +33,7 @@ MECHANISMS: dict[str, str] = {
     "local": "sfumato.mechanisms.local_reports.Local",
     "continual": "sfumato.mechanisms.streams.Continual",
 }
-"""What `mechanism=` calls each of them, and where its class is; in the order in which "auto" tries them."""
+"""What `mechanism=` calls each of them, and where its class is. What "auto" tries is listed in `searches.py`."""
 
 ASKED_FOR = frozenset(MECHANISMS) - {"laplace", "gaussian", "tree", "factorization", "marginals"}
 """Those that "auto" never tries for tables, so that it need not import them: half of the library."""

@@ -4,43 +4,41 @@ from __future__ import annotations
 
 import math
 import re
-from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from sfumato._util.display import Progress
 from sfumato.errors import PlanError, SfumatoError
-from sfumato.mechanisms import alone as apart
 from sfumato.mechanisms.mechanism import LOCAL, TABLES, Mechanism, Request
 from sfumato.mechanisms.registry import serving
+from sfumato.mechanisms.searches import FORMULA, SEARCHED, Found, Search, run
 from sfumato.operators import Tree
 from sfumato.plans.plan import Plan, price_design
-from sfumato.postprocess.projection import largest_tables
+from sfumato.plans.predictions import Alone
 from sfumato.privacy.accounting import PureEvent, price
 from sfumato.privacy.unit import Neighbours
-from sfumato.strategies import direct, geography_planning, given, ordered_planning, trees
+from sfumato.strategies import direct, given, ordered_planning, trees
 from sfumato.strategies.calibration import NOISES, noise_for
 from sfumato.strategies.design import Candidate, Design, Problem, read_objective
-from sfumato.strategies.geography import Spine
 from sfumato.strategies.geography_tree import read_totals, relation
 from sfumato.strategies.impossible_cells import knowing
 from sfumato.strategies.residual_planning import read_public
 from sfumato.strategies.stacked import FINE
+from sfumato.strategies.strategy import Known, KnownGroups
 from sfumato.strategies.trees import Canonical
+from sfumato.workloads import QueryBlock, QueryFamily, Workload
 
 __all__ = [
     "NAMES",
     "Designed",
     "Need",
     "Tables",
-    "Tried",
     "compared",
     "measured_by",
     "named",
     "plan_tables",
     "problem_of",
-    "tried",
 ]
 
 
@@ -165,17 +163,7 @@ class Need:
         return high
 
 
-_MANY = 500  # tables; below, every candidate is shown
-_MET = 1e-3  # above a proved bound: what further designs could gain is less than anyone sees
 _ALIKE = 5e-4  # of a ratio that is told to three digits
-
-
-class Tried(NamedTuple):
-    """The plans that apply, lines for those that do not with the reason, and the design of every plan where known."""
-
-    plans: list[Plan]
-    refused: tuple[Candidate, ...]
-    designs: tuple[Design, ...] = ()
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -204,82 +192,29 @@ class Tables(Mechanism[Plan]):
         if self.lattice not in ("fine", "unit"):
             raise PlanError(f"lattice must be 'fine' or 'unit', not {self.lattice!r}")
 
-    @property
-    def law(self) -> str | None:
-        """The law of noise that is asked for, or None."""
-        return self.noise
-
     def plan(self, asked: Request) -> Plan:
         return plan_tables(self, asked)
 
-    def check_problem(self, asked: Request, problem: Problem) -> None:
-        """Refuse options that would do nothing for a problem.
+    def check_problem(self, problem: Problem) -> None:
+        """Raise PlanError for options that would do nothing."""
 
-        Args:
-            asked: The request.
-            problem: The problem that it states.
+    @property
+    def searches(self) -> tuple[Search, ...]:
+        """The searches whose plans it chooses among."""
+        return ()
 
-        Raises:
-            PlanError: An option would be dropped.
-        """
-        if asked.strategy is not None and not self.takes_strategy:
-            raise PlanError(
-                f"mechanism={self.name!r} makes a strategy of its own, so strategy= would be dropped; leave one of "
-                "them out. A strategy goes with mechanism='auto', 'laplace' and 'gaussian', which say its noise, and "
-                "with 'projection', which projects its answers"
-            )
-        if asked.strategy is not None and problem.known:
-            raise PlanError(
-                "public= values are used by mechanism='marginals', which makes a strategy of its own; leave out "
-                "strategy= or public="
-            )
-
-    def tried(self, problem: Problem, progress: Progress | None) -> Tried:
-        """The plans to choose among.
-
-        Args:
-            problem: What is planned for.
-            progress: Called while strategies are searched, or None.
-
-        Returns:
-            The plans that apply, and lines for those that do not, with the reason.
-
-        Raises:
-            PlanError: The mechanism makes its plan in another way.
-        """
-        raise PlanError(f"mechanism={self.name!r} has no designs of its own")
-
-    def least(self, problem: Problem) -> Sequence[Plan]:
-        """Plans of which the best is as good as the best of `tried`.
-
-        Where one is proved to be the best no other need be among them.
-
-        Args:
-            problem: What is planned for.
-
-        Returns:
-            The plans.
-        """
-        return self.tried(problem, None).plans
-
-    def found(self, problem: Problem, progress: Progress | None) -> Tried:
-        """The plans to choose among, at least one.
-
-        Args:
-            problem: What is planned for.
-            progress: Called while strategies are searched, or None.
-
-        Returns:
-            The plans that apply, and lines for those that do not, with the reason.
-
-        Raises:
-            PlanError: No plan applies; the message gives every reason.
-        """
-        found = self.tried(problem, progress)
+    def found(self, problem: Problem, progress: Progress | None) -> Found:
+        """What they find; raises PlanError, with every reason, where no plan applies."""
+        found = run(problem, self.searches, progress)
         if not found.plans:
             reasons = "; ".join(f"{c.mechanism}: {c.note}" for c in found.refused)
             raise PlanError(f"no mechanism can answer this workload ({reasons})")
         return found
+
+    def least(self, problem: Problem) -> Sequence[Plan]:
+        """Plans of which the least errs about as little as the chosen one, soon found."""
+        first = "marginals" if problem.is_marginal else "factorization"
+        return run(problem, self.searches, first=first, most=SEARCHED).plans
 
     def chosen(self, problem: Problem, plans: Sequence[Plan]) -> Plan:
         """The plan to carry out.
@@ -316,106 +251,21 @@ class Tables(Mechanism[Plan]):
 class Designed(Tables):
     """A mechanism that proposes designs, which are scaled to the budget and compared.
 
-    `label` is what candidates call them. `automatic`: whether "auto" tries them, `textbook`: whether comparisons name
-    them in more detail, `best_of_many`: whether they are likely the best of very many tables, and proved to be.
+    `label` is what candidates call them. `automatic`: whether "auto" tries them, as `searches.SEARCHES` lists them;
+    `textbook`: whether comparisons name them in more detail.
     """
 
     label: ClassVar[str]
     automatic: ClassVar[bool] = True
     textbook: ClassVar[bool] = False
-    best_of_many: ClassVar[bool] = False
 
-    @abstractmethod
+    @property
+    def searches(self) -> tuple[Search, ...]:
+        return (Search(self.label, "", FORMULA, lambda p, _, told: self.designs(p, told), public=self.takes_public),)
+
     def designs(self, problem: Problem, progress: Progress | None) -> list[Design]:
-        """Ways to answer, before they are scaled to the budget.
-
-        Args:
-            problem: What is planned for.
-            progress: Called while strategies are searched, or None.
-
-        Returns:
-            The designs.
-
-        Raises:
-            PlanError: None applies.
-        """
-
-    def searched(self, problem: Problem, progress: Progress | None) -> tuple[list[Design], list[Candidate]]:
-        """The designs, and the searches that found none.
-
-        Args:
-            problem: What is planned for.
-            progress: Called while strategies are searched, or None.
-
-        Returns:
-            The designs, and a line for each search for one that did not apply.
-
-        Raises:
-            PlanError: None applies.
-        """
-        return self.designs(problem, progress), []
-
-    def skipped(self, problem: Problem, *, auto: bool) -> str:
-        """Why the designs are not tried, if they are not.
-
-        Args:
-            problem: What is planned for.
-            auto: Whether no mechanism was asked for by name.
-
-        Returns:
-            The reason, or "" where they are tried.
-        """
-        return "makes no use of public tables" if problem.known and not self.takes_public else ""
-
-    def tried(self, problem: Problem, progress: Progress | None) -> Tried:
-        return tried(problem, [self], progress)
-
-
-def tried(
-    problem: Problem,
-    values: Iterable[Designed],
-    progress: Progress | None,
-    *,
-    auto: bool = False,
-    enough: bool = False,
-) -> Tried:
-    """The priced designs of several mechanisms, those of one label once; `auto` says that none was asked for.
-
-    Of very many tables, or where one plan is `enough`, none is tried after one that meets its proved bound; of tables
-    at the levels of a tall tree none after the one made for them.
-    """
-    plans: list[Plan] = []
-    taken: list[Design] = []
-    refused: list[Candidate] = []
-    tall = auto and geography_planning.tall(problem)
-    many = tall or problem.workload.tables > _MANY
-    each: dict[str, Designed] = {}
-    for value in values:
-        each.setdefault(value.label, value)
-    for value in sorted(each.values(), key=lambda v: many and not v.best_of_many):
-        reason = value.skipped(problem, auto=auto)
-        if (many or enough) and any(_is_best(p) for p in plans):
-            reason = "not tried: no unbiased answers with Gaussian noise err less than the chosen plan"
-        elif tall and any(isinstance(p.strategy, Spine) for p in plans):
-            reason = "not tried: the tree of groups is too tall for it"
-        if reason:
-            refused.append(_refused(value.label, reason))
-            continue
-        try:
-            designs, lines = value.searched(problem, progress)
-        except SfumatoError as error:
-            refused.append(_refused(value.label, error))
-            continue
-        refused += lines
-        for design in designs:
-            try:
-                priced = price_design(design, problem)
-                _ = priced.rmse
-                plans.append(priced)
-                taken.append(design)
-            except SfumatoError as error:
-                refused.append(_refused(design.mechanism, error))
-    return Tried(plans, tuple(refused), tuple(taken))
+        """Ways to answer, before they are scaled to the budget. Raises PlanError where none applies."""
+        raise PlanError(f"mechanism={self.name!r} has no designs of its own")
 
 
 def problem_of(asked: Request, noise: str | None, lattice: str, *, takes_public: bool, name: str) -> Problem:
@@ -425,7 +275,11 @@ def problem_of(asked: Request, noise: str | None, lattice: str, *, takes_public:
     if unit.within is not None and not takes_public:
         raise PlanError(f"neighbours={relation(unit)!r} is for mechanism='marginals' alone, not for {name!r}")
     within, domain = unit.within, workload.domain
-    known = read_public(domain, asked.public) if within is None else (read_totals(domain, within, asked.public),)
+    known: tuple[Known | KnownGroups, ...] = ()
+    if within is not None:
+        known = (read_totals(domain, within, asked.public),)
+    elif asked.public is not None:
+        known = read_public(domain, asked.public)
     if known and not takes_public:
         raise PlanError(f"public= values are used by mechanism='marginals' alone, not by {name!r}")
     if records is not None and (isinstance(records, bool) or not isinstance(records, int) or records < 1):
@@ -447,19 +301,21 @@ def plan_tables(value: Tables, asked: Request, *, compare: bool = False) -> Plan
     """
     if asked.kind == LOCAL:
         raise PlanError(f"mechanism={value.name!r} needs a curator; leave out trust='local'")
-    problem = problem_of(asked, value.law, value.lattice, takes_public=value.takes_public, name=value.name)
-    value.check_problem(asked, problem)
+    problem = problem_of(asked, value.noise, value.lattice, takes_public=value.takes_public, name=value.name)
+    value.check_problem(problem)
     if asked.strategy is not None or asked.reconstruction is not None:
         return _told(_of_given(value, asked, problem, compare=compare))
     found = value.found(problem, asked.progress)
-    best, found = _answerable(value, problem, found)
-    plans, refused = found.plans, found.refused
-    before, best = best, _knowing(problem, best)
+    best = _answerable(value, problem, found)
+    plans, refused = list(found.plans), found.refused
+    before = best
+    if problem.workload.domain.impossible:
+        best = _knowing(problem, best)
     # what is proved of Gaussian noise says nothing of other laws
     bounds = [p.bound for p in plans if p.bound is not None and type(p.noise) is type(best.noise)]
     said, other = value.beside(problem, best, plans)
     if compare:
-        plans, refused, _ = _compared(problem, value.considers, found, asked.progress)
+        plans, refused = _compared(problem, value, found, asked.progress)
     # those that have an error by it, then those that have none
     lines = [*_lines(value, plans, before), *other]
     lines.sort(key=lambda c: math.inf if c.value is None else c.value)
@@ -467,14 +323,42 @@ def plan_tables(value: Tables, asked: Request, *, compare: bool = False) -> Plan
         # what is proved of unbiased answers says nothing of projected ones
         return replace(best, considered=(_projected_line(best), *lines, *refused))
     notes = (*best.notes, *said)
-    alone = apart.alone(problem, value.least)
+    alone = _alone(problem, value)
     # what is proved of answers without zeros that are known says nothing of these
     bound = max(bounds) if bounds and best is before else None
     return _told(replace(best, bound=bound, considered=(*lines, *refused), notes=notes, alone=alone))
 
 
-def _answerable(value: Tables, problem: Problem, found: Tried) -> tuple[Plan, Tried]:
-    """The plan to carry out whose answers were rehearsed, and what was tried without those that could not be given.
+_MOST_LINES = 24  # as many as a page shows
+_MOST_CELLS_ALONE = 2**17  # of one factor, above which a plan takes longer than reading it
+
+
+def _alone(problem: Problem, value: Tables) -> tuple[Alone, ...]:
+    """What the tables of one part, order and unit would err if they had the whole budget, a line for each.
+
+    None where there is one line, or more than a page shows. Lines that no search serves by itself, or not in good time,
+    have no error.
+    """
+    lines: dict[tuple[str, int, str], list[QueryBlock | QueryFamily]] = {}
+    for item in problem.workload.items:
+        lines.setdefault((item.part, item.order, item.unit), []).append(item)
+    if not 1 < len(lines) <= _MOST_LINES:
+        return ()
+    return tuple(Alone(*key, _error_alone(problem, items, value)) for key, items in lines.items())
+
+
+def _error_alone(problem: Problem, items: Sequence[QueryBlock | QueryFamily], value: Tables) -> float | None:
+    if any(f.shape[1] > _MOST_CELLS_ALONE for i in items for f in i.factors):
+        return None
+    try:
+        found = value.least(replace(problem, workload=Workload(problem.workload.domain, tuple(items))))
+        return min(found, key=lambda p: p.objective_value).mean_error if found else None
+    except SfumatoError:
+        return None
+
+
+def _answerable(value: Tables, problem: Problem, found: Found) -> Plan:
+    """The plan to carry out whose answers were rehearsed; plans whose answers could not be given are taken out.
 
     Raises PlanError where no plan can be answered.
     """
@@ -486,16 +370,19 @@ def _answerable(value: Tables, problem: Problem, found: Tried) -> tuple[Plan, Tr
             kept = [p for p in found.plans if p.strategy is not best.strategy]
             if not kept or len(kept) == len(found.plans):
                 raise
-            found = Tried(kept, (*found.refused, _refused(best.mechanism, error)))
+            found.plans = kept
+            found.refuse(best.mechanism, "", str(error))
         else:
-            return best, found
+            return best
 
 
 def _knowing(problem: Problem, made: Plan) -> Plan:
-    """The plan with answers that know of impossible cells; the same where there are none."""
+    """The plan with answers that know of impossible cells."""
+    from sfumato.postprocess.projection import largest_tables  # noqa: PLC0415  (heavy)
+
     work = problem.workload
     # what is measured to be denoised is conditioned on zeros with its noise, by the denoiser
-    if not work.domain.impossible or made.strategy.records is not None or made.body == "mixtures":
+    if made.strategy.records is not None or made.body == "mixtures":
         return made
     queries = [q.block for q in work.blocks]
     found = replace(made, strategy=knowing(made.strategy, work.domain, largest_tables(work), queries), bound=None)
@@ -507,13 +394,24 @@ def _knowing(problem: Problem, made: Plan) -> Plan:
 
 
 def _of_given(value: Tables, asked: Request, problem: Problem, *, compare: bool) -> Plan:
-    """The plan of a strategy that was given, by name or as a matrix."""
+    """The plan of a strategy that was given, by name or as a matrix. Raises PlanError where it would be dropped."""
+    if asked.strategy is not None and not value.takes_strategy:
+        raise PlanError(
+            f"mechanism={value.name!r} makes a strategy of its own, so strategy= would be dropped; leave one of "
+            "them out. A strategy goes with mechanism='auto', 'laplace' and 'gaussian', which say its noise, and "
+            "with 'projection', which projects its answers"
+        )
+    if asked.strategy is not None and problem.known:
+        raise PlanError(
+            "public= values are used by mechanism='marginals', which makes a strategy of its own; leave out "
+            "strategy= or public="
+        )
     measured = measured_by(problem, asked.strategy, asked.reconstruction)
     best = value.chosen(problem, [measured])
     best.rehearse()
     if not compare:
         return best
-    plans, refused, _ = _compared(problem, (), Tried([measured], ()), asked.progress)
+    plans, refused = _compared(problem, None, Found(problem, [measured]), asked.progress)
     lines = tuple(_line(p, measured) for p in sorted(plans, key=lambda p: p.objective_value))
     own = (_projected_line(best),) if best.body is not None else ()
     return replace(best, considered=(*own, *lines, *refused))
@@ -542,16 +440,21 @@ def _told(made: Plan) -> Plan:
     return replace(made, notes=(*made.notes, share))
 
 
-def _compared(problem: Problem, considered: tuple[str, ...], found: Tried, progress: Progress | None) -> Tried:
+def _compared(
+    problem: Problem, value: Tables | None, found: Found, progress: Progress | None
+) -> tuple[list[Plan], list[Candidate]]:
     """The plans and reasons of all mechanisms, asked for or not, and of those of the textbooks, each once."""
     every = [cls() for cls in serving(TABLES) if issubclass(cls, Designed)]
-    textbooks = {value.label for value in every if value.textbook}
+    textbooks = {other.label for other in every if other.textbook}
+    considered = value.considers if value else ()
+    if value:
+        found = run(problem, value.searches, progress, everything=found)
     plans = list(found.plans)
     # of these the textbooks' lines say more
     lines = [c for c in found.refused if c.mechanism not in textbooks]
-    for value in every:
-        if value.label not in textbooks and value.label not in considered:
-            more = value.tried(problem, progress)
+    for other in every:
+        if other.label not in textbooks and other.label not in considered:
+            more = run(problem, other.searches, progress)
             plans += more.plans
             lines += more.refused
     seen = {p.strategy.summary for p in plans}
@@ -561,7 +464,7 @@ def _compared(problem: Problem, considered: tuple[str, ...], found: Tried, progr
         elif made.strategy.summary not in seen:
             seen.add(made.strategy.summary)
             plans.append(made)
-    return Tried(plans, tuple(lines))
+    return plans, lines
 
 
 def _lines(value: Tables, plans: Sequence[Plan], best: Plan) -> list[Candidate]:
@@ -586,12 +489,3 @@ def _line(p: Plan, best: Plan) -> Candidate:
 def _projected_line(best: Plan) -> Candidate:
     value = best.mean_error
     return Candidate(best.mechanism, best.strategy.summary, value, best.max_standard_error, "asked for", value)
-
-
-def _refused(label: str, reason: object) -> Candidate:
-    return Candidate(label, "", None, None, str(reason))
-
-
-def _is_best(made: Plan) -> bool:
-    """Whether a plan meets its proved bound, up to the rounding of its multiples."""
-    return made.bound is not None and made.objective_value <= made.bound * (1 + _MET)

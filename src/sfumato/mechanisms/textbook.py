@@ -1,20 +1,17 @@
-"""Noise on every query, or on every cell with the queries summed from them: Laplace or Gaussian. [DMNS06, DKMMN06]"""
+"""Mechanisms of one look that are asked for by name: noise on queries or cells [DMNS06, DKMMN06], trees,
+factorizations, residuals."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from sfumato._util.display import Progress
 from sfumato.errors import PlanError
 from sfumato.mechanisms.mechanism import whole
+from sfumato.mechanisms.searches import Search, labelled, tree_search
 from sfumato.mechanisms.tables import Designed
-from sfumato.strategies import direct, geography_planning, ordered_planning, residual_planning, trees, weighted_planning
-from sfumato.strategies.design import Candidate, Design, Problem
-from sfumato.strategies.factors import MAX_DENSE_CELLS
-from sfumato.strategies.geography_tree import relation
 
-__all__ = ["Gaussian", "Laplace", "Marginals", "TreeMechanism"]
+__all__ = ["Factorization", "Gaussian", "Laplace", "Marginals", "TreeMechanism"]
 
 
 _GAUSSIAN = ("gaussian", "discrete-gaussian")
@@ -26,8 +23,9 @@ class _Direct(Designed):
     considers: ClassVar[tuple[str, ...]] = ("direct",)
     textbook: ClassVar[bool] = True
 
-    def designs(self, problem: Problem, progress: Progress | None) -> list[Design]:
-        return direct.designs(problem)
+    @property
+    def searches(self) -> tuple[Search, ...]:
+        return labelled(self.label)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -84,9 +82,6 @@ class Gaussian(_Direct):
             )
 
 
-_LISTED, _LINE = 2**17, 512  # queries, and cells of their attribute: a second for trees of ten branchings and more
-
-
 @dataclass(frozen=True, repr=False, kw_only=True)
 class TreeMechanism(Designed):
     """Trees of counts over an ordered attribute.
@@ -114,16 +109,22 @@ class TreeMechanism(Designed):
         super().__post_init__()
         whole("branching", self.branching, 2, 10**6)
 
-    def designs(self, problem: Problem, progress: Progress | None) -> list[Design]:
-        return trees.designs(problem, self.branching)
+    @property
+    def searches(self) -> tuple[Search, ...]:
+        return (tree_search(self.branching),)
 
-    def skipped(self, problem: Problem, *, auto: bool) -> str:
-        reason = super().skipped(problem, auto=auto)
-        # to list the errors of that many takes as long as to find the optimum
-        least = MAX_DENSE_CELLS if len(problem.workload) <= _LISTED else _LINE
-        if not reason and auto and not problem.unit_lattice and ordered_planning.applies(problem, least):
-            return "not tried: on so many cells the factorization errs less"
-        return reason
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Factorization(Designed):
+    """Optimal dense strategies, their Kronecker products, and stacks of them."""
+
+    name: ClassVar[str] = "factorization"
+    label: ClassVar[str] = "factorization"
+    considers: ClassVar[tuple[str, ...]] = ("factorization",)
+
+    @property
+    def searches(self) -> tuple[Search, ...]:
+        return labelled(self.label)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -147,19 +148,7 @@ class Marginals(Designed):
     label: ClassVar[str] = "marginals"
     considers: ClassVar[tuple[str, ...]] = ("marginals",)
     takes_public: ClassVar[bool] = True
-    best_of_many: ClassVar[bool] = True
 
-    def designs(self, problem: Problem, progress: Progress | None) -> list[Design]:
-        return self.searched(problem, progress)[0]
-
-    def searched(self, problem: Problem, progress: Progress | None) -> tuple[list[Design], list[Candidate]]:
-        refused: list[Candidate] = []
-        found = geography_planning.designs(problem)
-        if not found and problem.unit.within is not None:
-            raise PlanError(
-                f"neighbours={relation(problem.unit)!r} is for tables of cells at levels of one attribute, "
-                "factors={...: 'levels'}, with Gaussian noise and the mean error"
-            )
-        if found and (geography_planning.tall(problem) or problem.unit.within is not None):
-            return found, refused
-        return [*found, *residual_planning.designs(problem, refused), *weighted_planning.designs(problem)], refused
+    @property
+    def searches(self) -> tuple[Search, ...]:
+        return labelled(self.label)

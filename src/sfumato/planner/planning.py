@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, Required, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict, TypeVar, Unpack, overload
 
 from sfumato._util.display import Progress, watched
 from sfumato.domain import Domain
 from sfumato.errors import PlanError
-from sfumato.interactive.plan import SessionPlan
-from sfumato.local.plan import LocalPlan
 from sfumato.mechanisms.mechanism import KEYS, LOCAL, QUESTIONS, STREAMS, TABLES, Mechanism, Request
 from sfumato.mechanisms.registry import made, planned
 from sfumato.mechanisms.tables import Tables, plan_tables
-from sfumato.plans.iterative import IterativePlan
-from sfumato.plans.keys import KeyPlan
 from sfumato.plans.plan import Plan
-from sfumato.plans.streams import StreamPlan
 from sfumato.privacy.budget import Budget
-from sfumato.privacy.unit import Neighbours
+from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.sketches import KeyQueries, Keys
 from sfumato.strategies.design import DEFAULT_OBJECTIVE
-from sfumato.strategies.geography_tree import read_unit
+from sfumato.strategies.geography_tree import WITHIN, read_unit
 from sfumato.strategies.periods import Periods
 from sfumato.workloads import Workload
+
+if TYPE_CHECKING:
+    # plans of other kinds than tables, each imported by the mechanism that makes it
+    from sfumato.interactive.plan import SessionPlan
+    from sfumato.local.plan import LocalPlan
+    from sfumato.plans.iterative import IterativePlan
+    from sfumato.plans.keys import KeyPlan
+    from sfumato.plans.streams import StreamPlan
 
 __all__ = ["compared", "plan", "request"]
 
@@ -254,9 +257,11 @@ def request(
         kind = STREAMS
     if neighbours is None:
         raise PlanError("give neighbours=: 'add-remove' or 'replace-one', whose records must be hard to tell apart")
-    unit = read_unit(
-        neighbours, person, rows_per_person, what.domain if isinstance(what, Workload) and kind == TABLES else None
-    )
+    if isinstance(neighbours, str) and WITHIN in neighbours:
+        domain = what.domain if isinstance(what, Workload) and kind == TABLES else None
+        unit = read_unit(neighbours, person, rows_per_person, domain)
+    else:
+        unit = PrivacyUnit(Neighbours.parse(neighbours), person, rows_per_person)
     return Request(kind, what, budget, unit, periods=over, **options)
 
 

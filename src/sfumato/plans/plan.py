@@ -171,7 +171,7 @@ class Plan(WorkloadPlan):
         """
         if self.forecast is not None:
             return self.forecast.rmse
-        return self._weighted_error(self._averaged)
+        return self.error_in(self._averaged)
 
     @property
     def bias_records(self) -> int | None:
@@ -279,11 +279,23 @@ class Plan(WorkloadPlan):
         """
         if self.forecast is not None and not self.forecast.proved:
             return self.forecast.rmse
-        problem = self._problem(self.objective)
-        if not problem.largest:
-            return self._weighted_error(problem)
+        return self.error_in(self._problem(self.objective))
+
+    def error_in(self, problem: Problem) -> float:
+        """The root of the weighted mean variance, or of the largest, by the weights of a problem; bias counts."""
+        total = self.weighted_squares(problem) * self.noise.variance
+        if problem.largest:
+            return math.sqrt(total)
+        biased = [e for e in self.entries if e.off is not None]
+        total += worst_bias(biased, [float(problem.table_weights(e.item)[0]) for e in biased])
+        return math.sqrt(total / problem.total_weight)
+
+    def weighted_squares(self, problem: Problem) -> float:
+        """The weighted sum of the squared rows of the reconstruction, or the largest, by the weights of a problem."""
         weighted = [(problem.table_weights(e.item), e) for e in self.entries]
-        return math.sqrt(max(float((w * e.by_table()[1]).max()) for w, e in weighted) * self.noise.variance)
+        if problem.largest:
+            return max(float((w * e.by_table()[1]).max()) for w, e in weighted)
+        return sum(e.weighted(w) for w, e in weighted)
 
     @functools.cached_property
     def _averaged(self) -> Problem:
@@ -292,12 +304,6 @@ class Plan(WorkloadPlan):
 
     def _problem(self, objective: str) -> Problem:
         return Problem(self.workload, self.budget, self.unit, "gaussian", objective, known=self.strategy.known)
-
-    def _weighted_error(self, problem: Problem) -> float:
-        total = sum(e.weighted(problem.table_weights(e.item)) for e in self.entries) * self.noise.variance
-        biased = [e for e in self.entries if e.off is not None]
-        total += worst_bias(biased, [float(problem.table_weights(e.item)[0]) for e in biased])
-        return math.sqrt(total / problem.total_weight)
 
     @property
     def lower_bound(self) -> float | None:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -19,15 +18,14 @@ from sfumato.errors import PlanError
 from sfumato.operators import Identity, LinearOperator, Stack, Total
 from sfumato.operators.base import FloatArray, single_thread
 from sfumato.privacy.unit import Neighbours
-from sfumato.strategies import dense_swap, descent, given, merged_planning, union_planning
-from sfumato.strategies import ordered_planning as ordered
+from sfumato.strategies import descent, given, merged_planning
 from sfumato.strategies.compound import joined_attributes
 from sfumato.strategies.dense_blocks import Queries
 from sfumato.strategies.dense_dual import pair_bound, titled
 from sfumato.strategies.dense_largest import Largest, optimize_largest, optimize_largest_rows
 from sfumato.strategies.dense_optimal import optimize
 from sfumato.strategies.dense_pure import PureStrategy, optimize_pure, turned
-from sfumato.strategies.design import Candidate, Design, Problem
+from sfumato.strategies.design import Design, Problem
 from sfumato.strategies.factors import (
     BIAS_BITS,
     Cells,
@@ -39,12 +37,22 @@ from sfumato.strategies.factors import (
     row_basis,
 )
 from sfumato.strategies.product import Product
-from sfumato.strategies.stacked import FINE, Piece, column_price, largest_error, levelled, share_design, total_error
+from sfumato.strategies.stacked import FINE, Piece, column_price, share_design, weighted_error
 from sfumato.strategies.trees import is_ordered
 from sfumato.workloads import QueryBlock
 from sfumato.workloads.core import on_domain
 
-__all__ = ["Searched", "attempted", "designs", "laplace_note", "searched"]
+__all__ = [
+    "BY_SYMMETRY",
+    "OVER_COLUMNS",
+    "asks_columns",
+    "columns_first",
+    "families_apart",
+    "laplace_note",
+    "near_alone",
+    "over_columns",
+    "several",
+]
 
 
 # cells: the certified optimum works on a dense Gram matrix of 32 MB, n^3 operations a step
@@ -92,113 +100,64 @@ class _Solved:
         return quantise(self.coefficients, self.basis, scale)
 
 
-class Searched(NamedTuple):
-    """Designs, and a line for each search that did not apply, with the reason."""
+def columns_first(problem: Problem) -> bool:
+    """Whether queries join attributes, so that the optimum over few columns is nearer than over all joint cells."""
+    cells = math.prod(problem.sizes[a] for a in {a for q in problem.workload.blocks for a in q.attributes})
+    return bool(joined_attributes(problem.workload)) and (problem.unit.total_is_public or cells <= MAX_LISTED)
 
-    designs: list[Design]
-    refused: list[Candidate]
+
+def several(problem: Problem) -> bool:
+    """Whether no table by itself holds all queries, or it is a product of too many factors to be rounded one by one."""
+    blocks = problem.workload.blocks
+    return (len(blocks) == 1 and _real(blocks[0]) > MAX_REAL) or len(families(problem)) != 1
 
 
-def designs(problem: Problem, progress: Progress | None = None) -> list[Design]:
-    """The optimum for each maximal table, the budget shared between them, or for all tables together.
+def near_alone(problem: Problem) -> bool:
+    """Whether the optimum over columns is only near it, as parts may be, too: of many queries and a known total."""
+    rows = sum(q.rows for q in problem.workload.blocks)
+    return problem.unit.total_is_public and rows > merged_planning.MAX_PAIRED
 
-    Raises PlanError where there is none.
+
+def asks_columns(problem: Problem) -> bool:
+    """Whether no table holds all queries, or one that is too large.
+
+    Of marginal tables alone residuals are the optimum.
     """
-    return _designs(problem, progress, [])
-
-
-def searched(problem: Problem, progress: Progress | None = None) -> Searched:
-    """The same, with a line for each search that did not apply."""
-    refused: list[Candidate] = []
-    try:
-        return Searched(_designs(problem, progress, refused), refused)
-    except PlanError as error:
-        return Searched([], [*refused, Candidate("factorization", "", None, None, str(error))])
-
-
-def attempted(title: str, find: Callable[[], Design], refused: list[Candidate]) -> Design | None:
-    """What a search finds; None where it does not apply, which gets a line in words."""
-    try:
-        return find()
-    except PlanError as error:
-        refused.append(Candidate("factorization", title, None, None, str(error)))
-        return None
-
-
-def _designs(problem: Problem, progress: Progress | None, refused: list[Candidate]) -> list[Design]:
-    if ordered.applies(problem, MAX_DENSE_ORDERED):
-        return ordered.designs(problem)
-    swapped = dense_swap.design(problem, progress)
-    if swapped is not None:
-        return [swapped]
-    sets = {frozenset(q.attributes) for q in problem.workload.blocks}
-    longest = max(map(len, sets))
-    # none of the largest sets lies in another, so each would be optimised by itself
-    families = _families(problem) if sum(len(s) == longest for s in sets) <= MAX_FAMILIES else []
-    # one table takes its own optimum, unless it is a product of too many factors to be rounded one by one
-    many = len(problem.workload.blocks) == 1 and _real(problem.workload.blocks[0]) > MAX_REAL
-    united, joint = None, None
-    cells = math.prod(problem.sizes[a] for a in frozenset[str]().union(*sets))
-    small = problem.unit.total_is_public or cells <= MAX_LISTED
-    columns_first = small and bool(joined_attributes(problem.workload))
-    if columns_first:
-        # of queries that join attributes the optimum over few columns is nearer than that over all joint cells
-        joint = _joint(problem, families, progress, refused)
-    if joint is None and (many or len(families) != 1):
-        united = attempted(BY_SYMMETRY, lambda: union_planning.design(problem, progress), refused)
-    if united is not None and not problem.unit.total_is_public:
-        return [united]
-    if joint is None and not columns_first:
-        joint = _joint(problem, families, progress, refused)
-    if united is not None:
-        # where the total is known it is no optimum
-        return [united] if joint is None else [joint, united]
-    # of many queries where the total is known it is near the optimum, which parts may be too
-    near = problem.unit.total_is_public and sum(q.rows for q in problem.workload.blocks) > merged_planning.MAX_PAIRED
-    if joint is not None and problem.noise != "laplace" and joint.bound is not None and not near:
-        return [joint]
-    try:
-        return [*([] if joint is None else [joint]), *_apart(problem, families, progress)]
-    except PlanError as error:
-        if joint is None:
-            raise
-        refused.append(Candidate("factorization", "optimal factorizations", None, None, str(error)))
-        return [joint]
-
-
-def _joint(
-    problem: Problem, families: list[_Family], progress: Progress | None, refused: list[Candidate]
-) -> Design | None:
-    """The optimum over the distinct columns of all queries, where no table holds them all or one is too large.
-
-    Where every query is a cell of a marginal table, residuals are that optimum.
-    """
-    if len(families) == 1:
-        (names, _), few_rows = families[0], not problem.unit.total_is_public
+    tables = families(problem)
+    if len(tables) == 1:
+        (names, _), few_rows = tables[0], not problem.unit.total_is_public
         if math.prod(problem.sizes[a] for a in names) <= MAX_DENSE or (
             few_rows and given.applies(problem, names, problem.workload.blocks)
         ):
-            return None
-    if all(i.is_marginal for i in problem.workload.items):
-        return None
-    found = attempted(OVER_COLUMNS, lambda: merged_planning.design(problem, progress), refused)
-    if found is None or problem.noise != "laplace":
+            return False
+    return not problem.is_marginal
+
+
+def over_columns(problem: Problem, progress: Progress | None = None) -> Design:
+    """The optimum over the distinct columns of all queries together. Raises PlanError where it does not apply."""
+    found = merged_planning.design(problem, progress)
+    if problem.noise != "laplace":
         return found
     notes = () if found.bound is None else (laplace_note(problem, found.bound),)
     return replace(found, bound=None, notes=notes)
 
 
-def _apart(problem: Problem, families: list[_Family], progress: Progress | None) -> list[Design]:
+def families_apart(problem: Problem, progress: Progress | None = None) -> list[Design]:
+    """The optimum for each maximal table, the budget split between them. Raises PlanError where there is none."""
+    return _apart(problem, families(problem), progress)
+
+
+def _apart(problem: Problem, tables: list[_Family], progress: Progress | None) -> list[Design]:
     """The optimum of each family, the budget shared between them; of several also one product."""
-    power = 1 if problem.noise == "laplace" else 2
+    power = problem.power
     pieces: list[Piece] = []
     bounds: list[float | None] = []
-    if not 0 < len(families) <= MAX_FAMILIES:
+    if not 0 < len(tables) <= MAX_FAMILIES:
         raise PlanError("too many tables to optimise one by one; marginals serve them together")
-    for names, members in families:
+    for names, members in tables:
         blocks = [problem.workload.blocks[i] for i in members]
         groups, solved = _solve(problem, names, blocks, progress)
-        piece, bound = _piece(problem, groups, solved, members if len(families) > 1 else [], power)
+        piece, bound = _piece(problem, groups, solved, members if len(tables) > 1 else [], power)
         pieces.append(piece)
         if problem.unit.total_is_public:
             bound = _pair_bound(problem, names, blocks, solved[0].weights if len(solved) == 1 else None)
@@ -209,14 +168,15 @@ def _apart(problem: Problem, families: list[_Family], progress: Progress | None)
         problem.unit.neighbours is Neighbours.ADD_REMOVE or problem.unit.total_is_public
     ):
         bound = max(proved) if problem.largest else math.hypot(*proved)
-    design = share_design("factorization", "optimal factorizations", pieces, power, bound)
+    title = "optimal factorizations"
+    design = share_design("factorization", title, pieces, power, bound, largest=problem.largest)
     if problem.noise == "laplace" and bound is not None:
         design = replace(design, bound=None, notes=(laplace_note(problem, bound),))
     if problem.noise == "laplace" and problem.largest:
         # neither is proved the best: what has the least mean may have the least largest error too
-        return [design, *_apart(replace(problem, objective="cells"), families, progress)]
+        return [design, *_apart(replace(problem, objective="cells"), tables, progress)]
     # tables that share attributes may be better answered from one product than from strategies of their own
-    shared = descent.design(problem) if len(families) > 1 else None
+    shared = descent.design(problem) if len(tables) > 1 else None
     return [design] if shared is None else [design, shared]
 
 
@@ -243,18 +203,25 @@ def laplace_note(problem: Problem, bound: float) -> str:
     )
 
 
-def _families(problem: Problem) -> list[_Family]:
-    """Blocks by maximal attribute set; where that table is too large and joins several blocks, each its own."""
+def families(problem: Problem) -> list[_Family]:
+    """Blocks by maximal attribute set; where that table is too large and joins several blocks, each its own.
+
+    None where there are too many.
+    """
     blocks = problem.workload.blocks
     sets = {frozenset(q.attributes) for q in blocks}
+    longest = max(map(len, sets))
+    # none of the largest sets lies in another, so each would be optimised by itself
+    if sum(len(s) == longest for s in sets) > MAX_FAMILIES:
+        return []
     maximal = [s for s in sets if not any(s < t for t in sets)]
     order = problem.workload.domain.ordered
-    families: dict[tuple[str, ...], list[int]] = {}
+    found: dict[tuple[str, ...], list[int]] = {}
     for i, q in enumerate(blocks):
         home = min((s for s in maximal if set(q.attributes) <= s), key=lambda s: (len(s), order(s)))
-        families.setdefault(order(home), []).append(i)
+        found.setdefault(order(home), []).append(i)
     out: list[tuple[tuple[str, ...], list[int]]] = []
-    for names, members in families.items():
+    for names, members in found.items():
         cells = math.prod(problem.sizes[a] for a in names)
         if len(members) == 1 or cells <= MAX_DENSE or given.applies(problem, names, [blocks[i] for i in members]):
             out.append((names, members))
@@ -414,10 +381,8 @@ def _piece(
     # at s = 1 the strategy is its normalised form: unit-sized columns
     normal = unit.divisor**2
     # (a piece that stands alone takes the whole budget, so its error need not be known yet)
-    error, price = total_error(problem, unit, members) * normal if members else 1.0, column_price(unit, power)
-    if members and problem.largest:
-        error = levelled(largest_error(problem, unit, members) * normal, price, power)
-    return Piece(build, error, price, fine), math.prod(s.bound for s in solved)
+    error = weighted_error(problem, unit, members) * normal if members else 1.0
+    return Piece(build, error, column_price(unit, power), fine), math.prod(s.bound for s in solved)
 
 
 def _build(unit: Product, solved: list[_Solved], fixed: float, s: float) -> Product:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -55,6 +56,12 @@ class Problem:
     records: int | None = None
     unit_lattice: bool = False
     known: tuple[Known | KnownGroups, ...] = ()
+    whole: Problem | None = None
+    """The problem that this one is a part of, by which its tables weigh; None where it is the whole."""
+
+    def part(self, items: Sequence[QueryBlock | QueryFamily]) -> Problem:
+        """The problem of some items alone, whose tables weigh as they do here."""
+        return replace(self, workload=Workload(self.workload.domain, tuple(items)), whole=self.whole or self)
 
     def is_known(self, names: Iterable[str]) -> bool:
         """Whether the joint table of these attributes is public."""
@@ -84,6 +91,16 @@ class Problem:
         found = [(self.objective_weight(q), q.block.by_attribute()) for q in self.workload.blocks]
         whole = [(weight, factors) for weight, factors in found if factors is not None]
         return whole if len(whole) == len(found) else None
+
+    @property
+    def power(self) -> Literal[1, 2]:
+        """Of the norm in which a strategy's change is priced: 2 for Gaussian noise, 1 for Laplace noise."""
+        return 1 if self.noise == "laplace" else 2
+
+    @functools.cached_property
+    def is_marginal(self) -> bool:
+        """Whether all queries are the cells of marginal tables."""
+        return all(item.is_marginal for item in self.workload.items)
 
     @property
     def largest(self) -> bool:
@@ -120,10 +137,13 @@ class Problem:
         if self.objective != "tables":
             return weights
         rows = item.family.rows_each if isinstance(item, QueryFamily) else item.rows
-        return weights * (self._share(item.part) / rows)
+        return weights * (self.table_share(item.part) / rows)
 
-    def _share(self, part: str) -> float:
-        """What the tables of a part weigh, per query: the mean over all queries is 1."""
+    def table_share(self, part: str) -> float:
+        """What each table of a part weighs under "tables", the mean over all queries being 1: parts weigh alike, and
+        tables alike within them. Nowhere else is that rule applied."""
+        if self.whole is not None:
+            return self.whole.table_share(part)
         return len(self.workload) / (len(self._tables) * max(1, self._tables[part]))
 
     @functools.cached_property

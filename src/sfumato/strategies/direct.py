@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -11,10 +10,11 @@ import numpy as np
 from sfumato.errors import PlanError
 from sfumato.operators import Block, Dense, Identity, LinearOperator, Total, Tree
 from sfumato.operators.base import FloatArray
+from sfumato.privacy.unit import Neighbours
 from sfumato.strategies.design import Design, Problem
 from sfumato.strategies.factors import Cells, Factor, Matrix, TotalOnly
 from sfumato.strategies.product import Product
-from sfumato.strategies.stacked import FINE, Piece, column_price, levelled, share_design
+from sfumato.strategies.stacked import FINE, Piece, column_price, share_design
 from sfumato.strategies.trees import TreeSums
 
 __all__ = ["MAX_CELLS", "designs", "on_cells", "on_queries"]
@@ -74,12 +74,12 @@ def _name(problem: Problem) -> str:
 
 def on_queries(problem: Problem) -> Design:
     """Noise on every query, the budget shared between the blocks of queries."""
-    power = 1 if problem.noise == "laplace" else 2
+    power = problem.power
     pieces = [_row_piece(problem, q.block, problem.objective_weight(q), power) for q in problem.workload.blocks]
-    if problem.largest:
-        weights = [problem.objective_weight(q) for q in problem.workload.blocks]
-        pieces = [replace(p, error=levelled(w, p.price, power)) for p, w in zip(pieces, weights, strict=True)]
-    return share_design(_name(problem), "noise on every query", pieces, power, None)
+    # of the cells of one table that a record more or less changes by one, no strategy errs less than noise on each
+    alone = len(pieces) == 1 and problem.workload.items[0].is_marginal and not problem.unit.total_is_public
+    bound = math.sqrt(pieces[0].error) if alone and problem.unit.neighbours is Neighbours.ADD_REMOVE else None
+    return share_design(_name(problem), "noise on every query", pieces, power, bound, largest=problem.largest)
 
 
 def _row_piece(problem: Problem, block: Block, weight: float, power: int) -> Piece:
@@ -108,7 +108,12 @@ def _row_piece(problem: Problem, block: Block, weight: float, power: int) -> Pie
     one = Product(block.groups, sizes, tuple(f.factor for f in found), 1, raw=block)
     largest = math.prod(1.0 if i in real else t for i, t in enumerate(tops))
     whole = min(FINE, max(1.0, _ROOM / (largest or 1.0)))
-    return Piece(build, weight * block.rows, max(column_price(one, power), 1e-300), fine if real else whole)
+    return Piece(
+        build,
+        weight if problem.largest else weight * block.rows,
+        max(column_price(one, power), 1e-300),
+        fine if real else whole,
+    )
 
 
 def _joint(problem: Problem) -> tuple[tuple[str, ...], int]:

@@ -302,7 +302,7 @@ def spanned_design(problem: Problem, progress: Progress | None = None) -> Design
     """
     if not _plain(problem) or problem.known:
         raise PlanError("it is for the mean squared error under Gaussian noise, without a known total or public tables")
-    if all(i.is_marginal for i in problem.workload.items):
+    if problem.is_marginal:
         raise PlanError("of marginal tables alone residuals are the optimum")
     if problem.workload.tables > _MAX_BLOCKS:
         raise PlanError(f"{problem.workload.tables:,} tables, above {_MAX_BLOCKS:,}")

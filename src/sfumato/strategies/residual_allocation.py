@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from sfumato.errors import PlanError
 from sfumato.operators.base import FloatArray
 from sfumato.strategies.attribute_sets import Sets
+from sfumato.strategies.budget_split import least_deviations
 from sfumato.strategies.certificates import MOST_PATTERNS
 
 __all__ = [
@@ -32,7 +33,6 @@ __all__ = [
     "Side",
     "least_largest",
     "least_replaced",
-    "least_sum",
     "max_objective",
     "precisions",
     "sum_objective",
@@ -61,16 +61,6 @@ class Effect:
     weight: float
     rows: tuple[int, ...]
     sets: Mapping[Names, tuple[FloatArray, ...]]
-
-
-def least_sum(values: FloatArray, price: FloatArray, power: int) -> FloatArray:
-    """s^2 that minimises sum v s^2 subject to sum p / s^power = 1: s^(2 + power) is proportional to p / v.
-
-    What costs nothing is known exactly (0).
-    """
-    shape = (price / np.maximum(values, 1e-300)) ** (1 / (2 + power))
-    paid = price > 0
-    return (shape * float((price[paid] / shape[paid] ** power).sum()) ** (1 / power)) ** 2
 
 
 class Side(Protocol):
@@ -151,7 +141,7 @@ def least_largest(
     lower, upper = 0.0, math.inf
     best, where = np.ones(0), paid.values
     for _ in range(_MAX_ROUNDS):
-        squares = least_sum(queries.mixed(asked.values), changes.mixed(paid.values), power)
+        squares = least_deviations(queries.mixed(asked.values), changes.mixed(paid.values), power) ** 2
         found = queries.each(squares)
         value, largest = float(asked.values @ found), float(found.max())
         lower = max(lower, value)
@@ -186,8 +176,8 @@ def sum_objective(weighted: Mapping[Names, float], single: Mapping[str, float], 
     the prices of the attributes.
     """
     sets = [s for s, v in weighted.items() if v > 0]
-    squares = least_sum(np.array([weighted[s] for s in sets]), _prices(sets, single), power)
-    return dict(zip(sets, (squares**-0.5).tolist(), strict=True))
+    deviations = least_deviations(np.array([weighted[s] for s in sets]), _prices(sets, single), power)
+    return dict(zip(sets, (1 / deviations).tolist(), strict=True))
 
 
 def max_objective(

@@ -7,7 +7,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from sfumato.privacy.unit import Neighbours
 from sfumato.strategies.attribute_sets import Sets, closure
 from sfumato.strategies.compound import planned_jointly
 from sfumato.strategies.covariance import Lift, component_powers
-from sfumato.strategies.design import Candidate, Design, Problem
+from sfumato.strategies.design import Design, Problem
 from sfumato.strategies.residual_allocation import Effect, max_objective, sum_objective
 from sfumato.strategies.residual_tables import Allocation, allocate, extremes
 from sfumato.strategies.residuals import Residuals
@@ -29,7 +29,7 @@ from sfumato.strategies.tilted import Product, Shape, Tilted, Union, contrast, i
 from sfumato.strategies.tilted_bounds import Largest, optimise_largest, union_bound
 from sfumato.workloads import QueryFamily
 
-__all__ = ["designs", "read_public", "tables_bound", "tilted_design"]
+__all__ = ["designs", "read_public", "tables_bound", "tilted_jointly"]
 
 
 _MAX_SETS = 400_000  # sets below the asked ones, with some arrays each: they are held in memory one by one
@@ -45,28 +45,29 @@ _EVENED = (1.0, 0.75)
 _MOST_FACTOR_BITS, _LEAST_FACTOR_BITS = 12, 4  # of a contrast: one factor alone, and of many that share the room
 
 
-def designs(problem: Problem, refused: list[Candidate] | None = None) -> list[Design]:
+def designs(problem: Problem) -> list[Design]:
     """Every attribute set below the asked ones, with the noise that minimises the weighted error.
 
-    The first design compares cells with their mean; the second, for unions of prefixes, ranges and other
-    matrices under Gaussian noise, has the best contrasts of every attribute; `refused` gets a line where it has none.
+    Cells are compared with their mean, which is the best for marginal tables alone.
     """
-    if all(i.is_marginal for i in problem.workload.items):
+    if problem.is_marginal:
         return _of_tables(problem)
     asked = {q.attributes for q in problem.workload.blocks}
     if sum(2 ** len(a) for a in asked) > _MAX_SETS:
         raise PlanError("too many attribute sets for residuals in memory")
-    out = [replace(_design(problem, {}), bound=tables_bound(problem))]
-    try:
-        out.append(planned_jointly(problem, tilted_design))
-    except PlanError as error:
-        if refused is not None and len(problem.workload.blocks) > 1:  # of one block a product is the best
-            refused.append(Candidate("marginals", "tilted residuals", None, None, str(error)))
-    return out
+    return [replace(_design(problem, {}), bound=tables_bound(problem))]
+
+
+def tilted_jointly(problem: Problem) -> Design:
+    """With the best contrasts of every attribute: for unions of prefixes, ranges and other matrices, Gaussian noise.
+
+    Attributes that a query joins are one. Raises PlanError where that does not apply.
+    """
+    return planned_jointly(problem, tilted_design)
 
 
 def tilted_design(problem: Problem) -> Design:
-    """The second design. Raises PlanError where it does not apply."""
+    """The same over single attributes."""
     products = _products(problem)
     if products is None:
         raise PlanError("tilts are for several tables with other factors than cells, under Gaussian noise")
@@ -83,7 +84,7 @@ def _of_tables(problem: Problem) -> list[Design]:
     found = [_allocated(problem)]
     if not found[0].priced:
         found.append(_allocated(problem, replaced=False))
-    replaced = problem.unit.neighbours is Neighbours.REPLACE_ONE and _power(problem) == 2
+    replaced = problem.unit.neighbours is Neighbours.REPLACE_ONE and problem.power == 2
     bits, none_cut = (_FINE_BITS, problem.largest) if replaced else (_BITS, False)
     each = [residual_design(problem, f.sets, f.precision, bits=bits, none_cut=none_cut) for f in found]
     return [replace(design, bound=found[0].bound) for design in each]
@@ -106,15 +107,11 @@ def _allocated(problem: Problem, *, replaced: bool = True) -> Allocation:
         tables,
         problem.workload.domain.shape,
         objective="max" if problem.largest else "mean",
-        power=_power(problem),
+        power=problem.power,
         free_total=problem.unit.total_is_public,
         known=_known_sets(problem),
         replaced=replaced and problem.unit.neighbours is Neighbours.REPLACE_ONE,
     )
-
-
-def _power(problem: Problem) -> Literal[1, 2]:
-    return 1 if problem.noise == "laplace" else 2
 
 
 def _design(problem: Problem, contrasts: Mapping[str, LinearOperator]) -> Design:
@@ -125,7 +122,7 @@ def _design(problem: Problem, contrasts: Mapping[str, LinearOperator]) -> Design
     effects = [e for e in _effects(problem, free_total, lifts) if e.sets]
     if not effects:
         raise PlanError("all that is asked is public; it needs no measurement")
-    power = _power(problem)
+    power = problem.power
     # contrasts of an attribute's own are scaled to unit price
     single = {a: 1.0 if a in lifts else (3 - power) * (n - 1) / n for a, n in sizes.items()}
     if problem.largest:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from sfumato.errors import PlanError
 from sfumato.operators.base import FloatArray
 from sfumato.strategies.attribute_sets import Sets, closure, distinct, kinds, locate, sorted_kinds
+from sfumato.strategies.budget_split import least_deviations
 from sfumato.strategies.residual_allocation import (
     Effect,
     Found,
@@ -27,7 +28,6 @@ from sfumato.strategies.residual_allocation import (
     Side,
     least_largest,
     least_replaced,
-    least_sum,
 )
 
 __all__ = ["Allocation", "Lattice", "allocate", "extremes"]
@@ -204,7 +204,7 @@ class _Orbits:
             least = _REPLACED if objective == "mean" else _REPLACED_LARGEST
             return least_replaced(queries, changes, extra, _COARSE if many else least), changes.priced
         if objective == "mean":
-            squares = least_sum(errors, removed, power)
+            squares = least_deviations(errors, removed, power) ** 2
             value = float(errors @ squares)
             return Found(squares, value, value, np.ones(1)), True
         return least_largest(queries, Rows(removed[None]), power, _COARSE if many else _TOLERANCE), True

@@ -317,7 +317,7 @@ def _applying(problem: Problem) -> list[Product]:
     plain = problem.noise == "gaussian" and not problem.largest and not problem.known and not problem.unit_lattice
     if not plain or problem.unit.neighbours is not Neighbours.ADD_REMOVE:
         raise PlanError("it is for the mean squared error under Gaussian noise, of a record more or less")
-    if all(i.is_marginal for i in problem.workload.items):
+    if problem.is_marginal:
         raise PlanError("of marginal tables alone residuals are the optimum")
     if problem.workload.tables > _MOST_BLOCKS:
         raise PlanError(f"{problem.workload.tables:,} tables, above {_MOST_BLOCKS}")

@@ -15,6 +15,7 @@ from sfumato._util.codec import fingerprint, later, storable
 from sfumato.errors import NotAnswerable
 from sfumato.operators import Block, Combination, Family
 from sfumato.operators.base import FloatArray, Numbers
+from sfumato.strategies.budget_split import relative_scales
 from sfumato.strategies.covariance import agreements, check_size
 from sfumato.strategies.design import Design, Problem
 from sfumato.strategies.product import Product
@@ -25,11 +26,8 @@ __all__ = [
     "Piece",
     "Stacked",
     "column_price",
-    "largest_error",
-    "levelled",
     "share_design",
-    "shares",
-    "total_error",
+    "weighted_error",
 ]
 
 
@@ -206,29 +204,15 @@ def _kept(powers: FloatArray) -> FloatArray | None:
     return out
 
 
-def shares(errors: Sequence[float], prices: Sequence[float], power: int) -> list[float]:
-    """Relative scales of pieces measured together that minimise the sum of errors, the least scale being 1.
-
-    A piece at scale r costs price * r^power (power 2 for Gaussian, 1 for Laplace noise) and errs by
-    error / r^2.
-    """
-    # what a piece is worth by itself does not change with its unit, as errors alone do
-    sizes = [e * max(c, 1e-300) ** (2 / power) for e, c in zip(errors, prices, strict=True)]
-    worth = [size > 1e-12 * max(sizes) for size in sizes]
-    if not any(worth):
-        return [1.0] * len(errors)
-    scales = [(e / max(c, 1e-300)) ** (1 / (2 + power)) for e, c in zip(errors, prices, strict=True)]
-    least = min(s for s, w in zip(scales, worth, strict=True) if w)
-    # a piece without error, such as a public total, needs no share of its own
-    return [s / least if w else 1.0 for s, w in zip(scales, worth, strict=True)]
-
-
 FINE = 2.0**22  # an entry of 1 is 2^22 on the lattice: rounding of entries is below a millionth
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Part of a stacked design: `build(s)`, its error and price at s = 1, and the s from which rounding is harmless."""
+    """Part of a stacked design: `build(s)`, its error and price at s = 1, and the s from which rounding is harmless.
+
+    The error is the sum of weighted squared errors, or where the largest is to be least the largest of them.
+    """
 
     build: Callable[[float], Strategy]
     error: float
@@ -241,39 +225,33 @@ def column_price(strategy: Product, power: int) -> float:
     return math.prod(float(max(f.measured.column_sums(power))) / f.scale**power for f in strategy.factors)
 
 
-def total_error(problem: Problem, strategy: Strategy, queries: Iterable[int]) -> float:
-    """Weighted sum of squared errors of some blocks at unit noise on the strategy as it stands."""
-    total = 0.0
-    for i in queries:
-        q = problem.workload.blocks[i]
-        summed = strategy.row_errors(q.block)
-        mean = float(strategy.row_powers(q.block, 2).mean()) if summed is None else summed[0]
-        total += problem.objective_weight(q) * mean * q.rows
-    return total
+def weighted_error(problem: Problem, strategy: Strategy, queries: Iterable[int]) -> float:
+    """The weighted squared errors of some blocks at unit noise on the strategy as it stands.
 
-
-def largest_error(problem: Problem, strategy: Strategy, queries: Iterable[int]) -> float:
-    """The largest weighted squared error of some blocks at unit noise on the strategy as it stands."""
-    blocks = [problem.workload.blocks[i] for i in queries]
-    return max(problem.objective_weight(q) * float(strategy.row_powers(q.block, 2).max()) for q in blocks)
-
-
-def levelled(largest: float, price: float, power: int) -> float:
-    """The `error` of a piece that gives it its share for the objective "max", from its largest squared error.
-
-    Shares for the least sum of these are those at which the largest errors are equal.
+    Their sum, or where the problem is to make the largest error small the largest of them.
     """
-    return price * largest ** (1 + power / 2)
+    each: list[float] = []
+    for q in (problem.workload.blocks[i] for i in queries):
+        found = strategy.row_errors(q.block)
+        if found is None:
+            powers = strategy.row_powers(q.block, 2)
+            found = float(powers.mean()), float(powers.max())
+        mean, largest = found
+        weight = problem.objective_weight(q)
+        each.append(weight * largest if problem.largest else weight * mean * q.rows)
+    return max(each) if problem.largest else sum(each)
 
 
 def share_design(
     mechanism: str, title: str, pieces: Sequence[Piece], power: int, bound: float | None, *, largest: bool = False
 ) -> Design:
-    """One design of several pieces, the budget shared so that the weighted error is least.
+    """One design of several pieces, the budget split so that the sum of their errors is least.
 
-    With `largest` each query is answered by the piece whose largest error on its table is least.
+    With `largest` the largest of them is to be least, and each query is answered by the piece whose largest error on
+    its table is least.
     """
-    scales = shares([p.error for p in pieces], [p.price for p in pieces], power)
+    errors, prices = np.array([p.error for p in pieces]), np.array([p.price for p in pieces])
+    scales = relative_scales(errors, prices, power, largest=largest).tolist()
 
     def build(s: float) -> Strategy:
         built = tuple(p.build(s * r) for p, r in zip(pieces, scales, strict=True))

@@ -14,13 +14,14 @@ from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import AllRange, Block, Identity, LinearOperator, Padded, Prefix, Scaled, Tree, Window
 from sfumato.operators.base import FloatArray, Numbers, check_dense
 from sfumato.operators.structured import Contiguous
+from sfumato.strategies.budget_split import root_error
 from sfumato.strategies.covariance import check_size
 from sfumato.strategies.design import Design, Problem
 from sfumato.strategies.factors import Cells, Factor, Matrix
 from sfumato.strategies.product import Product
 from sfumato.strategies.range_bounds import largest_in_tree
 from sfumato.strategies.ranges import Ordered, contiguous
-from sfumato.strategies.stacked import FINE, Piece, column_price, largest_error, levelled, share_design, total_error
+from sfumato.strategies.stacked import FINE, Piece, column_price, share_design, weighted_error
 from sfumato.strategies.strategy import Estimate, Strategy, row_shape
 from sfumato.workloads import QueryBlock
 
@@ -227,11 +228,11 @@ def designs(problem: Problem, branching: int | None = None) -> list[Design]:
     families: dict[tuple[str, ...], list[int]] = {}
     for i, q in enumerate(problem.workload.blocks):
         families.setdefault(problem.workload.domain.ordered(q.attributes), []).append(i)
-    power = 1 if problem.noise == "laplace" else 2
+    power = problem.power
     alone = len(families) == 1
     pieces = [_piece(problem, names, members, power, branching, alone=alone) for names, members in families.items()]
     title = "trees of block sums" if branching is None else f"trees of branching {branching}"
-    return [share_design("tree", title, pieces, power, None)]
+    return [share_design("tree", title, pieces, power, None, largest=problem.largest)]
 
 
 def _piece(
@@ -241,7 +242,7 @@ def _piece(
     blocks = [problem.workload.blocks[i] for i in members]
     known = len(names) == 1 and problem.unit.total_is_public
     sizes = tuple((problem.sizes[a],) for a in names)
-    best: tuple[float, Product, float] | None = None
+    best: tuple[float, Piece] | None = None
     tried = branchings([problem.sizes[a] for a in names], power) if given is None else (given,)
     for branching in tried:
         factors = tuple(_factor(a, problem.sizes[a], blocks, branching, root=not known) for a in names)
@@ -251,23 +252,14 @@ def _piece(
         if alone and len(tried) == 1:
             # what takes the whole budget, and is compared with no other, need not be judged yet
             return Piece(functools.partial(_build, unit), 1.0, price, FINE)
-        judge = largest_error if problem.largest and not _wide(problem, names) else total_error
-        error = judge(problem, unit, members)
-        if best is None or error * price ** (2 / power) < best[0]:
-            best = (error * price ** (2 / power), unit, error)
+        error = weighted_error(problem, unit, members)
+        alone_it_errs = root_error(error, price, power, largest=problem.largest)
+        if best is None or alone_it_errs < best[0]:
+            best = alone_it_errs, Piece(functools.partial(_build, unit), error, price, FINE)
         if not any(isinstance(f, (Matrix, TreeSums)) for f in factors):
             break
     assert best is not None
-    _, chosen, error = best
-    price = column_price(chosen, power)
-    if problem.largest and not _wide(problem, names):
-        error = levelled(error, price, power)
-    return Piece(functools.partial(_build, chosen), error, price, FINE)
-
-
-def _wide(problem: Problem, names: tuple[str, ...]) -> bool:
-    """Whether the errors of single queries may be too many to list: they are judged by their mean there."""
-    return any(problem.sizes[a] > WIDE for a in names)
+    return best[1]
 
 
 def branchings(sizes: Sequence[int], power: int) -> tuple[int, ...]:

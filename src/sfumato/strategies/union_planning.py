@@ -215,7 +215,7 @@ def few_rows(problem: Problem, progress: Progress | None = None) -> Design:
 def _designed(problem: Problem, solver: Solver, progress: Progress | None) -> Design:
     if problem.noise == "laplace" or problem.largest:
         raise PlanError("it is for the mean squared error under Gaussian noise")
-    if all(i.is_marginal for i in problem.workload.items):
+    if problem.is_marginal:
         raise PlanError("of marginal tables alone residuals are the optimum")
     products = problem.products
     assert products is not None  # attributes that a query joins are one here

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from sfumato.operators import Identity, LinearOperator, Total
 from sfumato.operators.base import FloatArray
+from sfumato.strategies.budget_split import root_error
 from sfumato.strategies.dense_planning import laplace_note
 from sfumato.strategies.dense_pure import optimize_pure
 from sfumato.strategies.design import Design, Problem
@@ -69,8 +70,8 @@ def cover(effects: FloatArray, scales: FloatArray, allowed: NDArray[np.bool_]) -
     left = effects.copy()
     weights = np.zeros(len(effects))
     while left.any():
-        own = np.cbrt(scales * subset_sums(left / scales))
-        added = subset_sums(np.cbrt(left))
+        own = root_error(scales * subset_sums(left / scales), 1.0, 1)
+        added = subset_sums(root_error(left, 1.0, 1))
         worth = np.divide(added, own, out=np.zeros_like(own), where=allowed & (own > 0))
         chosen = int(np.argmax(worth * (1 + _ALIKE) >= worth.max()))
         if worth[chosen] == 0.0 or weights[chosen] > 0.0:

@@ -10,7 +10,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import PlanError
-from sfumato.mechanisms import automatic
+from sfumato.mechanisms import searches
 from sfumato.strategies import trees as hierarchical
 
 N = 9_000
@@ -177,7 +177,7 @@ def test_of_very_many_queries_the_best_is_tried_first_and_told_of(monkeypatch: p
     work = sf.ranges(sf.Domain({"x": 40}), "x")
     given: dict[str, Any] = {"neighbours": "add-remove"}
     every = sf.plan(work, sf.gdp(1), **given)
-    monkeypatch.setattr(automatic, "_LONG", 500)
+    monkeypatch.setattr(searches, "_LONG_TABLE", 500)
     told: list[int] = []
     plan = sf.plan(work, sf.gdp(1), progress=lambda step, _: told.append(step), **given)
     assert told

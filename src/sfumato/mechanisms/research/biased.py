@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from sfumato._util.display import Progress
-from sfumato.errors import PlanError, SfumatoError
+from sfumato.errors import PlanError
+from sfumato.mechanisms.searches import SEARCHED, labelled, run
 from sfumato.mechanisms.tables import Designed
 from sfumato.operators import OnMarginal
 from sfumato.operators.base import FloatArray
-from sfumato.plans.plan import price_design
 from sfumato.privacy.unit import Neighbours
-from sfumato.strategies import dense_planning
 from sfumato.strategies.approximate import Balanced, Biased, balanced_optimum
 from sfumato.strategies.design import Design, Problem
 from sfumato.strategies.factors import quantise
@@ -136,10 +135,8 @@ def _deviation(problem: Problem) -> float:
 
 def _unbiased(problem: Problem, progress: Progress | None) -> float | None:
     """The error of the factorization mechanism, where it applies."""
-    try:
-        return price_design(dense_planning.designs(problem, progress)[0], problem).objective_value
-    except SfumatoError:
-        return None
+    plans = run(problem, labelled("factorization"), progress, most=SEARCHED).plans
+    return min((p.objective_value for p in plans), default=None)
 
 
 def _build(

@@ -1,47 +1,45 @@
-"""Parts of a workload each by the best design of its own, the budget shared between them; parts that gain, together.
+"""Parts of a workload each by the best design of its own, the budget split between them; parts that gain, together.
 
-With E_i the weighted squared errors of part i at the whole budget, Gaussian noise shared at its best errs by
-(Σ √E_i)² in all, Laplace noise by (Σ E_i^(1/3))³. What is proved of parts answered together is proved of them alone, so
-this is tried beside every joint design, and parts of few queries are joined where their joint design errs less.
+The roots of their errors add up (`strategies/budget_split.py`), so that is how groups are compared. What is proved of
+parts answered together is proved of them alone, so this is tried beside every joint design, and parts of few queries
+are joined where their joint design errs less.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from sfumato.errors import SfumatoError
-from sfumato.mechanisms.tables import Tried
 from sfumato.operators import Block, Family
-from sfumato.plans.plan import Plan
+from sfumato.strategies.budget_split import root_error
 from sfumato.strategies.certificates import sensitivity
 from sfumato.strategies.design import Design, Problem
 from sfumato.strategies.geography_planning import tall
 from sfumato.strategies.merged_planning import least_error
 from sfumato.strategies.merged_rows import nearly_known
-from sfumato.strategies.stacked import Piece, levelled, share_design
+from sfumato.strategies.stacked import Piece, share_design
 from sfumato.strategies.strategy import Strategy
-from sfumato.workloads import QueryBlock, QueryFamily, Workload
+from sfumato.workloads import QueryBlock, QueryFamily
 
-__all__ = ["Group", "Items", "Offer", "offered", "parted"]
+if TYPE_CHECKING:
+    from sfumato.mechanisms.searches import Found
+
+__all__ = ["applies", "parted"]
 
 
 Items = tuple[QueryBlock | QueryFamily, ...]
-Planner = Callable[[Items, dict[str, float]], "Group | None"]
-"""The best design of items, whose tables count by part so many times as much as their weights say."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Items, their best design by themselves as a piece of unit price, the root (cube root) of its error, and whether
-    that is proved the least."""
+    """Items, their best design by themselves as a piece of unit price, the root of its error, and whether that is
+    proved the least."""
 
     items: Items
     piece: Piece
@@ -60,18 +58,6 @@ class Offer(NamedTuple):
         return self.left.root + self.both.root
 
 
-def offered(problem: Problem, tables: Items, few: Items, plan: Planner) -> Offer | None:
-    """What handing over the tables that few queries nearly know would come to; None where there are none of these."""
-    known = nearly_known([i.block for i in few if isinstance(i, QueryBlock)])
-    rest, moved = _split(tables, known)
-    if not moved or not rest:
-        return None
-    whole = _tables(problem.workload.items)
-    left = plan(*_weighed(problem, rest, whole))
-    both = None if left is None else plan(*_weighed(problem, (*few, *moved), whole))
-    return None if left is None or both is None else Offer(left, both)
-
-
 def _split(items: Items, known: Set[frozenset[str]]) -> tuple[Items, Items]:
     """The items less the tables over known sets, and those tables."""
     kept: list[QueryBlock | QueryFamily] = []
@@ -88,50 +74,36 @@ def _split(items: Items, known: Set[frozenset[str]]) -> tuple[Items, Items]:
     return tuple(kept), tuple(moved)
 
 
-def _weighed(problem: Problem, items: Items, whole: Counter[str]) -> tuple[Items, dict[str, float]]:
-    """Where parts weigh alike, a part of fewer tables than it has is to weigh less: its items, and what undoes that."""
-    if problem.objective != "tables":
-        return items, {}
-    here = _tables(items)
-    weighed = [replace(i, weight=i.weight * Fraction(here[i.part], whole[i.part])) for i in items]
-    return tuple(weighed), {part: whole[part] / n for part, n in here.items()}
-
-
-def _tables(items: Sequence[QueryBlock | QueryFamily]) -> Counter[str]:
-    out: Counter[str] = Counter()
-    for item in items:
-        out[item.part] += len(item.family) if isinstance(item, QueryFamily) else 1
-    return out
-
-
 _MOST_PARTS = 12  # each is planned by itself
 _MOST_TABLES = 64  # of parts that may be joined: each join is planned
 _MOST_ROWS = 2_048  # queries of the same
 _GAIN = 1e-4  # relative, of what is worth another design
 _NEAR = 1e-3  # of the best plan from its bound: nothing is left to gain
 
-Find = Callable[[Problem, str], Tried]
-"""The plans of a part by itself; the mechanism named first is tried first, and may prove that no other is needed."""
+Find = Callable[[Problem, str], "Found"]
+"""What is found for a part by itself; the mechanism named first is run first, and may prove that no other is needed."""
 
 
-def parted(problem: Problem, plans: Sequence[Plan], find: Find) -> Design | None:
-    """The design of parts measured apart; None where nothing is to be gained by it. `find` plans a part by itself."""
-    names = dict.fromkeys(i.part for i in problem.workload.items)
-    best = min(plans, key=lambda p: p.objective_value, default=None)
-    bounds = [p.bound for p in plans if p.bound is not None]
-    met = best is not None and bool(bounds) and best.objective_value <= max(bounds) * (1 + _NEAR)
-    alike = all(i.is_marginal for i in problem.workload.items)
-    if not 1 < len(names) <= _MOST_PARTS or met or alike or problem.known or problem.unit_lattice:
+def applies(problem: Problem, found: Found) -> str | None:
+    """Whether there are parts, and something may be gained by measuring them apart, as a search says it."""
+    names = {i.part for i in problem.workload.items}
+    if not 1 < len(names) <= _MOST_PARTS or found.off <= _NEAR or problem.known or problem.unit_lattice:
         return None
-    if tall(problem):
-        # levels together are the point of their design
-        return None
+    # levels together are the point of their design
+    return None if problem.is_marginal or tall(problem) else ""
+
+
+def parted(problem: Problem, find: Find) -> Design | None:
+    """The design of parts measured apart; None where they are one group, or some have no plan of their own.
+
+    `find` plans a part by itself.
+    """
     groups = _grouped(problem, _parts(problem), find)
     if sum(len(g.items) for g in groups) < len(problem.workload.items):
         return None
     if len(groups) == 1:
         return None
-    return share_design("factorization", "", [g.piece for g in groups], _power(problem), None, largest=problem.largest)
+    return share_design("factorization", "", [g.piece for g in groups], problem.power, None, largest=problem.largest)
 
 
 def _grouped(problem: Problem, parts: Sequence[Items], find: Find) -> list[Group]:
@@ -140,7 +112,7 @@ def _grouped(problem: Problem, parts: Sequence[Items], find: Find) -> list[Group
     rest = [g for g in (_group(problem, p, find) for p in parts if not _few(p)) if g is not None]
     few = [p for p in parts if _few(p)]
     several = _ordered(problem, [i for p in few for i in p]) if len(few) > 1 else ()
-    hand = _power(problem) == 2 and not problem.largest
+    hand = problem.power == 2 and not problem.largest
     tables = next((g for g in rest if all(i.is_marginal for i in g.items)), None)
     offer = None
     if hand and tables is not None and several and not all(i.is_marginal for i in several):
@@ -169,7 +141,7 @@ def _parts(problem: Problem) -> list[Items]:
     """The items of each part; parts of marginal tables alone are one where residuals are best for all of them."""
     whole = problem.workload.items
     parts = [tuple(i for i in whole if i.part == n) for n in dict.fromkeys(i.part for i in whole)]
-    if _power(problem) == 1 or problem.largest:
+    if problem.power == 1 or problem.largest:
         return parts
     tables = [p for p in parts if not _few(p) and all(i.is_marginal for i in p)]
     together = tuple(i for p in tables for i in p)
@@ -180,10 +152,6 @@ def _few(items: Items) -> bool:
     """Whether items may be joined with others."""
     blocks = [i for i in items if isinstance(i, QueryBlock)]
     return len(blocks) == len(items) <= _MOST_TABLES and sum(b.rows for b in blocks) <= _MOST_ROWS
-
-
-def _power(problem: Problem) -> int:
-    return 1 if problem.noise == "laplace" else 2
 
 
 def _joined(problem: Problem, few: list[Group], together: Group | None, find: Find) -> list[Group]:
@@ -222,34 +190,35 @@ def _handed(problem: Problem, groups: list[Group], find: Find, first: Offer | No
 
 
 def _offer(problem: Problem, tables: Group, few: Items, find: Find) -> Offer | None:
-    return offered(problem, tables.items, few, lambda items, scales: _group(problem, items, find, scales))
+    """What handing over the tables that few queries nearly know would come to; None where there are none of these."""
+    rest, moved = _split(tables.items, nearly_known([i.block for i in few if isinstance(i, QueryBlock)]))
+    left = _group(problem, rest, find) if moved and rest else None
+    both = None if left is None else _group(problem, (*few, *moved), find)
+    return None if left is None or both is None else Offer(left, both)
 
 
-def _group(problem: Problem, items: Items, find: Find, scales: Mapping[str, float] | None = None) -> Group | None:
-    """The best design of some items by themselves; `scales` say by part how many times as much their tables count."""
+def _group(problem: Problem, items: Items, find: Find) -> Group | None:
+    """The best design of some items by themselves."""
     whole = _ordered(problem, items)
     try:
-        part = replace(problem, workload=Workload(problem.workload.domain, whole))
+        part = problem.part(whole)
         found = find(part, "factorization" if _few(items) else "marginals")
     except SfumatoError:
         return None
     if not found.plans:
         return None
-    plan, design = min(zip(found.plans, found.designs, strict=True), key=lambda p: p[0].objective_value)
-    best = plan.bound is not None and plan.objective_value <= plan.bound * (1 + _NEAR)
-    power = _power(problem)
-    weighted = [(problem.table_weights(e.item) * (scales or {}).get(e.item.part, 1.0), e) for e in plan.entries]
+    plan, design = min(zip(found.plans, found.designs, strict=True), key=lambda p: p[0].error_in(part))
+    assert design is not None  # every plan of these searches has its design
+    best = plan.bound is not None and plan.error_in(part) <= plan.bound * (1 + _NEAR)
+    power = problem.power
     # at unit price and unit noise
     unit = float(plan.sensitivity.value - plan.cut**power) ** (2 / power)
-    if problem.largest:
-        error = levelled(max(float((w * e.by_table()[1]).max()) for w, e in weighted) * unit, 1.0, power)
-    else:
-        error = sum(e.weighted(w) for w, e in weighted) * unit
+    error = plan.weighted_squares(part) * unit
     change = sensitivity(design.build(design.fine).blocks, problem.sizes, problem.unit, power)
     norm = float(change.value) ** (1 / power) / design.fine
     build = functools.partial(_scaled, design.build, 1 / norm)
     piece = Piece(build, error, 1.0, design.fine * norm)
-    return Group(whole, piece, error ** (1 / (1 + 2 / power)), best)
+    return Group(whole, piece, root_error(error, 1.0, power, largest=problem.largest), best)
 
 
 def _scaled(build: Callable[[float], Strategy], unit: float, s: float) -> Strategy:
