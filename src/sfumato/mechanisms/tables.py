@@ -196,7 +196,14 @@ class Tables(Mechanism[Plan]):
         return plan_tables(self, asked)
 
     def check_problem(self, problem: Problem) -> None:
-        """Raise PlanError for options that would do nothing."""
+        """Refuse options that would do nothing for a problem.
+
+        Args:
+            problem: What is planned for.
+
+        Raises:
+            PlanError: An option would be dropped.
+        """
 
     @property
     def searches(self) -> tuple[Search, ...]:
@@ -204,7 +211,18 @@ class Tables(Mechanism[Plan]):
         return ()
 
     def found(self, problem: Problem, progress: Progress | None) -> Found:
-        """What they find; raises PlanError, with every reason, where no plan applies."""
+        """What the searches find.
+
+        Args:
+            problem: What is planned for.
+            progress: Called while strategies are searched, or None.
+
+        Returns:
+            The plans that apply, and lines for those that do not, with the reason.
+
+        Raises:
+            PlanError: No plan applies; the message has every reason.
+        """
         found = run(problem, self.searches, progress)
         if not found.plans:
             reasons = "; ".join(f"{c.mechanism}: {c.note}" for c in found.refused)
@@ -212,7 +230,14 @@ class Tables(Mechanism[Plan]):
         return found
 
     def least(self, problem: Problem) -> Sequence[Plan]:
-        """Plans of which the least errs about as little as the chosen one, soon found."""
+        """Plans that are found soon, of which the best errs about as little as the chosen one.
+
+        Args:
+            problem: What is planned for.
+
+        Returns:
+            The plans.
+        """
         first = "marginals" if problem.is_marginal else "factorization"
         return run(problem, self.searches, first=first, most=SEARCHED).plans
 
@@ -264,7 +289,18 @@ class Designed(Tables):
         return (Search(self.label, "", FORMULA, lambda p, _, told: self.designs(p, told), public=self.takes_public),)
 
     def designs(self, problem: Problem, progress: Progress | None) -> list[Design]:
-        """Ways to answer, before they are scaled to the budget. Raises PlanError where none applies."""
+        """Ways to answer, before they are scaled to the budget.
+
+        Args:
+            problem: What is planned for.
+            progress: Called while strategies are searched, or None.
+
+        Returns:
+            The designs.
+
+        Raises:
+            PlanError: None applies.
+        """
         raise PlanError(f"mechanism={self.name!r} has no designs of its own")
 
 

@@ -116,7 +116,18 @@ class TreeMechanism(Designed):
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Factorization(Designed):
-    """Optimal dense strategies, their Kronecker products, and stacks of them."""
+    """Optimal dense strategies, their Kronecker products, and stacks of them.
+
+    Args:
+        noise: "gaussian", "laplace" or "discrete-gaussian"; None takes what the budget is best spent on.
+        lattice: "fine", or "unit", which measures plain integer counts.
+
+    Raises:
+        PlanError: An option is not allowed.
+
+    Source:
+        [LHR10], [NTZ13], [ENU20]
+    """
 
     name: ClassVar[str] = "factorization"
     label: ClassVar[str] = "factorization"

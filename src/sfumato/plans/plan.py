@@ -282,7 +282,14 @@ class Plan(WorkloadPlan):
         return self.error_in(self._problem(self.objective))
 
     def error_in(self, problem: Problem) -> float:
-        """The root of the weighted mean variance, or of the largest, by the weights of a problem; bias counts."""
+        """The error by the weights of a problem: the root of the weighted mean variance, or of the largest; bias counts.
+
+        Args:
+            problem: Whose weights are taken.
+
+        Returns:
+            The error, in the unit of the objective.
+        """
         total = self.weighted_squares(problem) * self.noise.variance
         if problem.largest:
             return math.sqrt(total)
@@ -291,7 +298,14 @@ class Plan(WorkloadPlan):
         return math.sqrt(total / problem.total_weight)
 
     def weighted_squares(self, problem: Problem) -> float:
-        """The weighted sum of the squared rows of the reconstruction, or the largest, by the weights of a problem."""
+        """The weighted sum of the squared rows of the reconstruction, or the largest of them.
+
+        Args:
+            problem: Whose weights are taken, and whether the largest counts.
+
+        Returns:
+            The sum at unit variance of the noise.
+        """
         weighted = [(problem.table_weights(e.item), e) for e in self.entries]
         if problem.largest:
             return max(float((w * e.by_table()[1]).max()) for w, e in weighted)
