@@ -118,7 +118,8 @@ def planned(value: Mechanism[Any], asked: Request) -> Any:
 
 def _check_measures(value: Mechanism[Any], asked: Request) -> None:
     """Refuse what measures are not summed by, before anything is planned. Raises PlanError."""
-    domain: Domain | None = asked.what if isinstance(asked.what, Domain) else getattr(asked.what, "domain", None)
+    what: Any = asked.what
+    domain: Domain | None = what if isinstance(what, Domain) else getattr(what, "domain", None)
     if domain is None or not domain.measures:
         return
     known = ", ".join(domain.measures)
@@ -127,7 +128,7 @@ def _check_measures(value: Mechanism[Any], asked: Request) -> None:
             f"measures ({known}) are summed over one table, not by plans of {KINDS[asked.kind]}; declare a domain "
             "without them for these"
         )
-    summed = any(a in domain.measures for i in asked.what.items for a in i.attributes)
+    summed = any(a in domain.measures for i in what.items for a in i.attributes)
     if value.name not in (_SUMMING if summed else _COUNTING):
         raise PlanError(
             f"mechanism={value.name!r} sums no measures ({known}): leave it out, for 'auto', or declare a domain "

@@ -282,7 +282,7 @@ class Plan(WorkloadPlan):
         return self.error_in(self._problem(self.objective))
 
     def error_in(self, problem: Problem) -> float:
-        """The error by the weights of a problem: the root of the weighted mean variance, or of the largest; bias counts.
+        """The error by the weights of a problem: root of the weighted mean variance, or of the largest; bias counts.
 
         Args:
             problem: Whose weights are taken.

@@ -57,8 +57,6 @@ def over_hull(
 
     Raises PlanError for families and combinations with measures, and for more than three measures in one table.
     """
-    for block in blocks:
-        block.check(sizes)
     hulls = {name: corners(sizes[name]) for name in measures}
     cells = {name: hulls[name].shape[1] if name in hulls else n for name, n in sizes.items()}
     found: list[BlockMap | FamilyMap] = []
@@ -67,6 +65,7 @@ def over_hull(
         mine = [a for a in block.attributes if a in hulls]
         if isinstance(block, CombinationMap) or (isinstance(block, FamilyMap) and mine) or len(mine) > _MOST:
             raise PlanError("measures are summed by blocks, up to three of them in one")
+        block.check(sizes)
         unit = 2 ** (WHOLE_BITS - UNIT_BITS * len(mine))
         if isinstance(block, FamilyMap):
             own = np.ones(len(block), dtype=np.int64) if block.multiples is None else block.multiples
