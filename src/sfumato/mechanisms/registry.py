@@ -128,7 +128,8 @@ def _check_measures(value: Mechanism[Any], asked: Request) -> None:
             f"measures ({known}) are summed over one table, not by plans of {KINDS[asked.kind]}; declare a domain "
             "without them for these"
         )
-    summed = any(a in domain.measures for i in what.items for a in i.attributes)
+    items: tuple[Any, ...] = getattr(what, "items", ())  # of a workload; nothing is asked of a domain
+    summed = any(a in domain.measures for i in items for a in i.attributes)
     if value.name not in (_SUMMING if summed else _COUNTING):
         raise PlanError(
             f"mechanism={value.name!r} sums no measures ({known}): leave it out, for 'auto', or declare a domain "
