@@ -258,8 +258,15 @@ def resume_stream(
     _check(held, opening.terms, opening.price)
     _pay(chain, receipt)  # where its opening ended before it was written down, and nothing was published
     states = _states(held, chain, people or 0)
-    states.read(len(standing.published), standing.digest)  # one that is missing or was put back is told now
-    return PublicStream(held, chain, states)
+    while True:
+        try:
+            states.read(len(standing.published), standing.digest)  # one that is missing or was put back is told now
+        except LedgerError:
+            before, standing = standing, chain.read().state
+            if len(standing.published) == len(before.published):
+                raise
+        else:  # nobody appended a period between the two looks, after which the state of before is gone
+            return PublicStream(held, chain, states)
 
 
 def _check(held: Holding, terms: StreamTerms, price: Event) -> None:
