@@ -72,7 +72,8 @@ def test_a_stream_that_was_killed_is_one_that_never_was_in_all_but_its_noise() -
 
 @pytest.mark.parametrize("processes", [2, 5])
 def test_processes_that_append_the_same_periods_publish_each_once(processes: int) -> None:
-    """Mutants: BEGIN for BEGIN IMMEDIATE; the period looked for before the turn alone; a state removed out of turn."""
+    """Mutants: BEGIN for BEGIN IMMEDIATE; the period looked for before the turn alone; a state removed out of turn; a
+    state that was replaced between two looks of who resumes, called damage."""
     found = experiment("race", processes=processes)
     assert (found["periods"], found["told"], found["failures"]) == (8, 8 * processes, 0)
     assert {k: found[k] for k in BROKEN} == dict.fromkeys(BROKEN, 0)
