@@ -46,6 +46,7 @@ _WHOLE = 2.0**WHOLE_BITS
 _MOST_BITS, _LEAST_BITS, _RECORDS_BITS = 12, 8, 22
 _MOST_CORNERS = 2**14  # of the measures that some table joins: 11 of one, 1,331 of three
 _MOST_WAYS = 64  # in which attributes two records differ
+_MOST_TABLE = 2**26  # cells: 512 MB, which is what the curator counts at once
 _MOST_SETS = 4_096  # of attributes, each with a matrix of its own
 _ROUNDS, _NEAR = 4_000, 1e-5  # of reweighting corners, and how near to its bound the plan is then
 _RANK = 1e-11  # of the largest eigenvalue: what is below is rounding
@@ -312,6 +313,12 @@ def _asked(problem: Problem) -> tuple[tuple[str, ...], list[_Asked]]:
     out: list[_Asked] = []
     cells = [sizes[m] for m in measures]
     for names, (gram, each) in asked.items():
+        table = math.prod(cells) * math.prod(sizes[a] for a in names)
+        if table > _MOST_TABLE:
+            raise PlanError(
+                f"sums of {', '.join(measures)} by {', '.join(sorted(names))} take a table of {table:,} cells; at most "
+                f"{_MOST_TABLE:,} are counted at once: ask fewer attributes together"
+            )
         basis, more = _whole_basis(np.unique(np.concatenate(each), axis=0), cells)
         if more:
             gram = gram + basis.T @ basis * (_FAINT * np.trace(gram) / np.trace(basis.T @ basis))

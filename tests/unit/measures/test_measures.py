@@ -304,6 +304,13 @@ def test_engines_that_count_elsewhere_are_refused(monkeypatch: pytest.MonkeyPatc
         open_source("postgresql://x/y?table=t", _domain())
 
 
+def test_tables_too_large_to_be_counted_are_refused_by_the_plan() -> None:
+    """What a plan accepts, a release answers. Mutant: left to the curator, which refuses before the debit alone."""
+    domain = sf.Domain({"a": 5_000, "b": 5_000}, measures={"x": sf.Measure(0, 1)})
+    with pytest.raises(PlanError, match="at once"):
+        sf.plan(sf.means(domain, "x", by=["a", "b"]), sf.gdp(1), neighbours="add-remove")
+
+
 def test_more_than_three_measures_are_refused() -> None:
     """Mutant: products of four, which would overflow."""
     names = ["p", "q", "r", "s"]
