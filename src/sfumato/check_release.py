@@ -414,6 +414,8 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         self.numbers(m["values"], self.fit(entries, ops, sizes))
         found, p = [b for entry in entries for b in entry], LAWS[m.noise.kind][1]
         replaced, measures = unit[0] == "replace-one", [n for n, a in domain_of(plan) if a.kind == "Measure"]
+        if measures and any(b.kind.startswith("Combination") for b in m.blocks):
+            raise Cannot("combined queries over a domain with measures")
         priced, cells_of, more = maps.shared(found, ops, sizes, measures, p)
         value, exact = maps.sensitivity(priced, ops, cells_of, p, replaced, public, plan.unit.within)
         value, exact = maps.longer(value, more * (1 + replaced), p), exact and not more

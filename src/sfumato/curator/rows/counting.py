@@ -430,7 +430,9 @@ class PackedCounts(Counts):
             offers = [self.packing(shape, sets, size) for size in self._SIZES]
             nearest = min(range(len(offers)), key=lambda i: abs(math.log(self._SIZES[i] / max(self.rows, 1))))
             found = clusters(shape, sets, *offers[nearest])
-            if all(math.prod(c.sizes) <= MAX_CELLS for c in found):
+            summed = [i for i, n in enumerate(self.grid.names) if n in self.grid.measures]
+            # a measure's codes are no cells, and are never counted
+            if all(math.prod(c.sizes) <= MAX_CELLS and not np.isin(c.blocks, summed).any() for c in found):
                 return found
         return clusters(shape, sets, *alone(shape, sets, self._SIZES[0]))
 
