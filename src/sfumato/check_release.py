@@ -173,8 +173,8 @@ def cells(plan: Any) -> dict[str, int]:  # how many cells every attribute has
     return found
 
 
-def domain_of(plan: Any) -> Any:  # its attributes, by name
-    return plan.workload.domain.attributes["~map"]
+def summed(plan: Any) -> list[str]:  # the attributes in whose cells a record has shares
+    return [name for name, a in plan.workload.domain.attributes["~map"] if a.kind == "Measure"]
 
 
 def counted(plan: Any, unit: Any) -> bool:  # whether neighbours have as many records, none of which may be dropped
@@ -413,7 +413,7 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         entries = [maps.blocks(entry, sizes, ops) for entry in m.blocks]
         self.numbers(m["values"], self.fit(entries, ops, sizes))
         found, p = [b for entry in entries for b in entry], LAWS[m.noise.kind][1]
-        replaced, measures = unit[0] == "replace-one", [n for n, a in domain_of(plan) if a.kind == "Measure"]
+        replaced, measures = unit[0] == "replace-one", summed(plan)
         if measures and any(b.kind.startswith("Combination") for b in m.blocks):
             raise Cannot("combined queries over a domain with measures")
         priced, cells_of, more = maps.shared(found, ops, sizes, measures, p)
@@ -467,6 +467,8 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
 
     def stream(self, plan: Any, published: Any, unit: Any) -> None:  # filtered tables, period after period
         sizes, terms, ops, public = cells(plan), plan.terms, dict[str, Any](), counted(plan, unit)
+        if summed(plan):
+            raise Cannot("streams over a domain with measures")
         families = [maps.blocks(family, sizes, ops) for family in terms.families]
         found, rows = [b for family in families for b in family], self.fit(families, ops, sizes)
         same = maps.blocks(plan.strategy, sizes, {}) == found

@@ -59,6 +59,8 @@ class PartedCurator(Curator):
         cut: int,
     ) -> None:
         super()._check(maps, noise, price, stated, certificate, cut)
+        if self._summed(maps):  # in whose tables a record is more than 1, which parts are not counted by
+            raise PlanError("sums of measures are not measured beside tables so long that they are counted in parts")
         for block in _long(maps):
             part, codes = next(_parts(block))
             grid = _narrowed(self._holding.grid, block, part)

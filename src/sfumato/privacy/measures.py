@@ -25,7 +25,7 @@ from sfumato.maps import BlockMap, CombinationMap, DenseMap, FamilyMap, Map, Mul
 from sfumato.maps.base import INT64
 from sfumato.privacy.terms import Sizes
 
-__all__ = ["PIECES", "UNIT_BITS", "WHOLE_BITS", "corners", "over_hull", "widened"]
+__all__ = ["MAX_MEASURES", "PIECES", "UNIT_BITS", "WHOLE_BITS", "corners", "over_hull", "widened"]
 
 PIECES = 8
 """Of the curve: what is priced is then .03 % above the curve where a record comes or goes, .06 % where it changes."""
@@ -33,7 +33,8 @@ UNIT_BITS = 6  # corners have shares that are multiples of 1 / 64
 WHOLE_BITS = 24
 """A record is 2^24 in a table of measures."""
 _OFF = (9, 4)  # 2.25 of 2^24: of a table of one measure t and its square are off by 1/2 and a hair, the middle by both
-_MOST = 3  # measures of a table
+MAX_MEASURES = 3  # of one table
+_MOST_MULTIPLE = 2**62  # of a family of tables, where multiples end
 
 
 def corners(cells: int) -> NDArray[np.int64]:
@@ -63,12 +64,14 @@ def over_hull(
     rounded = 0
     for block in blocks:
         mine = [a for a in block.attributes if a in hulls]
-        if isinstance(block, CombinationMap) or (isinstance(block, FamilyMap) and mine) or len(mine) > _MOST:
+        if isinstance(block, CombinationMap) or (isinstance(block, FamilyMap) and mine) or len(mine) > MAX_MEASURES:
             raise PlanError("measures are summed by blocks, up to three of them in one")
         block.check(sizes)
         unit = 2 ** (WHOLE_BITS - UNIT_BITS * len(mine))
         if isinstance(block, FamilyMap):
             own = np.ones(len(block), dtype=np.int64) if block.multiples is None else block.multiples
+            if int(own.max()) * unit >= _MOST_MULTIPLE:
+                raise PlanError("multiples of tables beside sums of measures are too large; scale them down")
             found.append(FamilyMap(block.names, block.factors, block.sets, own * unit))
             continue
         factors: list[Map] = []

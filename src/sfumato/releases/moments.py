@@ -229,7 +229,7 @@ def variance(release: Release, measure: str, by: str | Sequence[str] = (), confi
 
     Guarantee:
         The interval holds the variance of the numbers, cut to the declared range, with at least the confidence where
-        the noise is Gaussian and the group is not tiny; see docs/intervals.md.
+        the noise is Gaussian and the group is not tiny (docs/money.md).
     """
     half = _half(release, measure)
     return _statistics(release, [measure], by, confidence, "variance", half**2, _variance_of, _variance_interval)

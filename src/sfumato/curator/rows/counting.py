@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from sfumato._util.codec import distinct
 from sfumato.cells import POINTS, Grid
 from sfumato.errors import PlanError, SourceError
+from sfumato.privacy.measures import MAX_MEASURES, WHOLE_BITS
 
 __all__ = [
-    "MAX_MEASURES",
     "SHARES",
     "Batch",
     "Cluster",
@@ -268,9 +268,8 @@ def check_countable(grid: Grid, sets: Sets, *, measures: bool = False) -> None:
             )
 
 
-SHARES = 2**24
+SHARES = 2**WHOLE_BITS
 """The whole of a record in a table of measures, of which each cell has a whole number."""
-MAX_MEASURES = 3  # of one table
 _FINER = POINTS // SHARES
 
 
