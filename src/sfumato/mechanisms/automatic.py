@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from sfumato._util.display import Progress
 from sfumato.errors import BudgetError, PlanError
@@ -128,6 +128,7 @@ class Auto(Tables):
     """
 
     name: ClassVar[str] = "auto"
+    measures: ClassVar[Literal["refused", "beside", "summed"]] = "summed"
     serves: ClassVar[tuple[str, ...]] = (TABLES, QUESTIONS, KEYS, LOCAL, STREAMS)
     takes_strategy: ClassVar[bool] = True
     takes_public: ClassVar[bool] = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from sfumato._util.display import Progress
 from sfumato.domain import Domain
@@ -58,6 +58,8 @@ class Mechanism(ABC, Generic[Made]):
     `name` is what `mechanism=` calls its defaults; `serves` the kinds of questions it plans for, `takes` the options of
     `sf.plan` that it uses: others are refused, never dropped. `needs_records`: nothing is planned without their number.
     `honours`: whether it knows of cells that a domain declares impossible; otherwise such domains are refused.
+    `measures`: what it does over a domain that has measures: "refused", "beside" where none of them is asked about, or
+    "summed".
     `alone` is the option `currency` of a session with an account of its own.
     `unscaled` says why its margins do not follow from the budget alone, so that no budget is found from them, and
     `unknown` why no number of records is known for an error.
@@ -69,6 +71,7 @@ class Mechanism(ABC, Generic[Made]):
     takes: ClassVar[tuple[str, ...]] = ()
     needs_records: ClassVar[bool] = False
     honours: ClassVar[bool] = True
+    measures: ClassVar[Literal["refused", "beside", "summed"]] = "refused"
     alone: ClassVar[str | None] = None
     unscaled: ClassVar[str] = ""
     unscaled_rmse: ClassVar[str] = ""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
@@ -61,6 +61,7 @@ class Projection(Tables):
     body: str = "auto"
 
     name: ClassVar[str] = "projection"
+    measures: ClassVar[Literal["refused", "beside", "summed"]] = "beside"
     takes_strategy: ClassVar[bool] = True
     considers: ClassVar[tuple[str, ...]] = ("direct", "tree", "factorization", "marginals")
     unscaled_rmse: ClassVar[str] = (

@@ -38,10 +38,6 @@ MECHANISMS: dict[str, str] = {
 ASKED_FOR = frozenset(MECHANISMS) - {"laplace", "gaussian", "tree", "factorization", "marginals"}
 """Those that "auto" never tries for tables, so that it need not import them: half of the library."""
 
-_SUMMING = ("auto", "factorization")  # mechanisms that plan sums of measures
-# those that take a domain with measures for a workload that sums none; others look again at single records' cells
-_COUNTING = (*_SUMMING, "laplace", "gaussian", "tree", "marginals", "projection")
-
 
 def named(name: object) -> type[Mechanism[Any]]:
     """The class of a mechanism.
@@ -128,9 +124,8 @@ def _check_measures(value: Mechanism[Any], asked: Request) -> None:
             f"measures ({known}) are summed over one table, not by plans of {KINDS[asked.kind]}; declare a domain "
             "without them for these"
         )
-    items: tuple[Any, ...] = getattr(what, "items", ())  # of a workload; nothing is asked of a domain
-    summed = any(a in domain.measures for i in items for a in i.attributes)
-    if value.name not in (_SUMMING if summed else _COUNTING):
+    summed: bool = bool(what.measures)
+    if value.measures not in (("summed",) if summed else ("summed", "beside")):
         raise PlanError(
             f"mechanism={value.name!r} sums no measures ({known}): leave it out, for 'auto', or declare a domain "
             "without them"

@@ -4,7 +4,7 @@ factorizations, residuals."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from sfumato.errors import PlanError
 from sfumato.mechanisms.mechanism import whole
@@ -46,6 +46,7 @@ class Laplace(_Direct):
     noise: str | None = "laplace"
 
     name: ClassVar[str] = "laplace"
+    measures: ClassVar[Literal["refused", "beside", "summed"]] = "beside"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -73,6 +74,7 @@ class Gaussian(_Direct):
     noise: str | None = "gaussian"
 
     name: ClassVar[str] = "gaussian"
+    measures: ClassVar[Literal["refused", "beside", "summed"]] = "beside"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -101,6 +103,7 @@ class TreeMechanism(Designed):
     branching: int | None = None
 
     name: ClassVar[str] = "tree"
+    measures: ClassVar[Literal["refused", "beside", "summed"]] = "beside"
     label: ClassVar[str] = "tree"
     considers: ClassVar[tuple[str, ...]] = ("tree",)
     textbook: ClassVar[bool] = True
@@ -130,6 +133,7 @@ class Factorization(Designed):
     """
 
     name: ClassVar[str] = "factorization"
+    measures: ClassVar[Literal["refused", "beside", "summed"]] = "summed"
     label: ClassVar[str] = "factorization"
     considers: ClassVar[tuple[str, ...]] = ("factorization",)
 
@@ -156,6 +160,7 @@ class Marginals(Designed):
     """
 
     name: ClassVar[str] = "marginals"
+    measures: ClassVar[Literal["refused", "beside", "summed"]] = "beside"
     label: ClassVar[str] = "marginals"
     considers: ClassVar[tuple[str, ...]] = ("marginals",)
     takes_public: ClassVar[bool] = True

@@ -85,10 +85,8 @@ def simulate(
     """
     if not isinstance(plan, Plan):
         raise PlanError("simulate repeats plans of one look; release a plan of several looks as often as you need")
-    if plan.summed:
-        raise PlanError(
-            f"simulate takes counts of cells; sums of measures ({', '.join(plan.summed)}) need rows: release"
-        )
+    if measures := ", ".join(plan.workload.measures):
+        raise PlanError(f"simulate takes counts of cells; sums of measures ({measures}) need rows: release")
     level = check_confidence(confidence)
     counts = np.asarray(x)
     domain = plan.workload.domain

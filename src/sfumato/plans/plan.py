@@ -112,12 +112,6 @@ class Plan(WorkloadPlan):
     def __post_init__(self) -> None:
         object.__setattr__(self, "objective", read_objective(self.objective))
 
-    @property
-    def summed(self) -> tuple[str, ...]:
-        """The measures that are summed."""
-        asked = {a for i in self.workload.items for a in i.attributes}
-        return tuple(n for n in self.workload.domain.measures if n in asked)
-
     # -- predicted errors --------------------------------------------------------------------------
 
     @functools.cached_property

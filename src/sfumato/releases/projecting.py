@@ -185,10 +185,10 @@ def project(
     bounds: Mapping[Any, Any] | None = None,
 ) -> Release:
     """See `Release.project`."""
-    if release.plan.summed:
+    if measures := ", ".join(release.plan.workload.measures):
         raise PlanError(
-            f"a release that sums measures ({', '.join(release.plan.summed)}) is not projected; its variances and "
-            "correlations are within what is possible as they are. Release its counts by a plan of their own to project"
+            f"a release that sums measures ({measures}) is not projected; its variances and correlations are within "
+            "what is possible as they are. Release its counts by a plan of their own to project"
         )
     if earlier is not None and body != "mixtures":
         raise PlanError(f"earlier= is for body='mixtures', which pools what both releases measured, not {body!r}")

@@ -79,11 +79,10 @@ class Problem:
         """Number of cells of every attribute."""
         return {n: a.size for n, a in self.workload.domain.attributes.items()}
 
-    @functools.cached_property
+    @property
     def measures(self) -> tuple[str, ...]:
         """The measures that some query sums."""
-        asked = {a for i in self.workload.items for a in i.attributes}
-        return tuple(n for n in self.workload.domain.measures if n in asked)
+        return self.workload.measures
 
     @property
     def products(self) -> list[tuple[float, dict[str, LinearOperator]]] | None:

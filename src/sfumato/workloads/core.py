@@ -247,6 +247,12 @@ class Workload:
                 self.domain.check_names(item.attributes)
                 item.block.check(sizes)
 
+    @functools.cached_property
+    def measures(self) -> tuple[str, ...]:
+        """The measures that some query sums, in the order of the domain."""
+        asked = {a for i in self.items for a in i.attributes}
+        return tuple(n for n in self.domain.measures if n in asked)
+
     @property
     def tables(self) -> int:
         """Number of blocks."""
