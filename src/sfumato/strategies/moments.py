@@ -30,7 +30,7 @@ from sfumato._util.codec import storable
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import Block, Dense, Identity, Residual, Total
 from sfumato.operators.base import FloatArray, LinearOperator, Numbers
-from sfumato.privacy.measures import PIECES, WHOLE_BITS, corners
+from sfumato.privacy.measures import MAX_MEASURES, PIECES, WHOLE_BITS, corners
 from sfumato.privacy.unit import Neighbours
 from sfumato.strategies.covariance import between, check_size, component_powers
 from sfumato.strategies.design import Design, Problem
@@ -44,7 +44,6 @@ _WHOLE = 2.0**WHOLE_BITS
 # Bits of the largest coefficient of a row: by 12 rounding costs less than a part in 2,000. With 24 of a record's whole
 # and those of residuals' n there is room for the records of a large hospital, or of a small country, in 63.
 _MOST_BITS, _LEAST_BITS, _RECORDS_BITS = 12, 8, 22
-_MOST_CORNERS = 2**14  # of the measures that some table joins: 11 of one, 1,331 of three
 _MOST_WAYS = 64  # in which attributes two records differ
 _MOST_TABLE = 2**26  # cells: 512 MB, which is what the curator counts at once
 _MOST_SETS = 4_096  # of attributes, each with a matrix of its own
@@ -288,8 +287,7 @@ def _joint(table: Sequence[FloatArray]) -> FloatArray:
 def _asked(problem: Problem) -> tuple[tuple[str, ...], list[_Asked]]:
     """The measures, and what is asked by set of attributes. Raises PlanError where these are too many."""
     sizes, measures = problem.sizes, problem.measures
-    corner = math.prod(corners(sizes[m]).shape[1] for m in measures)
-    if len(measures) > 3 or corner > _MOST_CORNERS:
+    if len(measures) > MAX_MEASURES:
         raise PlanError("sums of up to three measures are planned together; release others by a plan of their own")
     whole = Moments(sizes, measures, ())
     asked: dict[frozenset[str], tuple[FloatArray, list[FloatArray]]] = {}
@@ -347,12 +345,10 @@ class _Changes:
     sizes: Mapping[str, int] | None = None
 
     def counts(self, attributes: Sequence[str]) -> list[FloatArray]:
-        """(changes,) how much of each vector counts in a set of attributes."""
+        """(ways,) for each kind of vectors how much they count in a set of attributes, by where two records differ."""
         if self.sizes is None:
-            return [np.ones(len(self.vectors[0]))]
-        each = [math.prod(-1 / (self.sizes[a] - 1) for a in attributes if a in some) for some in self.differ]
-        repeat = len(self.vectors[0]) // len(each)
-        g = np.repeat(np.array(each), repeat)
+            return [np.ones(1)]
+        g = np.array([math.prod(-1 / (self.sizes[a] - 1) for a in attributes if a in some) for some in self.differ])
         return [(1 - g) / 2, (1 + g) / 2]
 
     @classmethod
@@ -364,11 +360,7 @@ class _Changes:
         if len(ways) > _MOST_WAYS:  # what is left out is priced all the same
             ways = [frozenset(), *(frozenset((a,)) for a in attributes), frozenset(attributes)]
         i, j = np.triu_indices(len(places))
-        return cls(
-            (np.tile(places[i] + places[j], (len(ways), 1)), np.tile(places[i] - places[j], (len(ways), 1))),
-            tuple(ways),
-            problem.sizes,
-        )
+        return cls((places[i] + places[j], places[i] - places[j]), tuple(ways), problem.sizes)
 
 
 def _best(asked: Sequence[_Asked], changes: _Changes, rounds: int = _ROUNDS) -> tuple[list[FloatArray], float, float]:
@@ -376,9 +368,9 @@ def _best(asked: Sequence[_Asked], changes: _Changes, rounds: int = _ROUNDS) -> 
 
     Weights that are proportional to what each change costs come ever nearer to the best.
     """
-    count = len(changes.vectors[0])
-    weights = np.full(count, 1 / count)
-    images: list[list[tuple[FloatArray, FloatArray]]] = []
+    weights = np.ones((max(1, len(changes.differ)), len(changes.vectors[0])))
+    weights /= weights.size
+    images: list[list[_Image]] = []
     told: list[FloatArray] = []  # per set the directions of its rows that some change tells apart: others are public
     for a in asked:
         own = zip(changes.vectors, changes.counts(a.attributes), strict=True)
@@ -390,7 +382,7 @@ def _best(asked: Sequence[_Asked], changes: _Changes, rounds: int = _ROUNDS) -> 
     proved = 0.0
     for _ in range(rounds):
         middles: list[FloatArray] = []
-        cost, bound = np.zeros(count), 0.0
+        cost, bound = np.zeros(weights.shape), 0.0
         for image in images:
             values, vectors = np.linalg.eigh(_gram(image, weights))
             values = np.maximum(values, _RANK**2 * values.max(initial=1e-300))
@@ -398,7 +390,7 @@ def _best(asked: Sequence[_Asked], changes: _Changes, rounds: int = _ROUNDS) -> 
             half = vectors * values**-0.25
             middles.append(half @ half.T)
             for x, c in image:
-                cost += c * ((x @ half) ** 2).sum(axis=1)
+                cost += np.multiply.outer(c, ((x @ half) ** 2).sum(axis=1))
         proved = max(proved, bound)
         # sum of weights times cost is the bound; scaled so that no change costs more than 1
         found = math.sqrt(float(cost.max()) * bound)
@@ -412,9 +404,13 @@ def _best(asked: Sequence[_Asked], changes: _Changes, rounds: int = _ROUNDS) -> 
     return [t @ (m / best[2]) @ t.T for m, t in zip(best[1], told, strict=True)], proved, best[0]
 
 
-def _gram(image: Sequence[tuple[FloatArray, FloatArray]], weights: FloatArray) -> FloatArray:
-    """The sum over changes of their weights times x x'."""
-    return np.asarray(sum((x * (weights * c)[:, None]).T @ x for x, c in image), dtype=np.float64)
+_Image = tuple[FloatArray, FloatArray]
+"""(changes, rows) vectors as a set's rows see them, and (ways,) how much they count there."""
+
+
+def _gram(image: Sequence[_Image], weights: FloatArray) -> FloatArray:
+    """The sum over changes of their weights (ways, changes) times x x'."""
+    return np.asarray(sum((x * (c @ weights)[:, None]).T @ x for x, c in image), dtype=np.float64)
 
 
 def _places(problem: Problem, count: int) -> FloatArray:
@@ -461,8 +457,12 @@ def designs(problem: Problem) -> list[Design]:
     Raises PlanError for more measures, or more sets of attributes, than are planned together.
     """
     measures, asked = _asked(problem)
-    sides = [corners(problem.sizes[m]).T / PIECES**2 for m in measures]
-    middles, _, _ = _best(asked, _Changes.of(problem, _joint(sides), _named(asked)))
+    if problem.unit.neighbours is Neighbours.REPLACE_ONE and len(measures) == MAX_MEASURES:
+        # pairs of all corners would be nearly a million; the strategy is priced at corners all the same
+        points = _places(problem, 3)
+    else:
+        points = _joint([corners(problem.sizes[m]).T / PIECES**2 for m in measures])
+    middles, _, _ = _best(asked, _Changes.of(problem, points, _named(asked)))
     found: list[tuple[_Asked, FloatArray]] = []
     for a, middle in zip(asked, middles, strict=True):
         values, vectors = np.linalg.eigh(middle)
