@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from projection_local import coarsened
 
 import sfumato as sf
-from sfumato.postprocess.cones import onto_simplex
-from sfumato.postprocess.consistency import local
+from sfumato.postprocess.cones import project_onto_simplex
+from sfumato.postprocess.consistency import project_onto_local
 from sfumato.postprocess.denoising import AdaptedTables
 from sfumato.postprocess.records import spanning_records
 
@@ -109,14 +109,14 @@ class Case:
 def alone(case: Case, plan: sf.Plan) -> float:
     tables = case.measured(plan)
     total = float(np.mean([t.sum() for t in tables.values()]))
-    ones = [onto_simplex(tables[(i,)], total) for i in range(case.d)]
+    ones = [project_onto_simplex(tables[(i,)], total) for i in range(case.d)]
     return case.error({(a, b): np.outer(ones[a], ones[b]) / total for a, b in case.pairs})
 
 
 def of_local(case: Case, plan: sf.Plan) -> float:
     tables = case.measured(plan)
     total = float(tables[case.pairs[0]].sum())
-    done = local(case.sizes, case.pairs, [tables[p] for p in case.pairs], plan.rmse**2, total)
+    done = project_onto_local(case.sizes, case.pairs, [tables[p] for p in case.pairs], plan.rmse**2, total)
     return case.error(dict(zip(case.pairs, done.tables, strict=True)))
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from adaptive_regimes import Case, Floats, held_of
 
 from sfumato.mechanisms import denoised_pairs as dividing
-from sfumato.postprocess.cones import onto_simplex
+from sfumato.postprocess.cones import project_onto_simplex
 from sfumato.releases.comparing import noisy_pairs, strategy_noise
 
 EPSILON, DRAWS, SHARES = "0.1", 400, (0.32, 0.4, 0.5, 0.6, 0.7, 0.8)
@@ -56,7 +56,7 @@ def floors(order: int) -> list[float]:
         draws = [random.standard_normal(n) for n in sizes]
         for k, precision in enumerate(wanted):
             found = [
-                onto_simplex(u + (z - z.mean()) / np.sqrt(w), 1.0)
+                project_onto_simplex(u + (z - z.mean()) / np.sqrt(w), 1.0)
                 for u, z, w in zip(exact, draws, precision.tolist(), strict=True)
             ]
             errors[k] += np.mean([np.abs(a - b).sum() for a, b in zip(products(found, sets), truth, strict=True)])

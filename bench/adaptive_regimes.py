@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 import sfumato as sf
 from sfumato.measurements import Measurement
-from sfumato.postprocess.cones import onto_simplex
+from sfumato.postprocess.cones import project_onto_simplex
 
 FIRST = Fraction(3, 10)  # of the budget, for the first of two looks
 
@@ -139,7 +139,7 @@ class Case:
         found = self.released(self.plan(1, "marginals"), draw)
         tables = {a: found.table(a).values for a in self.domain.names}
         total = max(float(np.mean([t.sum() for t in tables.values()])), 1.0)
-        ones = {a: onto_simplex(t, total) / total for a, t in tables.items()}
+        ones = {a: project_onto_simplex(t, total) / total for a, t in tables.items()}
         blocks = self.works[self.order].blocks
         return self.away([total * functools.reduce(np.multiply.outer, [ones[a] for a in q.attributes]) for q in blocks])
 

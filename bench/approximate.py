@@ -15,7 +15,7 @@ import sfumato as sf
 from sfumato.operators.base import FloatArray
 from sfumato.postprocess.bodies import project
 from sfumato.strategies.approximate import approximate_optimum
-from sfumato.strategies.dense_optimal import optimize
+from sfumato.strategies.dense_optimal import optimize_dense
 
 COLUMNS = (0.05, 0.1, 0.2, 0.3)
 # mathematics.md S7: gamma, then the column norm at these alphas, then the entrywise norm at 0.1
@@ -74,7 +74,7 @@ def alphas() -> None:
     every = matrices()
     for name, bars in S7.items():
         F = every[name]
-        exact = optimize(matrix=F).upper_bound / np.sqrt(len(F))
+        exact = optimize_dense(matrix=F).upper_bound / np.sqrt(len(F))
         print(f"{name} {F.shape}: gamma {exact:.4f}" + ("" if bars[0] is None else f" (design {bars[0]:g})"))
         for alpha, bar in zip(COLUMNS, bars[1:5], strict=True):
             print(f"   column {alpha:4}: {one(F, alpha, 'column', bar)}")

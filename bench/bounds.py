@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tilted import FILES, SPLIT, TABLES, prefixes, read_workload
 
-from sfumato.strategies.tilted import Union, optimise
+from sfumato.strategies.tilted import Union, optimise_shapes
 from sfumato.strategies.tilted_bounds import union_bound
 from sfumato.workloads import Workload
 
@@ -25,7 +25,7 @@ def line(name: str, work: Workload) -> None:
     sizes = dict(zip(work.domain.names, work.domain.sizes(work.domain.names), strict=True))
     start = time.process_time()
     union = Union(products, sizes)
-    shapes = optimise(union)
+    shapes = optimise_shapes(union)
     rmse = math.sqrt(union.error(shapes) / len(work))
     middle = time.process_time()
     bound = union_bound(products, sizes, weights={union.names[i]: s.dual for i, s in shapes.items()})

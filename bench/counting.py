@@ -14,7 +14,7 @@ import numpy as np
 
 from sfumato.curator.rows.counting import ColumnCounts
 from sfumato.domain import Domain
-from sfumato.plans.packing import pack
+from sfumato.plans.packing import pack_tables
 
 MIXED = [21, 32, 10, 7, 3, 52, 6, 6, 15, 3, 2, 5, 9, 12, 4]
 ADULT = [85, 9, 100, 16, 7, 15, 6, 5, 2, 100, 100, 99, 42, 2]
@@ -54,7 +54,7 @@ def main() -> None:
         rng = np.random.default_rng(1)
         # Squares: real columns are skewed, and repeated cells are the slow case of counting.
         columns = tuple((rng.random(rows) ** 2 * size).astype(np.uint8) for size in shape)
-        counts = ColumnCounts(domain.grid, rows, columns, packing=pack)
+        counts = ColumnCounts(domain.grid, rows, columns, packing=pack_tables)
         sets = [combinations(len(shape), k) for k in orders]
         seconds: list[float] = []
         cells = 0

@@ -16,13 +16,13 @@ import numpy as np
 
 import sfumato as sf
 from sfumato.curator import Curator
-from sfumato.curator.conversations import converse, resume
+from sfumato.curator.conversations import open_conversation, resume_conversation
 from sfumato.curator.selecting import select
 from sfumato.operators import Block, Dense, Identity
 from sfumato.privacy.accounting import BoundedRangeEvent, ZcdpEvent
 from sfumato.privacy.conversation_price import Terms
 from sfumato.privacy.noise import RoundedGaussian
-from sfumato.privacy.selection import Candidates, Epochs, exponential
+from sfumato.privacy.selection import Candidates, Epochs, exponential_mechanism
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
 HASH = "0" * 64
@@ -75,7 +75,7 @@ def channel() -> None:
                 given, whole = Candidates(blocks, answers + by, ones, zeros), time.process_time()
                 select(opened, given, BoundedRangeEvent(epsilon), name=f"{name}{i}", plan_hash=HASH)
                 start = time.process_time()
-                exponential(given.lags(answers), epsilon / 2)
+                exponential_mechanism(given.lags(answers), epsilon / 2)
                 times[name].append((start - whole, time.process_time() - start))
         found = {name: np.median(t, axis=0) * 1000 for name, t in times.items()}
         for name, (door, draw) in found.items():
@@ -83,7 +83,7 @@ def channel() -> None:
             print(f"select {name:10} epsilon {epsilon!s:4}  {door:5.1f} CPU-ms, / flat {door_ratio:.3f};", end=" ")
             print(f"scores and draw alone {draw:4.1f}, / flat {draw_ratio:.3f}")
     tracemalloc.start()
-    exponential(Candidates(blocks, answers, ones, zeros).lags(answers), Fraction(1, 20))
+    exponential_mechanism(Candidates(blocks, answers, ones, zeros).lags(answers), Fraction(1, 20))
     print(f"memory above the candidates and their answers: {tracemalloc.get_traced_memory()[1] / 2**20:.1f} MiB")
     tracemalloc.stop()
 
@@ -100,7 +100,7 @@ def conversations() -> None:
         for kept, far in itertools.product((False, True), (10_000, -(10**6))):
             name = f"{'file' if kept else 'memory'} {'below' if far > 0 else 'above'}"
             store = Path(folder) / f"{name}.db" if kept else None
-            asked, _ = converse(opened, terms, terms.cost(ZcdpEvent), name=name, plan_hash=HASH, store=store)
+            asked, _ = open_conversation(opened, terms, terms.cost(ZcdpEvent), name=name, plan_hash=HASH, store=store)
             wall, start = time.perf_counter(), time.process_time()
             for _ in range(1000):
                 a, b = sorted(rng.integers(0, 1025, 2).tolist())
@@ -113,7 +113,7 @@ def conversations() -> None:
             print(f"converse {name:12} 1,000 questions  {start:.3f} CPU-ms each  {1000 / wall:,.0f} a second")
             if store is not None:
                 start = time.process_time()
-                resume(Curator(sf.Histogram(counts), domain, UNIT, ledger), store)
+                resume_conversation(Curator(sf.Histogram(counts), domain, UNIT, ledger), store)
                 size = store.stat().st_size / 2**20
                 print(f"resume   {name:12} {time.process_time() - start:.3f} CPU-s, {size:.2f} MiB")
 

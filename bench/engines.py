@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 import sfumato as sf
 from sfumato.curator.rows.sources import open_source
-from sfumato.plans.packing import pack
+from sfumato.plans.packing import pack_tables
 from support.postgres import Server, missing, server
 
 ROWS = 1_000_000
@@ -75,7 +75,7 @@ def triples(source: str, person: str | None) -> None:
     whole = domain()
     names = [n for n in whole.names if n != person]
     before = time.process_time()
-    counts = open_source(source, whole, person=person, rows_per_person=2 if person else 1, packing=pack)
+    counts = open_source(source, whole, person=person, rows_per_person=2 if person else 1, packing=pack_tables)
     sets = [np.array(list(itertools.combinations(range(len(names)), 3)), dtype=np.int32)]
     found: dict[int, bytes] = {}
     for _, positions, tables in counts.stream(sets):
@@ -107,7 +107,7 @@ def grouped(of: Server) -> float:
     """CPU seconds of one GROUP BY for each of the blocks that are counted together, on a table of cell numbers."""
     whole = domain()
     sets = [np.array(list(itertools.combinations(range(len(whole.names)), 3)), dtype=np.int32)]
-    blocks, _ = pack([a.size for a in whole.attributes.values()], sets, ROWS)
+    blocks, _ = pack_tables([a.size for a in whole.attributes.values()], sets, ROWS)
     cells = [
         f"(hashtext({n}::text) & 2147483647) % {a.size} AS a{i}" for i, (n, a) in enumerate(whole.attributes.items())
     ]

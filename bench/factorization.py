@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.strategies.dense_optimal import optimize
+from sfumato.strategies.dense_optimal import optimize_dense
 
 Arguments = dict[str, Any]
 
@@ -71,7 +71,7 @@ def main(names: list[str]) -> None:
         arguments = build()
         rows = arguments.pop("rows")
         start = time.process_time()
-        optimum = optimize(**arguments)
+        optimum = optimize_dense(**arguments)
         seconds = time.process_time() - start
         print(
             f"{name:18}{optimum.upper_bound / rows**0.5:13.8f}{target or float('nan'):14.8f}{optimum.gap:10.1e}"

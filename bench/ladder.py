@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import sfumato as sf
-from sfumato.demo import _cells  # pyright: ignore[reportPrivateUsage]
+from sfumato.demo import _read_cell_numbers  # pyright: ignore[reportPrivateUsage]
 from sfumato.measurements import Measurement
 from sfumato.releases import Provenance
 from sfumato.specs import read_spec
@@ -108,7 +108,7 @@ def bundled() -> tuple[sf.Workload, dict[str, NDArray[np.int64]]]:
     data = resources.files("sfumato.data")
     with resources.as_file(data / "adult.toml") as spec, resources.as_file(data / "adult.parquet") as table:
         read = read_spec(spec)
-        return read.workload, _cells(read.domain, table)
+        return read.workload, _read_cell_numbers(read.domain, table)
 
 
 def workload(table: str) -> tuple[sf.Workload, dict[str, NDArray[np.int64]]] | None:

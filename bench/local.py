@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 import sfumato as sf
-from sfumato.local.collecting import collect, report_cells
+from sfumato.local.collecting import answer_reports, report_cells
 from sfumato.local.plan import LocalPlan, ball_constant
-from sfumato.strategies.dense_optimal import optimize
+from sfumato.strategies.dense_optimal import optimize_dense
 
 RECORDS, EPSILON = 100_000, 1.0
 BITS = sf.Domain({f"b{i}": 2 for i in range(8)})
@@ -53,7 +53,7 @@ def ball_reports(columns: Any, cells: Any, rng: np.random.Generator) -> Any:
 
 def ball(queries: Any, x: Any, runs: int, rng: np.random.Generator) -> tuple[float, float]:
     """(predicted, measured) rmse of the reporter of [ENU20] on the certified optimum."""
-    found = optimize(gram=queries.T @ queries)
+    found = optimize_dense(gram=queries.T @ queries)
     predicted = found.upper_bound * math.sqrt(ball_constant(EPSILON, len(found.strategy)) / len(queries) * RECORDS)
     cells = np.repeat(np.arange(len(x)), x)
     back = queries @ np.linalg.pinv(found.strategy)
@@ -80,7 +80,7 @@ def measure(name: str, work: sf.Workload, runs: int, rng: np.random.Generator) -
     ]:
         squared, projected = 0.0, 0.0
         for i in range(runs):
-            release = collect(plan, report_cells(plan, cells))
+            release = answer_reports(plan, report_cells(plan, cells))
             squared += float(((release.answers - truth) ** 2).mean()) / runs
             if plan is auto and i < 5:
                 projected += float(((release.project().answers - truth) ** 2).mean()) / min(5, runs)
@@ -115,7 +115,7 @@ def server(plan: LocalPlan) -> float:
     """CPU-seconds from a million reports to all answers."""
     reports = report_cells(plan, np.zeros(10**6, dtype=np.int64))
     start = time.process_time()
-    collect(plan, reports).answers  # noqa: B018
+    answer_reports(plan, reports).answers  # noqa: B018
     return time.process_time() - start
 
 

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import sfumato as sf
-from sfumato.strategies.attribute_sets import Sets, closure, locate, patterns
-from sfumato.strategies.residual_tables import allocate
+from sfumato.strategies.attribute_sets import Sets, downward_closure, locate_sets, subset_columns
+from sfumato.strategies.residual_tables import allocate_residuals
 
 TABLES = {
     "CPS": [50, 100, 7, 4, 2],
@@ -84,15 +84,15 @@ def tables(sizes: list[int], label: str) -> Tables:
 def singular_value_bound(asked: Tables, sizes: list[int]) -> tuple[float, float]:
     """(root of the least total variance, queries): the Gram matrix has one eigenvalue on each residual space."""
     n = np.array(sizes, dtype=np.float64)
-    residuals = closure([s for s, _ in asked], len(sizes))
+    residuals = downward_closure([s for s, _ in asked], len(sizes))
     values = [np.zeros(len(s)) for s in residuals]
     queries = 0.0
     for sets, _ in asked:
         cells = n[sets].prod(axis=1)
         queries += float(cells.sum())
-        for pattern in patterns(sets.shape[1]):
+        for pattern in subset_columns(sets.shape[1]):
             below = residuals[len(pattern)]
-            where = locate(below, sets[:, list(pattern)], len(sizes))
+            where = locate_sets(below, sets[:, list(pattern)], len(sizes))
             values[len(pattern)] += np.bincount(where, 1 / cells, len(below))
     each = [np.sqrt(v) * (n - 1)[s].prod(axis=1) for v, s in zip(values, residuals, strict=True)]
     return math.fsum(float(x) for part in each for x in part), queries
@@ -101,9 +101,9 @@ def singular_value_bound(asked: Tables, sizes: list[int]) -> tuple[float, float]
 def line(name: str, label: str, sizes: list[int], published: tuple[float, float]) -> None:
     asked = tables(sizes, label)
     start = time.process_time()
-    mean = allocate(asked, sizes, objective="mean", power=2, free_total=False)
+    mean = allocate_residuals(asked, sizes, objective="mean", power=2, free_total=False)
     middle = time.process_time()
-    largest = allocate(asked, sizes, objective="max", power=2, free_total=False)
+    largest = allocate_residuals(asked, sizes, objective="max", power=2, free_total=False)
     end = time.process_time()
     bound, queries = singular_value_bound(asked, sizes)
     gap = (largest.value / largest.bound) ** 2 - 1

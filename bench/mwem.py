@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import sfumato as sf
-from sfumato.mechanisms import made
+from sfumato.mechanisms import make_mechanism
 
 Counts = NDArray[np.int64]
 RHO, RUNS, D = "0.0243560", 5, 10
@@ -63,7 +63,7 @@ LAWS: dict[str, Callable[[int, int, np.random.Generator], Counts]] = {
 def planned(work: sf.Workload, n: int, **options: Any) -> Any:
     budget = options.pop("budget", sf.zcdp(RHO))
     own = {name: options.pop(name) for name in ("rounds",) if name in options}
-    mechanism = made(options.pop("mechanism", "auto"), **own)
+    mechanism = make_mechanism(options.pop("mechanism", "auto"), **own)
     return sf.plan(work, budget, mechanism=mechanism, **({"neighbours": "replace-one", "records": n} | options))
 
 

@@ -259,13 +259,13 @@ finish(runs, {"sfumato": sf.__version__}, {"auto": "unbiased, errors known befor
 
 def rows(path: Path) -> None:
     """The table's codes, read around the curator because it is public."""
-    from sfumato.demo import _cells
+    from sfumato.demo import _read_cell_numbers
     from sfumato.specs import read_spec
 
     data = resources.files("sfumato.data")
     with resources.as_file(data / "adult.toml") as spec, resources.as_file(data / "adult.parquet") as table:
         domain = read_spec(spec).domain
-        cells = _cells(domain, table)
+        cells = _read_cell_numbers(domain, table)
     codes = np.stack([cells[n] for n in NAMES], axis=1)
     np.savez(path, codes=codes, sizes=domain.sizes(NAMES), names=NAMES, rho=RHO, repeated=REPEATED)
 

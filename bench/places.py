@@ -38,12 +38,12 @@ from numpy.typing import NDArray
 
 import sfumato as sf
 from sfumato.operators import Grouping, Identity, LinearOperator
-from sfumato.postprocess.geography import Settled, descend
-from sfumato.postprocess.geography_cells import Form, Sets, Simplices, nearest
-from sfumato.postprocess.geography_estimates import Measured, PlacedCounts, Readings
-from sfumato.postprocess.geography_integers import Halves, chain, whole_family, whole_parts
+from sfumato.postprocess.geography import NodeCounts, descend_tree
+from sfumato.postprocess.geography_cells import QuadraticForm, Sets, Simplices, nearest_in_norm
+from sfumato.postprocess.geography_estimates import PlacedCounts, Readings, TreeMeasurements
+from sfumato.postprocess.geography_integers import CellHalves, splitting_chain, whole_family, whole_parts
 from sfumato.strategies.geography import Spine
-from sfumato.strategies.geography_tree import Passes, Tree, slopes
+from sfumato.strategies.geography_tree import GroupTree, Passes, variance_slopes
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -199,9 +199,9 @@ def said(what: str, start: float) -> float:
 class TopDown:
     """Each level by what was measured of it alone, given the level above; no estimate from below, no second look."""
 
-    def __init__(self, told: Measured, own: Floats, several: bool) -> None:
+    def __init__(self, told: TreeMeasurements, own: Floats, several: bool) -> None:
         self.told, self.own, self.several, self.cells = told, own, several, told.cells
-        self.steps = chain(told.cells, TABLES)
+        self.steps = splitting_chain(told.cells, TABLES)
 
     def tables(self, level: int, first: int, last: int, where: Ints) -> list[tuple[Floats, Sets, Floats]]:
         """Per table its weight, its axes, and the noisy values as they enter on the cells of `where`."""
@@ -243,24 +243,24 @@ class TopDown:
             coefficients[cells.sets.index(axes)] += weight
             given += weight * values
         ridge = 1e-6 * float(coefficients.max()) if coefficients[-1] == 0 else 0.0
-        form = Form.of(cells, coefficients, where, ridge)
+        form = QuadraticForm.of(cells, coefficients, where, ridge)
         tolerance = GAP * start.size
-        return nearest(form, given + ridge * start, allowed, start, tolerance, step=0.5).point
+        return nearest_in_norm(form, given + ridge * start, allowed, start, tolerance, step=0.5).point
 
-    def run(self) -> list[Settled]:
+    def run(self) -> list[NodeCounts]:
         every = np.arange(self.cells.size)
         total = round(max(float(self.told_tables(0, 0, 1)[0][0, 0]), 0.0))
         root = self.solve(0, 0, 1, every, Simplices(np.array([float(total)]), together=True))
-        row = whole_parts(root[0], total, Halves.of(self.cells, every, self.steps))
-        levels = [Settled([np.flatnonzero(row)], [row[row > 0].astype(float)])]
+        row = whole_parts(root[0], total, CellHalves.of(self.cells, every, self.steps))
+        levels = [NodeCounts([np.flatnonzero(row)], [row[row > 0].astype(float)])]
         for level in range(1, self.told.tree.depth + 1):
-            own = Settled([], [])
+            own = NodeCounts([], [])
             for parent, (where, counts) in enumerate(zip(levels[-1].cells, levels[-1].counts, strict=True)):
                 first, last = self.told.tree.run(level, parent)
                 found = np.zeros((last - first, len(where)))
                 if len(where):
                     found = self.solve(level, first, last, where, Simplices(counts))
-                    halves = Halves.of(self.cells, where, self.steps)
+                    halves = CellHalves.of(self.cells, where, self.steps)
                     found = whole_family(found, np.rint(counts).astype(np.int64), halves).astype(float)
                 for row in found:
                     own.cells.append(where[row > 0])
@@ -314,13 +314,15 @@ def beside(trees: int, seed: int) -> None:
             ("geo", *NAMES), (n, *SHAPE), 0, tuple(levels), tuple(at), tuple(sets), tuple(multiples[a] for a in at)
         )
         VALUES[:] = [[values[4 * level + j] / multiples[level] for j in range(len(TABLES))] for level in range(6)]
-        told = Measured(Readings(made, [v.astype(np.int64).reshape(-1) for v in values], variance, (1, 2, 3, 4)))
+        told = TreeMeasurements(
+            Readings(made, [v.astype(np.int64).reshape(-1) for v in values], variance, (1, 2, 3, 4))
+        )
         own = np.array([[m**2 / variance] * len(TABLES) for m in multiples])
         order = told.places.order
         for name in ("one pass", "several", "spine"):
             start = spent()
             if name == "spine":
-                found = descend(told, TABLES, None, None, whole=True).levels
+                found = descend_tree(told, TABLES, None, None, whole=True).levels
             else:
                 found = TopDown(told, own, several=name == "several").run()
             cpu[name] = cpu.get(name, 0.0) + spent() - start
@@ -407,13 +409,13 @@ def weights_of(codes: list[Ints], shares: Sequence[float]) -> list[float]:
     What a unit of precision of a level lowers all errors by is the same for all levels at the optimum, and linear in
     the weights. Errors of a part are means over its queries, so weights are those of sums times the number of groups.
     """
-    tree, _ = Tree.of_codes(codes)
+    tree, _ = GroupTree.of_codes(codes)
     passes = Passes.of(tree, [np.array([[float(s)]]) for s in shares])
     levels = range(tree.depth + 1)
     falls = np.zeros((len(levels), len(levels)))
     for k in levels:
         ones = [np.full((1, 1), float(k == level)) for level in levels]
-        falls[:, k] = [float(s.sum()) for s in slopes(passes, ones)]
+        falls[:, k] = [float(s.sum()) for s in variance_slopes(passes, ones)]
     found = np.linalg.solve(falls, np.ones(len(levels))) * [len(c) for c in tree.counts]
     assert (found > 0).all(), "no weights make these shares the best"
     return (found / found.sum()).tolist()

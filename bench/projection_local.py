@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import sfumato as sf
-from sfumato.postprocess.consistency import LocalSolution, ResidualNoise, local
+from sfumato.postprocess.consistency import LocalSolution, ResidualNoise, project_onto_local
 from sfumato.strategies.residuals import Residuals
 
 SIZES = (85, 9, 100, 16, 7, 15, 6, 5, 2, 100, 100, 99, 42, 2)
@@ -70,7 +70,7 @@ def main(path: str) -> None:
         for _ in range(RUNS):
             noisy = [t + sigma * rng.standard_normal(t.shape) for t in exact]
             start = time.process_time()
-            found = local(sizes, pairs, noisy, sigma**2, float(n))
+            found = project_onto_local(sizes, pairs, noisy, sigma**2, float(n))
             took = time.process_time() - start
             runs.append((error(noisy, exact, n), error(found.tables, exact, n), took, found))
         line("equal", rho, runs)
@@ -94,7 +94,7 @@ def main(path: str) -> None:
             for kind, done in kinds.items():
                 total = float(noisy[0].sum()) if kind == "held" else None
                 start = time.process_time()
-                found = local(sizes, pairs, noisy, noise if kind == "gls" else plan.rmse**2, total)
+                found = project_onto_local(sizes, pairs, noisy, noise if kind == "gls" else plan.rmse**2, total)
                 took = time.process_time() - start
                 done.append((error(noisy, exact, n), error(found.tables, exact, n), took, found))
         for kind, done in kinds.items():

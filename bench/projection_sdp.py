@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 import sfumato as sf
 from sfumato.operators import Dense
-from sfumato.postprocess.cones import hull
-from sfumato.postprocess.correlation import elliptope
+from sfumato.postprocess.cones import project_onto_hull
+from sfumato.postprocess.correlation import nearest_correlation
 from sfumato.postprocess.correlation_pairs import NearestCorrelation, product_scale
 from sfumato.postprocess.parities import parity_answers, parity_matrix
 
@@ -84,7 +84,7 @@ def rmse(first: Floats, second: Floats) -> float:
 
 def timed(matrix: Floats, weights: Floats | None = None, *, local: bool = False) -> tuple[NearestCorrelation, float]:
     start = time.process_time()
-    found = elliptope(matrix, weights, local=local)
+    found = nearest_correlation(matrix, weights, local=local)
     return found, time.process_time() - start
 
 
@@ -150,7 +150,7 @@ def exact(matrix: Floats) -> Floats:
     y = np.where((np.arange(2**d)[:, None] >> np.arange(d)) & 1, 1.0, -1.0)
     y = np.concatenate([np.ones((2**d, 1)), y], axis=1)
     pairs = np.triu_indices(d + 1, 1)
-    found = hull(Dense(y[:, pairs[0]].T * y[:, pairs[1]].T), matrix[pairs], 1.0, tolerance=1e-6)
+    found = project_onto_hull(Dense(y[:, pairs[0]].T * y[:, pairs[1]].T), matrix[pairs], 1.0, tolerance=1e-6)
     return (y.T * found.cells) @ y
 
 
@@ -172,7 +172,12 @@ def small() -> None:
             rng = np.random.default_rng(seed)
             truth = parities(law, d, n, rng)
             noisy = noised(truth, sigma, rng)
-            bodies = (noisy, np.clip(noisy, -1, 1), elliptope(noisy).matrix, elliptope(noisy, local=True).matrix)
+            bodies = (
+                noisy,
+                np.clip(noisy, -1, 1),
+                nearest_correlation(noisy).matrix,
+                nearest_correlation(noisy, local=True).matrix,
+            )
             rows.append([rmse(m, truth) for m in (*bodies, exact(noisy))])
         print(f"{d:2} {n:5} {rho:6} {law:7} {sigma:6.3f} " + " ".join(f"{v:7.4f}" for v in np.mean(rows, axis=0)))
 

@@ -29,7 +29,7 @@ from engines import OTHER, domain, triples
 
 import sfumato as sf
 from sfumato.curator.rows.sources import open_source
-from sfumato.plans.packing import pack
+from sfumato.plans.packing import pack_tables
 from support.spark import SETTINGS
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -107,7 +107,7 @@ def road(master: str, path: str, person: str | None) -> None:
     sets = [np.array(list(itertools.combinations(range(len(whole.names)), 3)), dtype=np.int32)]
     for _ in range(3):
         before = spent()
-        counts: Any = open_source(frame, whole, person=person, rows_per_person=2 if person else 1, packing=pack)
+        counts: Any = open_source(frame, whole, person=person, rows_per_person=2 if person else 1, packing=pack_tables)
         encoding, before = since(before), spent()
         found: dict[int, bytes] = {}
         for _, positions, tables in counts.stream(sets):
@@ -127,7 +127,7 @@ def wide() -> None:
     names = [f"a{i}" for i in range(100)]
     asked = (f"CAST(hash(id, {i}) & 7 AS INT) AS {n}" for i, n in enumerate(names))
     frame = spark.range(0, 20_000, 1, 2).selectExpr(*asked)
-    counts = open_source(frame, sf.Domain({n: sf.Integers(0, 8, **OTHER) for n in names}), packing=pack)
+    counts = open_source(frame, sf.Domain({n: sf.Integers(0, 8, **OTHER) for n in names}), packing=pack_tables)
     sets = [np.array(list(itertools.combinations(range(100), 3)), dtype=np.int32)]
     before, tables = spent(), 0
     for _, positions, _ in counts.stream(sets):

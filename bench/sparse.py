@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from sfumato.curator.keys import KeyCounts
-from sfumato.mechanisms import made
+from sfumato.mechanisms import make_mechanism
 from sfumato.mechanisms.carry_out import carry_out as sketch
 from sfumato.planner.planning import plan as decide
 from sfumato.privacy.budget import Budget
@@ -97,7 +97,7 @@ def main() -> None:
     rng = np.random.default_rng(2026)
 
     def of(mechanism: str, budget: Budget, **options: Any) -> Callable[[], Any]:
-        value = made(mechanism, **options)
+        value = make_mechanism(mechanism, **options)
         return lambda: decide(KEYS, budget, neighbours="add-remove", mechanism=value, records=RECORDS)
 
     print(f"rmse for s = {'/'.join(map(str, SIZES))}")

@@ -20,18 +20,18 @@ from who_wins import chart
 import sfumato as sf
 from sfumato.privacy.stream_price import IntegerFilter, WindowFilter
 from sfumato.strategies.periods import Periods
-from sfumato.strategies.time_errors import errors_of
-from sfumato.strategies.time_fitting import Goal, begun, fit
+from sfumato.strategies.time_errors import errors_of_filter
+from sfumato.strategies.time_fitting import Goal, fit_time_parameters, initial_time_parameters
 from sfumato.strategies.time_shapes import (
     MOST_DENSE,
     TimeShape,
-    banded,
-    dense,
+    band_width_for,
+    banded_filter,
     dense_bound,
-    filter_of,
+    dense_filter,
     mean_bound,
+    quantise_time_shape,
     shape_for,
-    width_for,
 )
 from sfumato.strategies.toeplitz import inverse_series, prefix_bound, root_coefficients
 
@@ -59,7 +59,7 @@ def line(name: str, worst: float, mean: float, kept: object, seconds: float | No
 
 def judged(name: str, used: IntegerFilter | WindowFilter, given: Periods, seconds: float) -> None:
     """A strategy as its integers are, without what the rounding of their sums adds: 6e-5 at most."""
-    over = errors_of(used)
+    over = errors_of_filter(used)
     scale = math.sqrt(used.response(given.per_person, given.apart)) / 2.0**used.shift
     worst, mean = (math.sqrt(v) * scale for v in (over.together(given.questions).max(), over.mean(given.questions)))
     line(name, worst, mean, used.kept[1], seconds)
@@ -68,7 +68,7 @@ def judged(name: str, used: IntegerFilter | WindowFilter, given: Periods, second
 def made(name: str, given: Periods) -> None:
     """Of few decaying sums."""
     start = time.process_time()
-    used = filter_of(shape_for(given))
+    used = quantise_time_shape(shape_for(given))
     judged(name, used, given, time.process_time() - start)
 
 
@@ -83,15 +83,15 @@ def totals(n: int, python: str | None) -> None:
     shares = (n - np.arange(n)) / n
     line("square root", squares.sum(), math.sqrt(squares.sum() * (shares @ squares)), n)
     start = time.process_time()
-    poles, zeros = fit(Goal(n, given.questions, alike=True), begun(n, 6), 100).decays
-    used = filter_of(TimeShape(poles, zeros, np.ones(n), alike=True))
+    poles, zeros = fit_time_parameters(Goal(n, given.questions, alike=True), initial_time_parameters(n, 6), 100).decays
+    used = quantise_time_shape(TimeShape(poles, zeros, np.ones(n), alike=True))
     judged("buffered Toeplitz", used, given, time.process_time() - start)
     made("with rows and columns scaled", given)
     made("the same, for the mean", sf.periods(n, objective="mean"))
     if n <= MOST_DENSE:
         start = time.process_time()
         best = sf.periods(n, objective="mean")
-        judged("dense optimum, for the mean", dense(best), best, time.process_time() - start)
+        judged("dense optimum, for the mean", dense_filter(best), best, time.process_time() - start)
     if python is not None:
         done = subprocess.run([python, "-c", THEIRS, str(n)], capture_output=True, text=True, check=False)
         if done.returncode:
@@ -112,26 +112,26 @@ def others() -> None:
         bound = dense_bound(given.questions, 1024, 25)
         print(f"{given.asked}, 1,024 periods: no mean is below {bound:.4f}")
         made("buffered", given)
-        width = width_for(given)
+        width = band_width_for(given)
         if width is not None:
             start = time.process_time()
-            judged("banded", banded(given, width), given, time.process_time() - start)
+            judged("banded", banded_filter(given, width), given, time.process_time() - start)
     for n, k, b in ((365, 12, 30), (1024, 8, 128)):
         given = sf.periods(n, per_person=k, apart=b, objective="mean")
         print(f"totals, {given.describe()}")
         made("buffered", given)
         start = time.process_time()
-        judged("banded", banded(given, b), given, time.process_time() - start)
+        judged("banded", banded_filter(given, b), given, time.process_time() - start)
 
 
 def unending() -> None:
     """Totals that may be the last, beside those of streams that were known to end there."""
-    used = filter_of(shape_for(sf.periods(None)))
-    found = np.sqrt(errors_of(used).totals * used.response()) / 2.0**used.shift
+    used = quantise_time_shape(shape_for(sf.periods(None)))
+    found = np.sqrt(errors_of_filter(used).totals * used.response()) / 2.0**used.shift
     print("totals of as many periods as come, beside those of a known number")
     for n in (1, 2, 3, 5, 8, 16, 64, 256, 2**10, 2**13, 2**16, 2**18, 2**20):
-        known = filter_of(shape_for(sf.periods(n)))
-        best = math.sqrt(errors_of(known).totals.max() * known.response()) / 2.0**known.shift
+        known = quantise_time_shape(shape_for(sf.periods(n)))
+        best = math.sqrt(errors_of_filter(known).totals.max() * known.response()) / 2.0**known.shift
         print(f"  {n:12,} {found[n - 1]:9.4f} {best:9.4f} {found[n - 1] / best:9.4f}")
 
 
@@ -139,12 +139,12 @@ def drawn() -> str:
     """Standard errors of totals in the worst period, by the number of periods, and the proved bound of their mean."""
     lines: dict[str, list[tuple[float, float]]] = {}
     for n in (2**i for i in range(2, 21)):
-        used = filter_of(shape_for(sf.periods(n)))
+        used = quantise_time_shape(shape_for(sf.periods(n)))
         digits = max(t.bit_count() for t in range(max(1, n // 2), n + 1))
         errors = {
             "tree, as taught": math.sqrt(n.bit_length() * digits),
             "square root": float((root_coefficients(n) ** 2).sum()),
-            "scaled buffers": math.sqrt(errors_of(used).totals.max() * used.response()) / 2.0**used.shift,
+            "scaled buffers": math.sqrt(errors_of_filter(used).totals.max() * used.response()) / 2.0**used.shift,
             "bound (mean)": prefix_bound(n) / math.sqrt(n),
         }
         for name, error in errors.items():

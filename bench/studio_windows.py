@@ -23,10 +23,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from sfumato.studio.app import Keys
-from sfumato.studio.drafts import version_of
-from sfumato.studio.serving import listening, server
-from sfumato.studio.workspace import Desk, Places
+from sfumato.studio.app import AccessKeys
+from sfumato.studio.drafts import text_version
+from sfumato.studio.serving import listening_socket, make_server
+from sfumato.studio.workspace import Places, Workspace
 
 LABELS = 100_000
 AFTER = 1.0  # seconds that the other windows go on once the paste is answered
@@ -53,11 +53,11 @@ marginals = 1
 
 def serve(place: str, told: Any) -> None:
     """The server of a folder, until it is told to end; what it took of the processor comes back."""
-    with listening() as found:
-        keys = Keys(found.getsockname()[1])
+    with listening_socket() as found:
+        keys = AccessKeys(found.getsockname()[1])
         folder = Path(place)
-        desk = Desk(Places(folder / "spec.toml", folder / "budget.db", folder / "releases", folder / "sessions"))
-        running = server(desk, keys)
+        desk = Workspace(Places(folder / "spec.toml", folder / "budget.db", folder / "releases", folder / "sessions"))
+        running = make_server(desk, keys)
         thread = threading.Thread(target=running.run, kwargs={"sockets": [found]})
         thread.start()
         told.send((keys.port, keys.key))
@@ -107,7 +107,7 @@ def main(labels: int) -> None:
         def edit() -> None:
             window, periods = Window(port, key), 1
             while not ended.is_set():
-                version = version_of(spec.read_text(encoding="utf-8"))
+                version = text_version(spec.read_text(encoding="utf-8"))
                 change = [{"place": ["privacy", "rows_per_person"], "value": periods}]
                 status, _, seconds = window.post("change", {"version": version, "changes": change})
                 asked["change, made" if status == 200 else "change, refused"].append(seconds)
@@ -116,7 +116,7 @@ def main(labels: int) -> None:
         for step in ("audit", "table", "pay"):
             Window(port, key).post("page", {"step": step, "query": {}})
         paste = {
-            "version": version_of(spec.read_text(encoding="utf-8")),
+            "version": text_version(spec.read_text(encoding="utf-8")),
             "changes": [{"place": ["schema", "town", "values"], "value": [f"label number {i}" for i in range(labels)]}],
         }
         here.send("used")

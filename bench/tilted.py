@@ -26,8 +26,8 @@ from sfumato.plans.plan import Plan, price_design
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.strategies import residual_planning as marginals
 from sfumato.strategies.design import Problem
-from sfumato.strategies.tilted import Product, Union, optimise
-from sfumato.strategies.tilted_bounds import Largest, optimise_largest
+from sfumato.strategies.tilted import Product, Union, optimise_shapes
+from sfumato.strategies.tilted_bounds import LargestErrorUnion, optimise_largest
 from sfumato.workloads import QueryBlock, Workload
 
 TABLES = {
@@ -98,9 +98,9 @@ def line(name: str, work: Workload, known: float | None) -> None:
     problem = Problem(work, sf.gdp(1), PrivacyUnit(Neighbours.ADD_REMOVE), "gaussian")
     start = time.process_time()
     union = Union(_products(problem), problem.sizes)
-    found = optimise(union)
+    found = optimise_shapes(union)
     took = time.process_time() - start
-    tilted, split = (math.sqrt(union.error(s) / len(work)) for s in (found, optimise(union, tilt=False)))
+    tilted, split = (math.sqrt(union.error(s) / len(work)) for s in (found, optimise_shapes(union, tilt=False)))
     best, planned = _planned(problem)
     _show(name, problem, len(union.sets), split, tilted, took, best, best.rmse, best.lower_bound, planned, known)
 
@@ -109,10 +109,10 @@ def line_max(name: str, work: Workload, known: float | None) -> None:
     """Least largest: variances."""
     problem = Problem(work, sf.gdp(1), PrivacyUnit(Neighbours.ADD_REMOVE), "gaussian", "max")
     start = time.process_time()
-    union = Largest(_products(problem), problem.sizes)
+    union = LargestErrorUnion(_products(problem), problem.sizes)
     tilted = union.error(optimise_largest(union))
     took = time.process_time() - start
-    union = Largest(_products(problem), problem.sizes)
+    union = LargestErrorUnion(_products(problem), problem.sizes)
     split = union.error(optimise_largest(union, tilt=False))
     best, planned = _planned(problem)
     bound = best.lower_bound and best.lower_bound**2
@@ -125,7 +125,10 @@ def _products(problem: Problem) -> list[Product]:
 
 def _planned(problem: Problem) -> tuple[Plan, float]:
     start = time.process_time()
-    best = min((price_design(d, problem) for d in marginals.designs(problem)), key=lambda p: p.objective_value)
+    best = min(
+        (price_design(d, problem) for d in marginals.design_residual_marginals(problem)),
+        key=lambda p: p.objective_value,
+    )
     return best, time.process_time() - start
 
 

@@ -29,10 +29,10 @@ import sfumato as sf
 from sfumato.operators import Block, Dense, Identity, LinearOperator, Prefix
 from sfumato.operators.structured import AllRange
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.strategies.dense_optimal import optimize
+from sfumato.strategies.dense_optimal import optimize_dense
 from sfumato.strategies.design import Problem
 from sfumato.workloads import QueryBlock, Workload
-from sfumato.workloads.core import on_domain
+from sfumato.workloads.core import block_on_domain
 
 GDP = sf.gdp(1)
 SIZES = (2, 3, 4, 5, 7, 8, 10, 12, 16, 24, 32, 50)
@@ -158,8 +158,8 @@ def optimum(problem: Problem) -> tuple[float, float]:
     over = sf.Domain({a: work.domain[a] for a in names})
     gram = np.zeros((math.prod(over.shape),) * 2)
     for query in work.blocks:
-        gram += problem.objective_weight(query) * np.asarray(on_domain(over, query.block).gram().dense())
-    found, scale = optimize(gram, tolerance=1e-4), math.sqrt(problem.total_weight)
+        gram += problem.objective_weight(query) * np.asarray(block_on_domain(over, query.block).gram().dense())
+    found, scale = optimize_dense(gram, tolerance=1e-4), math.sqrt(problem.total_weight)
     return found.lower_bound / scale, found.upper_bound / scale
 
 

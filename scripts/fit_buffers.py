@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from sfumato.strategies.buffered_toeplitz import Asked, Parameters, fit
+from sfumato.strategies.buffered_toeplitz import Asked, BufferParameters, fit_buffer_parameters
 
 TARGET = Path(__file__).parents[1] / "src" / "sfumato" / "designs" / "ordered" / "fitted.py"
 BUFFERS = 8  # ten err less by a part in 10^4 at a million cells, and cost half as much again
@@ -20,19 +20,19 @@ ROADS = ((20, 18, 16, 14, 12, 10), (20, 22, 24))
 ASKED: tuple[Asked, ...] = ("prefixes", "ranges", "largest")
 
 
-def fitted(asked: Asked) -> dict[int, Parameters]:
+def fitted(asked: Asked) -> dict[int, BufferParameters]:
     """Parameters by the binary logarithm of the number of cells."""
-    found: dict[int, Parameters] = {}
+    found: dict[int, BufferParameters] = {}
     for road in ROADS:
-        last: Parameters | None = None
+        last: BufferParameters | None = None
         for k in road:
             if k not in found:
-                found[k] = fit(2**k, asked, BUFFERS, last)
+                found[k] = fit_buffer_parameters(2**k, asked, BUFFERS, last)
             last = found[k]
     return dict(sorted(found.items()))
 
 
-def lines(found: Mapping[int, Parameters]) -> str:
+def lines(found: Mapping[int, BufferParameters]) -> str:
     """Those of a table: per size its binary logarithm, the numbers of buffers, and those of rows."""
     out: list[str] = []
     for k, parameters in found.items():

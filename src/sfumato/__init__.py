@@ -11,7 +11,7 @@ from sfumato.domain import Bins, Booleans, Categories, Dates, Domain, Hierarchy,
 from sfumato.errors import BudgetExceeded, NotAnswerable, SfumatoError
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours
-from sfumato.stored import fetch
+from sfumato.stored import import_stored_class
 
 if TYPE_CHECKING:
     from sfumato import mechanisms
@@ -176,7 +176,7 @@ _LATE = {
 }
 _CALLED = {"open": "open_plan"}  # what shadows no builtin name where it is written
 
-codec.absent.append(fetch)
+codec.absent.append(import_stored_class)
 elsewhere.engines.append(lambda source: import_module("sfumato.curator.engines.registry").engine(source))
 
 

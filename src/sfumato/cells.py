@@ -16,8 +16,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato._util.codec import later, rebuild, storable
-from sfumato._util.text import fields_of
+from sfumato._util.codec import deferred_field, rebuild, storable
+from sfumato._util.text import date_format_fields
 from sfumato.errors import DomainError
 
 __all__ = ["EDITION", "MAX_CELLS", "POINTS", "WHOLE", "Amounts", "Codes", "Days", "Edges", "Grid", "Moves", "Rule"]
@@ -54,7 +54,7 @@ class Rule:
     kind: str
     outside: str | None = None
     missing: str | None = None
-    edition: int = later(EDITION, before=1)
+    edition: int = deferred_field(EDITION, before=1)
 
     def __post_init__(self) -> None:
         outside = (None, "other", "drop", "clamp") if self.numeric else (None, "other", "drop")
@@ -89,14 +89,14 @@ class Rule:
 class Codes(Rule):
     """Texts, and the cell of each: each its own unless `cells` says otherwise.
 
-    `trim` and `ignore_case` say how a text is read before it is looked up: `sfumato._util.text.plain`. The codes are
+    `trim` and `ignore_case` say how a text is read before it is looked up: `_util.text.comparable_text`. The codes are
     such texts themselves.
     """
 
     codes: tuple[str, ...]
-    cells: tuple[int, ...] = later(())
-    trim: bool = later(False)
-    ignore_case: bool = later(False)
+    cells: tuple[int, ...] = deferred_field(())
+    trim: bool = deferred_field(False)
+    ignore_case: bool = deferred_field(False)
 
     def __post_init__(self) -> None:
         Rule.__post_init__(self)
@@ -189,7 +189,7 @@ class Days(Rule):
             raise DomainError("edges of days are at least two of them, by number")
         if not all(a < b for a, b in itertools.pairwise(edges)):
             raise DomainError("edges increase")
-        fields_of(self.format)
+        date_format_fields(self.format)
 
     @property
     def declared(self) -> int:
@@ -253,7 +253,7 @@ class Grid:
 
     names: tuple[str, ...]
     rules: tuple[Rule, ...]
-    moves: tuple[Moves, ...] = later(())
+    moves: tuple[Moves, ...] = deferred_field(())
 
     def __post_init__(self) -> None:
         if not self.names or len(self.names) != len(self.rules) or len(set(self.names)) != len(self.names):

@@ -235,13 +235,13 @@ Zeros names:[text] sizes:[int] tied:[Tied]
 """
 
 
-def _table(text: str) -> dict[str, str]:
+def _parse_form_table(text: str) -> dict[str, str]:
     lines = re.sub(r"\n +", lambda _: " ", text).replace(" |", "|").strip().split("\n")
     return {name: rest for name, _, rest in (line.partition(" ") for line in lines)}
 
 
-_SETS = _table(SETS)
-_FORMS = {name: [f.split(":", 1) for f in line.split()] for name, line in _table(FORMS).items()}
+_SETS = _parse_form_table(SETS)
+_FORMS = {name: [f.split(":", 1) for f in line.split()] for name, line in _parse_form_table(FORMS).items()}
 _LARGE = 2**1024  # from there on whole numbers are stored as hexadecimal text
 _DEEPEST = 100  # lists and documents in each other; honest ones are some twenty deep
 
@@ -251,7 +251,7 @@ class Malformed(ValueError):
 
 
 @cache
-def _split(form: str) -> tuple[str, ...]:
+def _split_alternatives(form: str) -> tuple[str, ...]:
     """The alternatives of a form, sets of classes written out."""
     depth, found = 0, [""]
     for letter in form:
@@ -263,7 +263,7 @@ def _split(form: str) -> tuple[str, ...]:
     return tuple(name for f in found for name in (_SETS[f].split("|") if f in _SETS else [f]))
 
 
-def parse(text: bytes | bytearray | str) -> Any:
+def parse_strict_json(text: bytes | bytearray | str) -> Any:
     """JSON, in which no name stands twice in one place, and all numbers are numbers."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -278,7 +278,7 @@ def parse(text: bytes | bytearray | str) -> Any:
     return json.loads(text, object_pairs_hook=once, parse_constant=none)
 
 
-class _Reader:
+class _FormReader:
     """One document, held against the table; every array is used once."""
 
     def __init__(self, arrays: Arrays) -> None:
@@ -288,7 +288,7 @@ class _Reader:
         """Raise Malformed unless a value is one of the alternatives of a form."""
         if depth > _DEEPEST:
             raise Malformed(f"{where} is nested too deeply")
-        alternatives = _split(form)
+        alternatives = _split_alternatives(form)
         if "any" in alternatives:
             self.anything(value, where, depth)
         elif type(value) is list:
@@ -356,7 +356,7 @@ class _Reader:
             n = whole(value)
             return ("int", *(["count"] if n >= 0 else []), *(["size"] if n >= 1 else []))
         if type(value) is dict and value.keys() == {"~fraction"}:
-            exact(value)
+            read_stored_fraction(value)
             return ("ratio",)
         if type(value) is dict and value.keys() == {"~float"}:
             return ("real",) if value["~float"] in ("inf", "-inf") else ()
@@ -384,7 +384,7 @@ def whole(value: Any) -> int:
     raise Malformed(f"{str(value)[:40]} is no whole number as they are stored, of at most 16,384 digits")
 
 
-def exact(value: Any) -> Fraction:
+def read_stored_fraction(value: Any) -> Fraction:
     """An exact number as it is stored: a whole number, or a fraction in lowest terms. Raises Malformed."""
     if not isinstance(value, dict) or value.keys() != {"~fraction"}:
         return Fraction(whole(value))
@@ -396,9 +396,9 @@ def exact(value: Any) -> Fraction:
     raise Malformed(f"{str(pair)[:40]} is no fraction in lowest terms")
 
 
-def documents(tree: Any, arrays: Arrays) -> None:
+def check_document_forms(tree: Any, arrays: Arrays) -> None:
     """Raise Malformed unless a stored document and its arrays have the form of their classes, and nothing is left."""
-    reader = _Reader(arrays)
+    reader = _FormReader(arrays)
     reader.holds(tree, "any", "the document", 0)
     if reader.arrays:
         raise Malformed(f"nothing names the arrays {', '.join(sorted(reader.arrays))[:80]}")

@@ -41,7 +41,9 @@ class Doc(dict[str, Any]):  # what a file holds: .name is what is stored under a
         return self.get("~class" if name == "kind" else name)
 
 
-def fingerprint(value: Any) -> str:  # SHA-256 of a document and its arrays: by it ledgers know plans and results
+def document_fingerprint(
+    value: Any,
+) -> str:  # SHA-256 of a document and its arrays: by it ledgers know plans and results
     arrays = list[Array]()
     text = json.dumps(value, default=lambda a: arrays.append(a) or {"~array": f"a{len(arrays) - 1}"})
     digest = sha256(json.dumps(json.loads(text), sort_keys=True).encode())
@@ -50,23 +52,29 @@ def fingerprint(value: Any) -> str:  # SHA-256 of a document and its arrays: by 
     return digest.hexdigest()
 
 
-def period(day: str, by: str) -> int:  # the number of the day, week, month, quarter or year that a day lies in
+def calendar_period_number(
+    day: str, by: str
+) -> int:  # the number of the day, week, month, quarter or year that a day lies in
     unit, many, since = {"day": "D10", "week": "D73", "month": "M10", "quarter": "M30", "year": "Y10"}[by]
     return (int(np.datetime64(day, unit).astype(int)) + int(since)) // int(many)
 
 
-def tree(o: Any) -> Array:  # a row for every aligned block of cells, widest first, but those that repeat an only child
+def tree_map_rows(
+    o: Any,
+) -> Array:  # a row for every aligned block of cells, widest first, but those that repeat an only child
     widths = [o.branching**i for i in range(64) if not i or o.branching ** (i - 1) < o.n]
     kept = [(s, w) for w in widths[::-1] for s in range(0, o.n, w) if w == 1 or s + w // o.branching < o.n]
     cells = np.arange(o.n)
     return np.array([(cells >= s) & (cells < s + w) for s, w in kept[o.n > 1 and not o.root :]], dtype=int)
 
 
-def narrow(a: Array) -> Array:  # Python's integers as those of 64 bits, where these hold them
+def narrow_to_int64(a: Array) -> Array:  # Python's integers as those of 64 bits, where these hold them
     return a.astype(np.int64) if all(abs(int(x)) < 2**63 for x in (a.min(), a.max())) else a
 
 
-def sparse(o: Any) -> Array:  # an entry that is stored twice would be added up by some readers and not by others
+def sparse_map_rows(
+    o: Any,
+) -> Array:  # an entry that is stored twice would be added up by some readers and not by others
     lengths, n = np.diff(o.indptr), len(o.data)
     if len(o.indptr) < 2 or (o.indptr[0], o.indptr[-1]) != (0, n) or lengths.min() < 0 or len(o.indices) != n:
         raise ValueError("the rows of a sparse map do not hold its entries, each once")
@@ -82,7 +90,9 @@ def sparse(o: Any) -> Array:  # an entry that is stored twice would be added up 
     return out
 
 
-def toeplitz(o: Any) -> Array:  # entry (i, j) is multiples_i coefficients_(i - j) columns_j, and 0 above the diagonal
+def toeplitz_map_rows(
+    o: Any,
+) -> Array:  # entry (i, j) is multiples_i coefficients_(i - j) columns_j, and 0 above the diagonal
     i = np.arange(len(o.multiples))
     below = np.tril(o.coefficients.astype(object)[abs(i[:, None] - i)]) * o.multiples[:, None]
     return below if o.columns is None else below * o.columns
@@ -95,20 +105,20 @@ ROWS: dict[str, tuple[str, Callable[[Any], Array]]] = {  # by name its fields, a
     "Prefix": ("n", lambda o: np.tri(o.n, dtype=int)),
     "Window": ("n width", lambda o: (np.tri(o.n, k=o.width - 1) - np.tri(o.n, k=-1))[: o.n - o.width + 1].astype(int)),
     "AllRange": ("n", lambda o: np.vstack([np.tri(o.n, dtype=int)[s:] * (np.arange(o.n) >= s) for s in range(o.n)])),
-    "Tree": ("n branching root", tree),
+    "Tree": ("n branching root", tree_map_rows),
     "Dense": ("matrix", lambda o: o.matrix),
-    "Sparse": ("data indices indptr columns", sparse),
+    "Sparse": ("data indices indptr columns", sparse_map_rows),
     "Grouping": ("codes groups", lambda o: np.array(o.codes == np.arange(o.groups)[:, None], dtype=int)),
-    "Toeplitz": ("coefficients multiples columns", toeplitz),
-    "Stack": ("parts", lambda o: np.concatenate(list(map(matrix, o.parts)))),
-    "Kronecker": ("factors", lambda o: np.array(reduce(np.kron, [matrix(f).astype(object) for f in o.factors]))),
-    "Compose": ("left right", lambda o: matrix(o.left).astype(object) @ matrix(o.right)),
-    "Padded": ("operator extra", lambda o: np.pad(matrix(o.operator), ((0, 0), (0, o.extra)))),
-    "Scaled": ("operator factor", lambda o: matrix(o.operator).astype(object) * int(whole(o.factor))),
+    "Toeplitz": ("coefficients multiples columns", toeplitz_map_rows),
+    "Stack": ("parts", lambda o: np.concatenate(list(map(map_entries, o.parts)))),
+    "Kronecker": ("factors", lambda o: np.array(reduce(np.kron, [map_entries(f).astype(object) for f in o.factors]))),
+    "Compose": ("left right", lambda o: map_entries(o.left).astype(object) @ map_entries(o.right)),
+    "Padded": ("operator extra", lambda o: np.pad(map_entries(o.operator), ((0, 0), (0, o.extra)))),
+    "Scaled": ("operator factor", lambda o: map_entries(o.operator).astype(object) * int(whole(o.factor))),
 }
 
 
-def known(op: Any) -> Any:  # a field that is not known here may mean anything
+def require_known_map(op: Any) -> Any:  # a field that is not known here may mean anything
     if op.kind not in ROWS or not op.keys() <= {"~class", *ROWS[op.kind][0].split()}:
         raise Cannot(f"maps of the kind {op.kind} with {', '.join(op)}")
     if op.kind == "Grouping" and (not len(op.codes) or op.codes.min() < -1 or op.codes.max() >= op.groups):
@@ -116,8 +126,8 @@ def known(op: Any) -> Any:  # a field that is not known here may mean anything
     return op
 
 
-def matrix(op: Any) -> Array:  # all entries: integers of 64 bits, or Python's own where they may be larger
-    cells = op.n or (len(op.coefficients) if known(op).kind == "Toeplitz" else 0)
+def map_entries(op: Any) -> Array:  # all entries: integers of 64 bits, or Python's own where they may be larger
+    cells = op.n or (len(op.coefficients) if require_known_map(op).kind == "Toeplitz" else 0)
     if cells ** (3 if op.kind == "AllRange" else 2) + (op.groups or 0) * len(op.get("codes", ())) > 4 * MOST:
         raise Cannot(f"maps made with {op.kind} of so many cells; plan whole tables, or tables at levels of places")
     out = ROWS[op.kind][1](op)
@@ -126,33 +136,33 @@ def matrix(op: Any) -> Array:  # all entries: integers of 64 bits, or Python's o
     return out
 
 
-def shape(op: Any) -> tuple[int, int]:
-    if known(op).kind == "Compose" and known(op.right).kind == "Grouping":
-        return shape(op.left)[0], len(op.right.codes)
+def map_shape(op: Any) -> tuple[int, int]:
+    if require_known_map(op).kind == "Compose" and require_known_map(op.right).kind == "Grouping":
+        return map_shape(op.left)[0], len(op.right.codes)
     if op.kind == "Grouping":
         return op.groups, len(op.codes)
     if op.kind in ALIKE and op.n < 1:
         raise ValueError("a map of no cells")
-    return (1 if op.kind == "Total" else op.n, op.n) if op.kind in ALIKE else matrix(op).shape
+    return (1 if op.kind == "Total" else op.n, op.n) if op.kind in ALIKE else map_entries(op).shape
 
 
-def column(op: Any, p: int) -> Array:  # of every column the sum of |entry|^p
+def column_power_sums(op: Any, p: int) -> Array:  # of every column the sum of |entry|^p
     if op.kind in ALIKE:
         return np.full(op.n, (2 * op.n - 2, op.n**2 - op.n)[p - 1] if op.kind == "Residual" else 1, dtype=object)
     if op.kind == "Compose" and op.right.kind == "Grouping":  # a cell has the column of its group, or of -1 none
-        return np.append(column(op.left, p), 0)[op.right.codes]
+        return np.append(column_power_sums(op.left, p), 0)[op.right.codes]
     if op.kind == "Grouping":
         return ((op.codes >= 0) & (op.codes < op.groups)).astype(object) * 1
-    a = abs(matrix(op))  # of 64 bits, none of them -2^63
+    a = abs(map_entries(op))  # of 64 bits, none of them -2^63
     return ((a if int(a.max()) ** p * len(a) < 2**63 else a.astype(object)) ** p).sum(axis=0).astype(object)
 
 
-def composed(rows: Array, maps: list[Any]) -> Any:  # a matrix after the product of some maps
+def compose_with_maps(rows: Array, maps: list[Any]) -> Any:  # a matrix after the product of some maps
     left, right = Doc({"~class": "Dense", "matrix": rows}), Doc({"~class": "Kronecker", "factors": maps})
     return Doc({"~class": "Compose", "left": left, "right": maps[0] if len(maps) == 1 else right}) if maps else left
 
 
-def orbits(group: Any) -> Any:  # by piece the sums over joint orbits (kind -1), and contrasts inside others
+def orbit_blocks(group: Any) -> Any:  # by piece the sums over joint orbits (kind -1), and contrasts inside others
     for piece in group.pieces:
         joint, maps, out = list[str](), list[Any](), list[Any]()
         for name, axis, kind in zip(group.names, group.axes, piece.kinds, strict=True):
@@ -163,22 +173,26 @@ def orbits(group: Any) -> Any:  # by piece the sums over joint orbits (kind -1),
             if kind >= 0:
                 same = axis.contrasts[kind].parents
                 between = axis.contrasts[kind].count * np.eye(len(same), dtype=int) - (same[:, None] == same)
-                out.append(([name], composed(between, [sums])))
+                out.append(([name], compose_with_maps(between, [sums])))
             elif sums.groups > 1:
                 joint, maps = [*joint, name], [*maps, sums]
         if piece.rows is not None and maps:  # of few of very many orbits, all of which are one partition
             codes = reduce(lambda c, s: (c[:, None] * s.groups + s.codes).ravel(), maps, np.zeros(1, int))
             maps = [Doc({"~class": "Grouping", "codes": codes, "groups": math.prod(m.groups for m in maps)})]
-        held = piece.matrix if piece.rows is None else narrow(piece.matrix.astype(object) @ matrix(piece.rows))
-        yield [(joint, composed(held, maps)), *out]
+        held = (
+            piece.matrix
+            if piece.rows is None
+            else narrow_to_int64(piece.matrix.astype(object) @ map_entries(piece.rows))
+        )
+        yield [(joint, compose_with_maps(held, maps)), *out]
 
 
-def corners(points: Array) -> list[int]:
+def convex_hull_corners(points: Array) -> list[int]:
     """Of points (n, f) some in whose convex hull all lie, where they lie on a line or in a plane; else all of them.
 
     What is convex in a point, as its size and its distance from another are, is nowhere larger than at one of these.
     """
-    p, axes = narrow(points.astype(object) - points[0]), list[Array]()
+    p, axes = narrow_to_int64(points.astype(object) - points[0]), list[Array]()
     p = p if abs(p).max() < 2**30 else p.astype(object)  # products of two, and their differences, are of 64 bits
     for c in p.T:  # numbers that are multiples of others say nothing beside these
         if c.any() and all((c * a[(i := np.argmax(a != 0))] != a * c[i]).any() for a in axes):
@@ -197,7 +211,7 @@ def corners(points: Array) -> list[int]:
     return sorted({a, b, *beyond(a, b, np.arange(len(p))), *beyond(b, a, np.arange(len(p)))})
 
 
-def distinct(blocks: Any, sizes: dict[str, int], ends: bool = False) -> Array:
+def distinct_block_columns(blocks: Any, sizes: dict[str, int], ends: bool = False) -> Array:
     """(rows, c): every column that some cell has in blocks one below the other, and none twice.
 
     Cells are never listed. Those of one attribute that no factor tells apart are one; attributes that a factor joins
@@ -206,7 +220,7 @@ def distinct(blocks: Any, sizes: dict[str, int], ends: bool = False) -> Array:
     """
     parts, height, together = list[tuple[Any, Any, Array]](), 0, list[set[str]]()
     for b in blocks:
-        maps = [matrix(f) for f in b.factors]
+        maps = [map_entries(f) for f in b.factors]
         if math.prod(int(abs(m).max()) for m in maps) >= 2**63:
             raise Cannot("combined blocks with entries beyond 2^63")
         rows = slice(height, height := height + math.prod(map(len, maps)))
@@ -221,7 +235,7 @@ def distinct(blocks: Any, sizes: dict[str, int], ends: bool = False) -> Array:
         for a in joint:
             held = [(1 + g.index(a), m) for g, _, m in own if a in g]
             seen = np.concatenate([np.moveaxis(m, i, -1).reshape(-1, m.shape[i]) for i, m in held])
-            kept = np.array(corners(seen.T) if ends else range(seen.shape[1]))
+            kept = np.array(convex_hull_corners(seen.T) if ends else range(seen.shape[1]))
             kept = kept[np.unique(seen[:, kept], axis=1, return_index=True)[1]]
             own = [(g, rows, m.take(kept, 1 + g.index(a)) if a in g else m) for g, rows, m in own]
         count = {a: m.shape[1 + g.index(a)] for g, _, m in own for a in g}
@@ -236,7 +250,9 @@ def distinct(blocks: Any, sizes: dict[str, int], ends: bool = False) -> Array:
     return found
 
 
-def spectral(s: Any) -> Any:  # products of bins of rows, one of every attribute; a row of ones alone sums its own out
+def spectral_blocks(
+    s: Any,
+) -> Any:  # products of bins of rows, one of every attribute; a row of ones alone sums its own out
     for place in np.ndindex(s.multiples.shape):
         held = [(v, [0, *e], b) for v, e, b in zip(s.vectors, s.ends, place, strict=True)]
         rows = [(a, v[e[b] : e[b + 1]]) for a, (v, e, b) in zip(s.names, held, strict=True)]
@@ -244,29 +260,31 @@ def spectral(s: Any) -> Any:  # products of bins of rows, one of every attribute
         yield s.multiples[place], kept
 
 
-def combined(s: Any, sizes: dict[str, int]) -> Any:  # whole coefficients of all rows of some blocks
-    rows = distinct(s.blocks, sizes, ends=True)
+def combined_block_map(s: Any, sizes: dict[str, int]) -> Any:  # whole coefficients of all rows of some blocks
+    rows = distinct_block_columns(s.blocks, sizes, ends=True)
     few = int(abs(s.matrix.astype(object)).sum(axis=1).max()) * int(abs(rows).max()) < 2**63
     return Doc({"~class": "Dense", "matrix": s.matrix @ rows if few else s.matrix.astype(object) @ rows})
 
 
-def operator(op: Any) -> Any:  # a map of the closed set, own I + other J or 1 or entries, by the name that it has above
+def operator_of_map(
+    op: Any,
+) -> Any:  # a map of the closed set, own I + other J or 1 or entries, by the name that it has above
     alike = {(1, 0): "Identity", (op.n, -1): "Residual"}.get((op.own, op.other))
     kind = {"AlikeMap": alike, "TotalMap": "Total", "DenseMap": "Dense"}.get(op.kind, op.kind)
     return op if kind == op.kind else Doc({"~class": kind} | {k: op[k] for k in ("n", "matrix") if k in op})
 
 
-def blocks(s: Any, sizes: dict[str, int], ops: dict[str, Any]) -> list[Any]:
+def strategy_blocks(s: Any, sizes: dict[str, int], ops: dict[str, Any]) -> list[Any]:
     """What a strategy, or an entry of a measurement, measures: (multiple, ((attributes, key in ops), ...)) by block."""
     if s.kind in ("Stacked", "Biased", "Merged", "Allowed"):
-        return [b for part in s.pieces or [s.measured] for b in blocks(part, sizes, ops)]
+        return [b for part in s.pieces or [s.measured] for b in strategy_blocks(part, sizes, ops)]
     if s.kind == "Compound":  # over attributes that stand for several: a name for theirs, in the order of its cells
         own = dict(zip(s.names, s.attributes, strict=True))
 
         def spelt(names: Any) -> tuple[str, ...]:
             return tuple(a for n in names for a in own.get(n, [n]))
 
-        held = blocks(s.measured, sizes, ops)
+        held = strategy_blocks(s.measured, sizes, ops)
         return [(m, tuple(sorted((spelt(names), op) for names, op in factors))) for m, factors in held]
     simple = {"Cells": "Identity", "TotalOnly": "Total"}  # factors of strategies; others hold their operator
     own: Any = [f.tree or f.operator or Doc(f | {"~class": simple.get(f.kind, f.kind)}) for f in s.factors or []]
@@ -287,11 +305,13 @@ def blocks(s: Any, sizes: dict[str, int], ops: dict[str, Any]) -> list[Any]:
         "Canonical": lambda: [(s.multiple, [([s.attribute], s.tree)])],
         "WeightedTables": lambda: family(own, s.sets, s.multiples),
         "Residuals": lambda: [b for x in zip(s.sets, s.multiples, strict=True) for b in family(contrasts, *x)],
-        "Combination": lambda: [(1, [([COMBINED + fingerprint(held)], held)]) for held in [combined(s, sizes)]],
-        "Spine": lambda: levels(s),
+        "Combination": lambda: [
+            (1, [([COMBINED + document_fingerprint(held)], held)]) for held in [combined_block_map(s, sizes)]
+        ],
+        "Spine": lambda: level_table_blocks(s),
         "Moments": lambda: moments(s),
-        "Orbits": lambda: [(1, [f for some in x for f in some]) for x in product(*map(orbits, s.groups))],
-        "Spectral": lambda: spectral(s),
+        "Orbits": lambda: [(1, [f for some in x for f in some]) for x in product(*map(orbit_blocks, s.groups))],
+        "Spectral": lambda: spectral_blocks(s),
     }
     kind = s.kind.removeprefix("Pair").removesuffix("Map")
     if kind not in cases:
@@ -302,9 +322,9 @@ def blocks(s: Any, sizes: dict[str, int], ops: dict[str, Any]) -> list[Any]:
         for names, op in factors:
             while op.kind == "Scaled":
                 times, op = times * whole(op.factor), op.operator
-            op = operator(op)
+            op = operator_of_map(op)
             if names or op.kind != "Identity":
-                kept.append((tuple(names), fingerprint(op)))
+                kept.append((tuple(names), document_fingerprint(op)))
                 ops[kept[-1][1]] = op
         out += [(times, tuple(sorted(kept)))] if multiple else []  # 0: what is known, and so not measured
     return out
@@ -342,15 +362,15 @@ def shared(blocks: Any, ops: Any, sizes: Any, measures: Any, p: int) -> Any:
             raise Cannot("tables of more than three measures")
         kept, longest, each = list[Any](), 1, [abs(times) ** p]
         for names, key in fs:
-            lengths = [int(x) for x in column(ops[key], p)]
+            lengths = [int(x) for x in column_power_sums(ops[key], p)]
             if {*names} & {*own}:
                 each = [a * b for a in each for b in lengths]
                 sides = [own[a].T if a in own else np.eye(sizes[a], dtype=int).astype(object) for a in names]
-                m = matrix(ops[key]).astype(object) @ reduce(np.kron, sides)
+                m = map_entries(ops[key]).astype(object) @ reduce(np.kron, sides)
                 if abs(m).max() >= 2**63:
                     raise Cannot("sums of measures with very large coefficients")
                 op = Doc({"~class": "Dense", "matrix": m.astype(np.int64)})
-                ops[key := fingerprint(op)] = op
+                ops[key := document_fingerprint(op)] = op
             else:
                 longest *= max(lengths)
             kept.append((names, key))
@@ -365,7 +385,9 @@ def longer(value: int, more: int, p: int) -> int:  # a length to a power, of wha
     return value + more if p == 1 else value + 2 * (math.isqrt(value) + 1) * more + more**2
 
 
-def levels(s: Any) -> Any:  # of tables at levels the multiple, and the factors over the tree and over the others
+def level_table_blocks(
+    s: Any,
+) -> Any:  # of tables at levels the multiple, and the factors over the tree and over the others
     kind = "Residual" if s.residual else "Identity"
     if any(i < 0 for i in [s.place, *s.at, *(i for some in s.sets for i in some)]):
         raise ValueError("tables at levels, or over attributes, that are not there")
@@ -374,7 +396,7 @@ def levels(s: Any) -> Any:  # of tables at levels the multiple, and the factors 
         yield m, [*tree, *(([s.names[i]], Doc({"~class": kind, "n": s.shape[i]})) for i in some)]
 
 
-def together(ops: Any, within: Any) -> dict[Any, Array]:
+def cells_together(ops: Any, within: Any) -> dict[Any, Array]:
     """Of factors that part cells into groups inside groups: whether two cells lie together, for all ways to part two.
 
     First not at all; then for every number n of groups one: what has n or more groups parts them, nothing wider does.
@@ -395,7 +417,7 @@ def together(ops: Any, within: Any) -> dict[Any, Array]:
     return found
 
 
-def sensitivity(
+def largest_record_change(
     blocks: Any, ops: Any, sizes: Any, p: int, replace: bool, public: bool, within: Any = None
 ) -> tuple[int, bool]:
     """The largest sum of |change|^p that one record makes, and whether one makes it, or it is a bound.
@@ -409,14 +431,14 @@ def sensitivity(
     held = {a: {f for f in ops if a in f[0]} for f in ops for a in f[0]}
     for a, own in held.items() if replace else ():  # a distance is convex in what few rows have at a cell
         plain = {ops[f].kind for f in own} <= {*ALIKE, "Grouping"} or any(len(f[0]) > 1 for f in own)
-        if not plain and a != (within and within.attribute) and sum(shape(ops[f])[0] for f in own) <= FEW:
-            found = {f: matrix(ops[f]) for f in own}
-            kept = corners(np.concatenate([*found.values()]).T)
+        if not plain and a != (within and within.attribute) and sum(map_shape(ops[f])[0] for f in own) <= FEW:
+            found = {f: map_entries(ops[f]) for f in own}
+            kept = convex_hull_corners(np.concatenate([*found.values()]).T)
             sizes = {**sizes, a: len(kept)}
             ops |= {f: Doc({"~class": "Dense", "matrix": m[:, kept]}) for f, m in found.items()}
     alike = {f for f in ops if ops[f].kind in ALIKE}
-    near, agree = within and within.attribute, together(ops, within)
-    columns = {f: column(ops[f], p) for f in ops}
+    near, agree = within and within.attribute, cells_together(ops, within)
+    columns = {f: column_power_sums(ops[f], p) for f in ops}
     summed = {f for f in ops if f[0] and f[0][0].startswith(COMBINED)}  # whose cells go with those of other attributes
     top = {f: int(max(columns[f])) for f in ops}
 
@@ -449,7 +471,7 @@ def sensitivity(
         for f in rest:
             s, n = agree.get(f), ops[f].n or 2
             a, b = (n - 1, -1) if ops[f].kind == "Residual" else (1, 0)
-            rows = matrix(ops[f]) if s is None else [np.where(w, a, b) for w in (s, ~s, s & False)]
+            rows = map_entries(ops[f]) if s is None else [np.where(w, a, b) for w in (s, ~s, s & False)]
             each.append(np.insert(rows, 0, 1 if s is None else [1, 1, n - 2], axis=1))
         times, m = (reduce(np.kron, [r[:, i].astype(object) for r in each]) for i in (np.s_[:1], np.s_[1:]))
         place = np.arange(m.shape[1]).reshape([r.shape[1] - 1 for r in each[1:]])
@@ -473,10 +495,10 @@ def sensitivity(
         far = far, not summed or len(ops) == 1
         return far if public else max(far, one)
     # |a - b|^p <= |a|^p + |b|^p where no entry is negative, else 2^(p - 1) times that
-    return one[0] * (2 if all(ops[f].kind in PLAIN or matrix(ops[f]).min() >= 0 for f in ops) else 2**p), False
+    return one[0] * (2 if all(ops[f].kind in PLAIN or map_entries(ops[f]).min() >= 0 for f in ops) else 2**p), False
 
 
-def over_time(f: Any, times: int, apart: int) -> tuple[Fraction, Fraction]:
+def stream_filter_bounds(f: Any, times: int, apart: int) -> tuple[Fraction, Fraction]:
     """Above the sums of squares, over all periods, of what 1 in a cell brings about and of what rounding adds to that.
 
     Of a stream's filter, cell by cell, with public integers r, c, b of every period, e, g and a shift:

@@ -51,7 +51,7 @@ else:  # by itself, with the others beside it
     import check_forms as forms  # pyright: ignore[reportMissingImports]
     import check_maps as maps  # pyright: ignore[reportMissingImports]
 
-Cannot, number, fingerprint = maps.Cannot, forms.exact, maps.fingerprint
+Cannot, number, fingerprint = maps.Cannot, forms.read_stored_fraction, maps.document_fingerprint
 LAWS = {"RoundedGaussian": ("gaussian", 2, 1), "DiscreteGaussian": ("zcdp", 2, 2), "DiscreteLaplace": ("pure", 1, 1)}
 CURRENCY = {"pure": "epsilon", "zcdp": "rho", "gaussian": "mu^2", "gdp": "mu^2"}  # in which events and budgets add up
 HASHED = (
@@ -69,14 +69,16 @@ ROOT = Decimal("2.50662827463100050241576528481104525300698674060993831662992357
 SLACK = Decimal("1e-85")  # far more than arithmetic of 110 digits, and this root of 2 pi, are wrong by
 
 
-def read(path: Path) -> Any:  # a stored document, a zip of JSON and plain arrays, the arrays in place of their names
+def read_release_document(
+    path: Path,
+) -> Any:  # a stored document, a zip of JSON and plain arrays, the arrays in place of their names
     with zipfile.ZipFile(path) as bundle:
         members = bundle.namelist()
         text, names = bundle.read("document.json"), [n for n in members if n.endswith(".npy")]
         arrays: dict[str, Any] = {n[:-4]: np.lib.format.read_array(bundle.open(n), allow_pickle=False) for n in names}
     if sorted(members) != sorted({"document.json", *names}):
         raise forms.Malformed("a zip holds a part twice, or one that is no array")
-    tree = forms.parse(text)
+    tree = forms.parse_strict_json(text)
     if type(tree) is dict and "~outside" in tree:  # values too many for memory lie beside
         for key, name in tree["~outside"].items():
             if (
@@ -87,35 +89,37 @@ def read(path: Path) -> Any:  # a stored document, a zip of JSON and plain array
                 raise forms.Malformed("values lie in a foreign file")
             arrays[key] = np.load(path.parent / name, mmap_mode="r", allow_pickle=False)
         tree = tree["value"]
-    forms.documents(tree, arrays)
+    forms.check_document_forms(tree, arrays)
 
-    return built(tree, arrays)
+    return build_document(tree, arrays)
 
 
-def built(v: Any, arrays: Any = None) -> Any:  # documents in which .name is what stands under a name
+def build_document(v: Any, arrays: Any = None) -> Any:  # documents in which .name is what stands under a name
     if type(v) is list:
-        return [built(item, arrays) for item in v]
+        return [build_document(item, arrays) for item in v]
     if type(v) is not dict:
         return v
-    return arrays[v["~array"]] if "~array" in v else maps.Doc({k: built(item, arrays) for k, item in v.items()})
+    return (
+        arrays[v["~array"]] if "~array" in v else maps.Doc({k: build_document(item, arrays) for k, item in v.items()})
+    )
 
 
-def fraction(text: str) -> Fraction:  # as ledgers and release.json write it: one text for every number
+def parse_exact_fraction(text: str) -> Fraction:  # as ledgers and release.json write it: one text for every number
     if not RATIO.fullmatch(text) or str(Fraction(text)) != text:
         raise forms.Malformed(f"{text[:40]} is no exact number as they are written")
     return Fraction(text)
 
 
-def event_of(doc: Any) -> str:  # a stored event as ledgers write it
+def stored_event_text(doc: Any) -> str:  # a stored event as ledgers write it
     kind = "bounded-range" if doc.kind == "BoundedRangeEvent" else doc.kind.removesuffix("Event").lower()
     return " ".join([kind, *(str(number(v)) for k, v in doc.items() if k != "~class")])
 
 
-def real(x: Fraction) -> Decimal:
+def fraction_to_decimal(x: Fraction) -> Decimal:
     return Decimal(x.numerator) / x.denominator
 
 
-def tail(x: Decimal) -> Decimal:  # P(N > x) for a standard normal N and |x| <= 15, wrong by less than SLACK
+def normal_tail(x: Decimal) -> Decimal:  # P(N > x) for a standard normal N and |x| <= 15, wrong by less than SLACK
     term = total = x
     for k in range(3, 2000, 2):
         term *= x * x / k
@@ -123,48 +127,54 @@ def tail(x: Decimal) -> Decimal:  # P(N > x) for a standard normal N and |x| <= 
     return Decimal("0.5") - total * (-x * x / 2).exp() / ROOT
 
 
-def parts(event: str) -> tuple[str, Fraction, Fraction]:  # the kind, its parameter, and its delta or 0
+def parse_event_text(event: str) -> tuple[str, Fraction, Fraction]:  # the kind, its parameter, and its delta or 0
     kind, *numbers = event.split(" ")
     known = kind in ("gaussian", "pure", "zcdp", "bounded-range", "approx") and len(numbers) == 1 + (kind == "approx")
-    e, delta = [*map(fraction, numbers), Fraction(0)][:2]
+    e, delta = [*map(parse_exact_fraction, numbers), Fraction(0)][:2]
     if not known or e > 10**18 or (kind == "approx" and not 0 < delta < 1):
         raise forms.Malformed(f"{event[:60]} is no event")
     return kind, e, delta
 
 
-def cost(event: str, currency: str) -> Fraction:  # at most this where a ledger adds it up; KeyError: it has no price
-    kind, e, _ = parts(event)
+def event_cost(
+    event: str, currency: str
+) -> Fraction:  # at most this where a ledger adds it up; KeyError: it has no price
+    kind, e, _ = parse_event_text(event)
     if currency == "mu^2" and kind in ("pure", "bounded-range"):  # the least mu^2 of all such mechanisms, rounded up
         if e > 100:
             raise Cannot(f"an epsilon of {float(e):.3g} as mu^2")
-        e = real(e if kind == "pure" else e / 2)
+        e = fraction_to_decimal(e if kind == "pure" else e / 2)
         low, high = Decimal(0), (8 * e).sqrt()
         for _ in range(80):
             mu = (low + high) / 2
-            low, high = (low, mu) if (tail(mu / 2) + SLACK) * (1 + e.exp()) <= 1 else (mu, high)
+            low, high = (low, mu) if (normal_tail(mu / 2) + SLACK) * (1 + e.exp()) <= 1 else (mu, high)
         return Fraction(high) ** 2
     known = {("epsilon", k): e for k in ("pure", "bounded-range", "approx")} | {("mu^2", "gaussian"): e}
     rho = {"gaussian": e / 2, "pure": e**2 / 2, "zcdp": e, "bounded-range": e**2 / 8}
     return rho[kind] if currency == "rho" else known[currency, kind]
 
 
-def keeps(event: str, stated: str, b: Fraction, delta: Fraction) -> bool:  # whether it is as private as a budget says
-    kind, e, own = parts(event)
+def event_keeps_budget(
+    event: str, stated: str, b: Fraction, delta: Fraction
+) -> bool:  # whether it is as private as a budget says
+    kind, e, own = parse_event_text(event)
     if stated != "approx":
-        return cost(event, CURRENCY[stated]) <= (b * b if stated == "gdp" else b)
+        return event_cost(event, CURRENCY[stated]) <= (b * b if stated == "gdp" else b)
     if kind in ("pure", "approx"):
         return e <= b and own <= delta
-    mu, eps = real(e).sqrt(), real(b)
+    mu, eps = fraction_to_decimal(e).sqrt(), fraction_to_decimal(b)
     if kind != "gaussian" or eps / mu + mu / 2 > 15:
         raise Cannot("so large an epsilon, so small a delta, or zCDP as the price of both")
-    return tail(eps / mu - mu / 2) + SLACK - eps.exp() * (tail(eps / mu + mu / 2) - SLACK) <= real(delta)
+    return normal_tail(eps / mu - mu / 2) + SLACK - eps.exp() * (
+        normal_tail(eps / mu + mu / 2) - SLACK
+    ) <= fraction_to_decimal(delta)
 
 
-def cells(plan: Any) -> dict[str, int]:  # how many cells every attribute has
+def declared_cell_counts(plan: Any) -> dict[str, int]:  # how many cells every attribute has
     found = dict[str, int]()
     for name, a in plan.workload.domain.attributes["~map"]:
         many = a.source or {label for _, label in a.get("values", {}).get("~map", ())} or (a.edges or [0, 1, 2])[1:]
-        low, high = (maps.period(d, a.by) if a.by else d for d in (a.low, a.high))
+        low, high = (maps.calendar_period_number(d, a.by) if a.by else d for d in (a.low, a.high))
         measure = a.kind == "Measure"  # in whose cells records have shares
         many = 3 if measure else len(many) if low is None else -((low - high - 1) // (a.width or 1))
         found[name] = many + ("other" in (a.outside, a.missing))
@@ -177,12 +187,14 @@ def summed(plan: Any) -> list[str]:  # the attributes in whose cells a record ha
     return [name for name, a in plan.workload.domain.attributes["~map"] if a.kind == "Measure"]
 
 
-def counted(plan: Any, unit: Any) -> bool:  # whether neighbours have as many records, none of which may be dropped
+def is_total_public(
+    plan: Any, unit: Any
+) -> bool:  # whether neighbours have as many records, none of which may be dropped
     drops = any("drop" in (a.outside, a.missing) for _, a in plan.workload.domain.attributes["~map"])
     return unit[0] == "replace-one" and unit[1] is None and not drops
 
 
-def opposed(blocks: Any, ops: Any) -> int:
+def opposing_products_bound(blocks: Any, ops: Any) -> int:
     """Above what two records of any cells point apart: the inner products of all blocks that are negative, added up.
 
     One of a block is a product of one for each of its attributes. A sum of the negative parts of such products is
@@ -190,7 +202,7 @@ def opposed(blocks: Any, ops: Any) -> int:
     few, else of every block by itself, where one alone is at its lower end.
     """
     ops = {f: ops[f[1]] for _, fs in blocks for f in fs}
-    top = {f: int(max(maps.column(op, 2))) for f, op in ops.items()}
+    top = {f: int(max(maps.column_power_sums(op, 2))) for f, op in ops.items()}
     low = {f: -min(op.n or 0, top[f]) if op.kind == "Residual" else -top[f] for f, op in ops.items()}
     low |= {f: int(op.kind == "Total") for f, op in ops.items() if op.kind in maps.PLAIN}
     if len(ops) > 10:
@@ -203,62 +215,70 @@ def opposed(blocks: Any, ops: Any) -> int:
     return max(sum(max(0, -m * m * math.prod(end[f] for f in fs)) for m, fs in blocks) for end in ends)
 
 
-def same(a: Any, b: Any) -> bool:  # to the type: 1, 1.0 and true are three
+def equal_as_json(a: Any, b: Any) -> bool:  # to the type: 1, 1.0 and true are three
     return json.dumps(a, sort_keys=True) == json.dumps(b, sort_keys=True)
 
 
-def shown(x: Fraction, digits: int) -> str:  # rounded, as people read it
+def format_digits(x: Fraction, digits: int) -> str:  # rounded, as people read it
     y = Context(prec=digits, Emin=-(10**6), Emax=10**6).divide(Decimal(x.numerator), Decimal(x.denominator)).normalize()
     return (f"{y:f}" if -5 <= y.adjusted() < 12 else f"{y:e}").replace("e+", "e")
 
 
-def readable(x: Fraction) -> str:  # exact where that is short
+def format_fraction(x: Fraction) -> str:  # exact where that is short
     odd = x.denominator
     for p in (2, 5):
         while odd % p == 0:
             odd //= p
     if odd > 1 and x.denominator < 1000:
-        return str(x) if x.numerator < 1000 else "~" + shown(x, 8)
-    return shown(x, 40) if odd == 1 and Fraction(shown(x, 40)) == x else "~" + shown(x, 8)
+        return str(x) if x.numerator < 1000 else "~" + format_digits(x, 8)
+    return format_digits(x, 40) if odd == 1 and Fraction(format_digits(x, 40)) == x else "~" + format_digits(x, 8)
 
 
-def rounded(x: Fraction, up: bool = False) -> Fraction:  # a decimal of 16 digits, at most x or at least x
-    y = real(x)
+def round_significant(x: Fraction, up: bool = False) -> Fraction:  # a decimal of 16 digits, at most x or at least x
+    y = fraction_to_decimal(x)
     unit = Fraction(10) ** (y.adjusted() - 15)
     return unit * (math.ceil(x / unit) if up else math.floor(x / unit))
 
 
-def root(x: Fraction) -> Fraction:  # at most the root, and near it
+def fraction_square_root(x: Fraction) -> Fraction:  # at most the root, and near it
     whole = Fraction(math.isqrt(x.numerator), math.isqrt(x.denominator))
-    return whole if whole * whole == x else Fraction(real(x).sqrt()) * (1 - Fraction(1, 10**30))
+    return whole if whole * whole == x else Fraction(fraction_to_decimal(x).sqrt()) * (1 - Fraction(1, 10**30))
 
 
-def exported(event: str) -> dict[str, str]:  # an event for an outside accountant
-    kind, e, delta = parts(event)
+def export_event(event: str) -> dict[str, str]:  # an event for an outside accountant
+    kind, e, delta = parse_event_text(event)
     scale = "inf"
     if e:  # of the noise for a sensitivity of 1
-        scale = readable(rounded(root(1 / (2 * e if kind == "zcdp" else e)) if kind in ("gaussian", "zcdp") else 1 / e))
+        scale = format_fraction(
+            round_significant(
+                fraction_square_root(1 / (2 * e if kind == "zcdp" else e)) if kind in ("gaussian", "zcdp") else 1 / e
+            )
+        )
     found = {"mechanism": kind, "sensitivity": "1", "scale": scale, "guarantee": str(e)}
     return found | ({"delta": str(delta)} if kind == "approx" else {})
 
 
-def far(x: Decimal) -> Decimal:  # log P(N > x): the continued fraction, to more digits than are shown
+def log_normal_tail(x: Decimal) -> Decimal:  # log P(N > x): the continued fraction, to more digits than are shown
     if x < 4:
-        return (tail(x) if x > -4 else 1 - far(-x).exp()).ln()
+        return (normal_tail(x) if x > -4 else 1 - log_normal_tail(-x).exp()).ln()
     below = x
     for k in range(400, 0, -1):
         below = x + k / below
     return -x * x / 2 - (ROOT * below).ln()
 
 
-def spent_at(eps: Decimal, mu: Decimal) -> Decimal:  # the delta of mu-GDP at an epsilon; for words, not for proofs
+def gdp_delta_at_epsilon(
+    eps: Decimal, mu: Decimal
+) -> Decimal:  # the delta of mu-GDP at an epsilon; for words, not for proofs
     with localcontext() as context:
         context.prec = 50
-        first = far(eps / mu - mu / 2).exp()  # beyond 2^16 words go without the second term, to be on the safe side
-        return first if eps > 2**16 else first - (eps + far(eps / mu + mu / 2)).exp()
+        first = log_normal_tail(
+            eps / mu - mu / 2
+        ).exp()  # beyond 2^16 words go without the second term, to be on the safe side
+        return first if eps > 2**16 else first - (eps + log_normal_tail(eps / mu + mu / 2)).exp()
 
 
-def edge(holds: Callable[[Decimal], bool]) -> Fraction:  # the largest number for which it holds, to 15 digits
+def bisect_largest(holds: Callable[[Decimal], bool]) -> Fraction:  # the largest number for which it holds, to 15 digits
     low, high = Decimal("1e-320"), Decimal(1)
     while holds(high):
         low, high = high, 2 * high
@@ -268,7 +288,7 @@ def edge(holds: Callable[[Decimal], bool]) -> Fraction:  # the largest number fo
     return Fraction(low)
 
 
-def epsilon_of_rho(rho: Fraction, delta: Fraction) -> Fraction:  # by any order a > 1, of which the best is taken
+def zcdp_epsilon(rho: Fraction, delta: Fraction) -> Fraction:  # by any order a > 1, of which the best is taken
     def epsilon(t: float) -> float:
         x = math.exp(t)
         log = t - (1 + x) * math.log1p(-1 / (1 + x)) if t > 0 else -x * t + (1 + x) * math.log1p(x)
@@ -284,24 +304,36 @@ def epsilon_of_rho(rho: Fraction, delta: Fraction) -> Fraction:  # by any order 
 
 
 @cache
-def sentence(kind: str, b: Fraction, delta: Fraction) -> str:  # a budget in words
-    value, at = readable(b), Fraction(1, 10**6)
+def budget_sentence(kind: str, b: Fraction, delta: Fraction) -> str:  # a budget in words
+    value, at = format_fraction(b), Fraction(1, 10**6)
     if kind == "pure":
-        return f"{value}-DP (pure epsilon); Laplace scale {shown(1 / b, 5)} per unit of L1 sensitivity"
+        return f"{value}-DP (pure epsilon); Laplace scale {format_digits(1 / b, 5)} per unit of L1 sensitivity"
     if kind == "approx":
-        mu = edge(lambda mu: spent_at(real(b), mu) <= real(delta))
-        return f"({value}, {readable(delta)})-DP; Gaussian noise multiplier {shown(1 / mu, 5)}; mu = {shown(mu, 5)}"
-    mu = b if kind == "gdp" else root(2 * b)
+        mu = bisect_largest(lambda mu: gdp_delta_at_epsilon(fraction_to_decimal(b), mu) <= fraction_to_decimal(delta))
+        return (
+            f"({value}, {format_fraction(delta)})-DP; Gaussian noise multiplier "
+            f"{format_digits(1 / mu, 5)}; mu = {format_digits(mu, 5)}"
+        )
+    mu = b if kind == "gdp" else fraction_square_root(2 * b)
     if kind == "zcdp":
-        epsilon = epsilon_of_rho(b, at)
+        epsilon = zcdp_epsilon(b, at)
     else:
-        none = spent_at(Decimal(0), real(mu)) <= real(at)
-        epsilon = Fraction(0) if none else edge(lambda eps: spent_at(eps, real(mu)) > real(at))
+        none = gdp_delta_at_epsilon(Decimal(0), fraction_to_decimal(mu)) <= fraction_to_decimal(at)
+        epsilon = (
+            Fraction(0)
+            if none
+            else bisect_largest(
+                lambda eps: gdp_delta_at_epsilon(eps, fraction_to_decimal(mu)) > fraction_to_decimal(at)
+            )
+        )
     name = {"zcdp": "zCDP", "gdp": "GDP"}[kind]
-    return f"{value}-{name}; Gaussian noise multiplier {shown(1 / mu, 5)}; ({shown(epsilon, 5)}, {readable(at)})-DP"
+    return (
+        f"{value}-{name}; Gaussian noise multiplier {format_digits(1 / mu, 5)}; "
+        f"({format_digits(epsilon, 5)}, {format_fraction(at)})-DP"
+    )
 
 
-def protects(unit: Any) -> str:  # a unit in words
+def protection_sentence(unit: Any) -> str:  # a unit in words
     who = "one record" if unit[1] is None else f"one person (column {unit[1]!r})"
     rows = "" if unit[2] == 1 else f" with at most {unit[2]} rows"
     verb = "added or removed" if unit[0] == "add-remove" else "replaced by another"
@@ -342,13 +374,13 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
             lines.append(text.decode().split("\n"))
             self.must("chain", f"line {n} breaks the chain", (sequence, digest) == (n, hashes[-1]))
         owner, granted, currency, total, _, table = lines[0]
-        given = {k: fraction(v) for k, v in forms.parse(granted).items()}
+        given = {k: parse_exact_fraction(v) for k, v in forms.parse_strict_json(granted).items()}
         stated = {("epsilon",): "pure", ("epsilon", "delta"): "approx", ("rho",): "zcdp", ("mu",): "gdp"}[tuple(given)]
         if not re.fullmatch("[0-9a-f]{32}", owner) or granted != json.dumps(json.loads(granted)):
             raise forms.Malformed("the ledger's first line is spelt in another way than they are")
         event, most = {"epsilon": "pure", "rho": "zcdp", "mu^2": "gaussian"}[currency], given.get("delta", Fraction(0))
         budget = given[NAMED[stated]]
-        fits = keeps(f"{event} {total}", stated, budget, most)
+        fits = event_keeps_budget(f"{event} {total}", stated, budget, most)
         self.must("chain", "the total is above the budget", fits)
         if currency != "epsilon":  # in other currencies the total has used the delta already
             most = Fraction(0)
@@ -361,17 +393,21 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
                 paid = seen[line[2]]
                 right = paid[:5] == [line[8], "spend", *line[2:5]] and not paid[9]
                 self.must("chain", f"line {n} stores what was not paid for, or again", right)
-                right = len(line) == 10 and line[5] == "0" and fraction(line[6]) == spent and line[9]
+                right = len(line) == 10 and line[5] == "0" and parse_exact_fraction(line[6]) == spent and line[9]
                 self.must("chain", f"line {n} says more than that a result was stored", right)
                 paid[9] = line[9]
             else:
-                price, whom = fraction(line[5]), line[10:]
+                price, whom = parse_exact_fraction(line[5]), line[10:]
                 right = line[1] == "spend" and len(line) == 12 and line[8:10] == ["0", ""]
                 self.must("chain", f"line {n} is of no kind that ledgers have", right)
-                spent, delta = spent + price, delta + parts(line[4])[2]
-                right = line[0] == str(n) and fraction(line[6]) == spent <= fraction(total) and delta <= most
+                spent, delta = spent + price, delta + parse_event_text(line[4])[2]
+                right = (
+                    line[0] == str(n)
+                    and parse_exact_fraction(line[6]) == spent <= parse_exact_fraction(total)
+                    and delta <= most
+                )
                 self.must("chain", f"line {n} does not add up, or is above the total", right)
-                right = price >= max(Fraction(0), cost(line[4], currency)) and line[2] not in seen
+                right = price >= max(Fraction(0), event_cost(line[4], currency)) and line[2] not in seen
                 self.must("chain", f"line {n} paid less than it cost, or pays for a name again", right)
                 self.must("chain", f"line {n} is of another unit or table", whom == [unit or whom[0], table or whom[1]])
                 (unit, table), seen[line[2]] = whom, line
@@ -380,7 +416,7 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
 
     def paid(self, value: int | Fraction, exact: bool, noise: Any, event: str) -> None:
         kind, p, times = LAWS[noise.kind]
-        (given, price, _), scale = parts(event), number(noise["scale" if p == 1 else "sigma"])
+        (given, price, _), scale = parse_event_text(event), number(noise["scale" if p == 1 else "sigma"])
         self.must("price", "there is no noise of this scale", Fraction(1, 2**10) <= scale <= 2**55)
         covered = times * scale**p * price if given == kind else Fraction(-1)
         if not exact and 0 <= covered < value:
@@ -391,7 +427,7 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
             self.must("price", f"noise at sensitivity {value} costs more than was paid", value <= covered)
 
     def fit(self, entries: Any, ops: Any, sizes: dict[str, int]) -> list[int]:  # rows of each entry
-        shapes = {k: maps.shape(op) for k, op in ops.items()}
+        shapes = {k: maps.map_shape(op) for k, op in ops.items()}
         sizes |= {a: shapes[k][1] for e in entries for _, fs in e for s, k in fs for a in s if a[:9] == maps.COMBINED}
         for _, fs in [b for entry in entries for b in entry]:
             fits = all(shapes[k][1] == math.prod(sizes[a] for a in some) for some, k in fs)
@@ -407,17 +443,17 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         self.must("maps", "values do not fit their maps", fits)
 
     def measured(self, m: Any, event: str, plan: Any, unit: Any) -> Any:  # its blocks, and the sensitivity if exact
-        sizes, ops, public = cells(plan), dict[str, Any](), counted(plan, unit)
+        sizes, ops, public = declared_cell_counts(plan), dict[str, Any](), is_total_public(plan, unit)
         right = m.total is None or (public and 0 <= m.total < 2**63)
         self.must("total", "the number of records is not public, and stands there", right)
-        entries = [maps.blocks(entry, sizes, ops) for entry in m.blocks]
+        entries = [maps.strategy_blocks(entry, sizes, ops) for entry in m.blocks]
         self.numbers(m["values"], self.fit(entries, ops, sizes))
         found, p = [b for entry in entries for b in entry], LAWS[m.noise.kind][1]
         replaced, measures = unit[0] == "replace-one", summed(plan)
         if measures and any(b.kind.startswith("Combination") for b in m.blocks):
             raise Cannot("combined queries over a domain with measures")
         priced, cells_of, more = maps.shared(found, ops, sizes, measures, p)
-        value, exact = maps.sensitivity(priced, ops, cells_of, p, replaced, public, plan.unit.within)
+        value, exact = maps.largest_record_change(priced, ops, cells_of, p, replaced, public, plan.unit.within)
         value, exact = maps.longer(value, more * (1 + replaced), p), exact and not more
         cut = plan.cut or 0  # how often it is counted who had more rows than are counted: one person, so many
         right = [type(cut), type(m.cut)] == [int, int if cut else type(None)] and cut * bool(unit[1]) == abs(cut)
@@ -426,8 +462,8 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         return found, value if exact else 0
 
     def single(self, plan: Any, m: Any, unit: Any) -> None:  # one look, at what the plan says
-        found, value = self.measured(m, event_of(plan.price), plan, unit)
-        told = maps.blocks(plan.strategy, cells(plan), {})
+        found, value = self.measured(m, stored_event_text(plan.price), plan, unit)
+        told = maps.strategy_blocks(plan.strategy, declared_cell_counts(plan), {})
         self.must("maps", "other maps were measured than the plan describes", told == found)
         known, near = (plan.strategy.measured or plan.strategy).known or [], plan.unit.within
         right = all(near and np.array_equal(k.codes, near.codes) for k in known if k.kind == "KnownGroups")
@@ -440,17 +476,17 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         self.must("price", "the sensitivity is called exact and is not", exactly)
 
     def looks(self, plan: Any, out: Any, unit: Any) -> None:  # several, each at its price. A later kind adds its draws
-        course, rounds, one = plan.course, plan.course.rounds, event_of(plan.course.measurement)
+        course, rounds, one = plan.course, plan.course.rounds, stored_event_text(plan.course.measurement)
         if max(rounds, course.samples or 1) > 10**5:
             raise forms.Malformed("a course of more rounds than anybody goes")
         draws = {"MwemCourse": [(rounds, 1)], "BoostingCourse": [(course.samples, t) for t in range(1, rounds)]}
         if course.kind not in draws:
             raise Cannot(f"looks of the kind {course.kind}")
         free = unit[0] == "replace-one" and unit[1] is None  # the number of records
-        kind, whole = event_of(plan.price).split()
+        kind, whole = stored_event_text(plan.price).split()
         draw, most = number(course.selection.epsilon), rounds + (not free)
-        total = sum(n * cost(f"bounded-range {t * draw}", CURRENCY[kind]) for n, t in draws[course.kind])
-        total += most * cost(one, CURRENCY[kind])
+        total = sum(n * event_cost(f"bounded-range {t * draw}", CURRENCY[kind]) for n, t in draws[course.kind])
+        total += most * event_cost(one, CURRENCY[kind])
         self.must("price", "the looks cost more than the price", total <= Fraction(whole))
         looks = [m for m in out if m.kind == "Measurement"]
         found = [self.measured(m, one, plan, unit)[0] for m in looks]
@@ -466,12 +502,17 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         )
 
     def stream(self, plan: Any, published: Any, unit: Any) -> None:  # filtered tables, period after period
-        sizes, terms, ops, public = cells(plan), plan.terms, dict[str, Any](), counted(plan, unit)
+        sizes, terms, ops, public = (
+            declared_cell_counts(plan),
+            plan.terms,
+            dict[str, Any](),
+            is_total_public(plan, unit),
+        )
         if summed(plan):
             raise Cannot("streams over a domain with measures")
-        families = [maps.blocks(family, sizes, ops) for family in terms.families]
+        families = [maps.strategy_blocks(family, sizes, ops) for family in terms.families]
         found, rows = [b for family in families for b in family], self.fit(families, ops, sizes)
-        same = maps.blocks(plan.strategy, sizes, {}) == found
+        same = maps.strategy_blocks(plan.strategy, sizes, {}) == found
         self.must("maps", "other maps were measured than the plan describes", same)
         count, times, apart = (plan.periods[k] for k in ("count", "per_person", "apart"))
         right = [int(terms.filter.runs.sum()), terms.participations, terms.apart] == [count, times, apart]
@@ -489,25 +530,25 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
             right = period.total is None or (public and 0 <= period.total <= terms.most)
             self.must("total", "the number of records is not public, or above the most, and stands there", right)
         replace = unit[0] == "replace-one"
-        value, exact = maps.sensitivity(found, ops, sizes, 2, public, public)
+        value, exact = maps.largest_record_change(found, ops, sizes, 2, public, public)
         signs = terms.filter.taps is not None and int(terms.filter.taps.min()) < 0
         if replace and not public:  # counts may be cut: one person goes, and then another comes
-            value = 2 * (value + min(value, value if signs else opposed(found, ops)))
-        response, rounding = maps.over_time(terms.filter, times, apart)
+            value = 2 * (value + min(value, value if signs else opposing_products_bound(found, ops)))
+        response, rounding = maps.stream_filter_bounds(terms.filter, times, apart)
         response *= Fraction(value * unit[2] ** 2, 4 ** (terms.grain + (terms.filter.shift or 0)))
-        largest = {k: int(max(maps.column(op, 2))) for k, op in ops.items()}
+        largest = {k: int(max(maps.column_power_sums(op, 2))) for k, op in ops.items()}
         rounding *= (times * unit[2] * (1 + replace)) ** 2 * sum(
             math.prod(largest[k] for _, k in fs) for _, fs in found
         )
-        shift = (real(response).sqrt() + real(rounding).sqrt()) ** 2 * (1 + SLACK)
+        shift = (fraction_to_decimal(response).sqrt() + fraction_to_decimal(rounding).sqrt()) ** 2 * (1 + SLACK)
         if cut:  # of each person one period
-            response, rounding = maps.over_time(terms.filter, 1, 1)
+            response, rounding = maps.stream_filter_bounds(terms.filter, 1, 1)
             response *= Fraction(
                 cut**2 * (1 + replace) * (1 + replace * signs), 4 ** (terms.grain + (terms.filter.shift or 0))
             )
             rounding *= (1 + replace) ** 2
-            shift += (real(response).sqrt() + real(rounding).sqrt()) ** 2 * (1 + SLACK)
-        self.paid(math.ceil(shift * 2**40) * Fraction(1, 2**40), exact, terms.noise, event_of(plan.price))
+            shift += (fraction_to_decimal(response).sqrt() + fraction_to_decimal(rounding).sqrt()) ** 2 * (1 + SLACK)
+        self.paid(math.ceil(shift * 2**40) * Fraction(1, 2**40), exact, terms.noise, stored_event_text(plan.price))
         if unit[1]:
             many = f"{times} periods, each at least {apart} after the one before" if times > 1 else "one period"
             self.believed.append(f"that nobody is in more than {many}")
@@ -520,7 +561,7 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         self.must("earlier", "other periods, or in another order, were published before", begun)
 
     def keys(self, plan: Any, m: Any, unit: Any) -> None:  # maps of keys have bounded columns whatever their hash is
-        o, event, p, replace = plan.map, event_of(plan.price), LAWS[m.noise.kind][1], unit[0] == "replace-one"
+        o, event, p, replace = plan.map, stored_event_text(plan.price), LAWS[m.noise.kind][1], unit[0] == "replace-one"
         rows = o.width or o.size or len(o.elements)
         right = o.elements is None or (len(o.elements) and (o.elements[1:] > o.elements[:-1]).all())
         self.must("maps", "a key is listed twice, or in no order", right)
@@ -531,13 +572,13 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         if plan.stability is None:
             self.must("price", "keys are shown that were not paid for", not len(m.heavy) and not len(m.heavy_counts))
         else:  # keys whose noisy count reaches a threshold are shown first
-            scale, (_, e, delta) = number(plan.stability.noise.scale), parts(event)
+            scale, (_, e, delta) = number(plan.stability.noise.scale), parse_event_text(event)
             right = len(m.heavy) == len(m.heavy_counts) and (m.heavy[1:] > m.heavy[:-1]).all()
             right = right and (m.heavy_counts >= plan.stability.threshold).all()
             self.must("maps", "keys are shown twice, without a count, or below the threshold", right)
             self.must("price", "a threshold of no size", 1 <= plan.stability.threshold <= 2**40 and scale > 0)
-            odds = (-1 / real(scale)).exp()
-            shown = odds ** (plan.stability.threshold - 1) / (1 + odds) <= real(delta)
+            odds = (-1 / fraction_to_decimal(scale)).exp()
+            shown = odds ** (plan.stability.threshold - 1) / (1 + odds) <= fraction_to_decimal(delta)
             self.must("price", "keys are shown at more than the price's delta", shown and unit[2] == 1)
             event = f"pure {max(Fraction(0), e - (1 + replace) / scale)}"
         self.paid(change * unit[2] ** p, True, m.noise, event)
@@ -552,16 +593,21 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         right = len(groups) == len(codes) and len({*zip(groups, codes, strict=True)}) == len({*groups}) == len({*codes})
         right = right and own.name in (*a.levels, own.attribute)
         self.must("unit", "records are replaced within other groups than their name says", right)
-        self.must("unit", "how many records a group has is not the same for all neighbours", counted(plan, unit))
+        self.must(
+            "unit", "how many records a group has is not the same for all neighbours", is_total_public(plan, unit)
+        )
         return [own.name, own.attribute, own.digest]
 
     def release(self, path: Path, ledger: Path, anchor: str | None, earlier: Path | None) -> None:
-        it = read(path / "release.sfumato" if path.is_dir() else path)
+        it = read_release_document(path / "release.sfumato" if path.is_dir() else path)
         plan, proof, b = it.plan, it.provenance, it.plan.budget
         checks = {"Plan": self.single, "CoursePlan": self.looks, "KeyPlan": self.keys, "StreamPlan": self.stream}
         if plan.kind not in checks:
             raise Cannot(f"plans of the kind {plan.kind}")
-        unit, event = [plan.unit.neighbours.value, plan.unit.person, plan.unit.rows_per_person], event_of(plan.price)
+        unit, event = (
+            [plan.unit.neighbours.value, plan.unit.person, plan.unit.rows_per_person],
+            stored_event_text(plan.price),
+        )
         if plan.unit.within is not None:
             unit += self.within(plan, unit)
         known = unit[0] in ("add-remove", "replace-one") and 1 <= unit[2] <= 10**6 and (unit[1] or unit[2] == 1)
@@ -569,13 +615,13 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         stated, given = number(b.parameter), number(b.delta or 0)
         right = (b.delta is not None) == (b["kind"] == "approx") and 0 < stated <= 10**9 and 0 <= given < 1
         self.must("price", "there is no such budget", right and (given > 0 or b.delta is None))
-        kept = keeps(event, b["kind"], stated, given)
+        kept = event_keeps_budget(event, b["kind"], stated, given)
         self.must("price", "the price is above the budget that is stated", kept)
         self.must("files", "it is a part of a release that says it is one", it.part is None)
         stream = plan.kind == "StreamPlan"
         checks[plan.kind](plan, it.published if stream else it.measurement, unit)
         if earlier is not None:
-            self.earlier(it, read(earlier))
+            self.earlier(it, read_release_document(earlier))
         elif stream:
             self.believed.append("that these values came out, in this order: an --earlier release shows it of its own")
         lines, hashes = self.ledger(ledger)
@@ -594,7 +640,7 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         self.must("unit", "the line that paid is of another unit or table", line[10:] == whom)
         self.unknown += ["an account in memory, which no file shows"] if proof.one_shot else []
         if path.is_dir():
-            facts = built(forms.parse((path / "release.json").read_bytes()))
+            facts = build_document(forms.parse_strict_json((path / "release.json").read_bytes()))
             self.says(facts, it, unit, told, n)
             for name, digest in ({"release.sfumato": None} | facts.files).items():
                 plain = Path(name).name == name and name != "release.json"
@@ -617,10 +663,10 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
             | {
                 "person": unit[1],
                 "rows_per_person": unit[2],
-                "unit": protects(unit),
+                "unit": protection_sentence(unit),
                 "budget": budget,
-                "statement": sentence(b["kind"], number(b.parameter), number(b.delta or 0)),
-                "events": [exported(event_of(plan.price))],
+                "statement": budget_sentence(b["kind"], number(b.parameter), number(b.delta or 0)),
+                "events": [export_event(stored_event_text(plan.price))],
             },
             "hashes": {
                 "plan": told,
@@ -635,7 +681,9 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         } | ({"impossible": impossible} if impossible else {})
         for key, value in right.items():
             self.must(
-                "files", f"release.json says something else of {key} than the release", same(facts.get(key), value)
+                "files",
+                f"release.json says something else of {key} than the release",
+                equal_as_json(facts.get(key), value),
             )
         closed = {*FACTS.split()} <= {*facts} <= {*FACTS.split(), *MORE.split()} and facts.impossible != []
         self.must(
@@ -649,12 +697,15 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         }
         if several:
             looks = facts.mechanism.looks
-            kind, whole, _ = parts(event_of(plan.price))
-            spent = sum(k["count"] * cost(f"{k.mechanism} {k.guarantee}", CURRENCY[kind]) for k in looks)
+            kind, whole, _ = parse_event_text(stored_event_text(plan.price))
+            spent = sum(k["count"] * event_cost(f"{k.mechanism} {k.guarantee}", CURRENCY[kind]) for k in looks)
             each = [
-                {"purpose": k.purpose, "count": k["count"], **exported(f"{k.mechanism} {k.guarantee}")} for k in looks
+                {"purpose": k.purpose, "count": k["count"], **export_event(f"{k.mechanism} {k.guarantee}")}
+                for k in looks
             ]
-            slack = fraction(facts.mechanism.slack)  # prices are rounded up, and not everywhere to the same digit
+            slack = parse_exact_fraction(
+                facts.mechanism.slack
+            )  # prices are rounded up, and not everywhere to the same digit
             self.must("files", "release.json has another slack", abs(whole - spent - slack) <= whole / 10**12)
             mechanism |= {"looks": each, "slack": facts.mechanism.slack, "records": plan.records, "notes": plan.notes}
         else:
@@ -665,9 +716,9 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
             mechanism |= {"noise": {"law": noise.kind, "scale": scale}, "sensitivity": value}
             mechanism |= {"record_limit": facts.mechanism.record_limit} | ({"cut": plan.cut} if plan.cut else {})
             many = it.measurement.cut / plan.cut if plan.cut else None
-            right = same(facts.get("cut_persons", {}).get("value"), many)
+            right = equal_as_json(facts.get("cut_persons", {}).get("value"), many)
             self.must("files", "release.json says another number of persons who had more rows", right)
-        right = same(facts.mechanism, mechanism) and type(mechanism["strategy"]) is str
+        right = equal_as_json(facts.mechanism, mechanism) and type(mechanism["strategy"]) is str
         self.must("files", "release.json says something else of the mechanism than the release", right)
         text = "post_processing"
         self.must("files", f"release.json has no words in {text}", type(facts.get(text)) is str)

@@ -18,7 +18,7 @@ from sfumato.plans.plan import Plan
 from sfumato.present import write_report
 from sfumato.privacy.ledger import Ledger
 from sfumato.releases import Release
-from sfumato.releasing import REPORT, plan_of, release
+from sfumato.releasing import REPORT, plan_from_spec, release
 from sfumato.specs import read_spec
 from sfumato.workloads import Workload
 
@@ -39,7 +39,7 @@ def run_demo(out: Path | None = None) -> Iterator[str]:
     `out` is a folder that is new or empty; by default a new one beside the caller. Raises InvalidInput
     for another folder, OSError where it cannot be written.
     """
-    folder = _folder(out)
+    folder = _output_folder(out)
     data = resources.files("sfumato.data")
     with resources.as_file(data / "adult.toml") as spec_path, resources.as_file(data / "adult.parquet") as table:
         text = spec_path.read_text(encoding="utf-8")
@@ -47,19 +47,19 @@ def run_demo(out: Path | None = None) -> Iterator[str]:
         yield f"1. Declare.  {spec_path.name} declares {len(spec.domain.names)} attributes and what is asked.\n"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "adult.toml").write_text(text, encoding="utf-8", newline="\n")
-        plan = plan_of(spec)
+        plan = plan_from_spec(spec)
         assert isinstance(plan, Plan)
         plan.save(folder / "adult.plan")
-        yield f"2. Plan, before a row is read.\n\n{_indented(_summary(plan))}\n"
+        yield f"2. Plan, before a row is read.\n\n{_indent_text(_summarize_plan(plan))}\n"
         ledger = Ledger.create(folder / "budget.db", total=spec.budget, table=spec.table)
         done = release(plan, table, ledger=ledger, name="demo", table=spec.table, out=folder / "release")
-        yield f"3. Pay and release.\n\n{_indented(done.explain())}\n"
-        yield from _statistics(done)
-        yield _comparison(done, table, folder / "release" / REPORT)
+        yield f"3. Pay and release.\n\n{_indent_text(done.explain())}\n"
+        yield from _demo_statistics(done)
+        yield _compare_with_exact(done, table, folder / "release" / REPORT)
     yield _next_steps(folder)
 
 
-def _folder(out: Path | None) -> Path:
+def _output_folder(out: Path | None) -> Path:
     if out is not None:
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise InvalidInput(f"{out} exists and is not an empty folder; choose another name with --out")
@@ -71,16 +71,16 @@ def _folder(out: Path | None) -> Path:
     return folder
 
 
-def _indented(text: str) -> str:
+def _indent_text(text: str) -> str:
     return "\n".join(f"   {line}".rstrip() for line in text.splitlines())
 
 
-def _summary(plan: Plan) -> str:
+def _summarize_plan(plan: Plan) -> str:
     """The plan's head, without its tables."""
     return plan.explain().split("\n\n", 1)[0] + f"\n\nConsidered:\n{plan.candidates}"
 
 
-def _statistics(done: Release) -> Iterator[str]:
+def _demo_statistics(done: Release) -> Iterator[str]:
     yield "4. Read off distributions: all quantiles come from the one measurement.\n"
     for attribute, by in (("age", "sex"), ("hours_per_week", "sex"), ("hours_per_week", "income")):
         found = done.quantiles(attribute, _DECILES, by=by).rows()
@@ -88,10 +88,10 @@ def _statistics(done: Release) -> Iterator[str]:
         at = {(r[by], round(r["probability"], 1)): r for r in found}
         columns: dict[str, list[str]] = {by: groups}
         for p in _DECILES:
-            columns[f"{p:.0%}"] = [_shown(at[g, round(p, 1)]["quantile"]) for g in groups]
-        ends = [(_shown(at[g, 0.5]["low"]), _shown(at[g, 0.5]["high"])) for g in groups]
+            columns[f"{p:.0%}"] = [_format_group_value(at[g, round(p, 1)]["quantile"]) for g in groups]
+        ends = [(_format_group_value(at[g, 0.5]["low"]), _format_group_value(at[g, 0.5]["high"])) for g in groups]
         columns["95 % interval of the median"] = [f"{low} to {high}" for low, high in ends]
-        yield f"   {attribute} by {by}\n{_indented(str(Frame(columns)))}\n"
+        yield f"   {attribute} by {by}\n{_indent_text(str(Frame(columns)))}\n"
     answers = [done.ask(question) for question in _QUESTIONS]
     frame = Frame(
         {
@@ -102,15 +102,15 @@ def _statistics(done: Release) -> Iterator[str]:
             "high": [a.high for a in answers],
         }
     )
-    yield f"5. Ask more: free, because nothing new is measured.\n\n{_indented(str(frame))}\n"
+    yield f"5. Ask more: free, because nothing new is measured.\n\n{_indent_text(str(frame))}\n"
 
 
-def _shown(value: float | None) -> str:
+def _format_group_value(value: float | None) -> str:
     """A number of a group; none where its size cannot be told from noise."""
     return "-" if value is None else f"{value:g}"
 
 
-def _comparison(done: Release, table: Path, page: Path) -> str:
+def _compare_with_exact(done: Release, table: Path, page: Path) -> str:
     """Predicted against actual errors, also as a chart in the report. Possible only because the table is public."""
     plan = done.plan
     exact = exact_answers(plan.workload, table)
@@ -144,34 +144,39 @@ def _next_steps(folder: Path) -> str:
 
 def exact_answers(workload: Workload, table: Path) -> FloatArray:
     """(k,) exact answers to a workload about a public Parquet table. Never for a table that is to be protected."""
-    cells = _cells(workload.domain, table)
+    cells = _read_cell_numbers(workload.domain, table)
     counts: dict[tuple[str, ...], NDArray[np.int64]] = {}
     out: list[FloatArray] = []
     for query in workload.blocks:
         names = query.attributes
         if names not in counts:
-            counts[names] = _counted(cells, names, workload.domain.sizes(names))
+            counts[names] = _tabulate_cells(cells, names, workload.domain.sizes(names))
         out.append(np.asarray(query.block.operator.matvec(counts[names]), dtype=np.float64))
     return np.concatenate(out)
 
 
-def _counted(cells: dict[str, NDArray[np.int64]], names: tuple[str, ...], sizes: tuple[int, ...]) -> NDArray[np.int64]:
+def _tabulate_cells(
+    cells: dict[str, NDArray[np.int64]], names: tuple[str, ...], sizes: tuple[int, ...]
+) -> NDArray[np.int64]:
     key = np.zeros(len(next(iter(cells.values()))), dtype=np.int64)
     for name, size in zip(names, sizes, strict=True):
         key = key * size + cells[name]
     return np.bincount(key, minlength=math.prod(sizes)).astype(np.int64)
 
 
-def _cells(domain: Domain, table: Path) -> dict[str, NDArray[np.int64]]:
+def _read_cell_numbers(domain: Domain, table: Path) -> dict[str, NDArray[np.int64]]:
     """The cell number of every record, per attribute."""
     import duckdb  # noqa: PLC0415
 
     with duckdb.connect() as connection:
         columns = connection.execute("SELECT * FROM read_parquet(?)", [str(table)]).fetchnumpy()
-    return {name: _encoded(attribute, np.ma.asarray(columns[name])) for name, attribute in domain.attributes.items()}
+    return {
+        name: _encode_demo_column(attribute, np.ma.asarray(columns[name]))
+        for name, attribute in domain.attributes.items()
+    }
 
 
-def _encoded(attribute: Attribute, column: NDArray[np.generic]) -> NDArray[np.int64]:
+def _encode_demo_column(attribute: Attribute, column: NDArray[np.generic]) -> NDArray[np.int64]:
     last = attribute.size - 1
     if isinstance(attribute, Categories):
         place = {code: i for i, code in enumerate(attribute.codes)}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato._util.codec import later, storable
+from sfumato._util.codec import deferred_field, storable
 from sfumato.errors import InvalidInput
 from sfumato.privacy.noise import NoiseLaw
 
@@ -31,7 +31,7 @@ class Measurement:
     values: tuple[NDArray[np.int64], ...]
     noise: NoiseLaw
     total: int | None = None
-    cut: int | None = later(None)
+    cut: int | None = deferred_field(None)
 
     def __post_init__(self) -> None:
         if len(self.blocks) != len(self.values):

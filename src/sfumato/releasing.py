@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Required, TypedDict, Unpack, cast, overload
 
-from sfumato._util.display import Progress, watched
+from sfumato._util.display import Progress, show_progress
 from sfumato.curator import Source
 from sfumato.errors import InvalidInput
 from sfumato.mechanisms import carry_out
-from sfumato.mechanisms.registry import made
+from sfumato.mechanisms.registry import make_mechanism
 from sfumato.planner.inverse import budget_for, plan_for
-from sfumato.planner.loading import read
+from sfumato.planner.loading import read_stored
 from sfumato.planner.planning import compared, plan
 from sfumato.plans.iterative import IterativePlan
 from sfumato.plans.keys import KeyPlan
@@ -40,11 +40,11 @@ __all__ = [
     "PageWarning",
     "Variant",
     "budget_of_margin",
-    "plan_of",
+    "plan_from_spec",
     "plan_of_margins",
     "plan_or_spec",
     "release",
-    "variants",
+    "spec_variants",
 ]
 
 REPORT = "report.html"
@@ -56,7 +56,7 @@ class PageWarning(UserWarning):
     """A release is complete but its page is not."""
 
 
-class _Terms(TypedDict, total=False):
+class _ReleaseOptions(TypedDict, total=False):
     """What `release` takes by name."""
 
     ledger: Required[str | os.PathLike[str] | Ledger | None]
@@ -68,11 +68,11 @@ class _Terms(TypedDict, total=False):
 
 
 @overload
-def release(plan: Plan, source: Any, **terms: Unpack[_Terms]) -> Release: ...
+def release(plan: Plan, source: Any, **terms: Unpack[_ReleaseOptions]) -> Release: ...
 @overload
-def release(plan: IterativePlan, source: Any, **terms: Unpack[_Terms]) -> ModelRelease: ...
+def release(plan: IterativePlan, source: Any, **terms: Unpack[_ReleaseOptions]) -> ModelRelease: ...
 @overload
-def release(plan: KeyPlan, source: Any, **terms: Unpack[_Terms]) -> SketchRelease: ...
+def release(plan: KeyPlan, source: Any, **terms: Unpack[_ReleaseOptions]) -> SketchRelease: ...
 def release(
     plan: Plan | IterativePlan | KeyPlan,
     source: Any,
@@ -129,7 +129,7 @@ def release(
     >>> found.answers.shape, found.standard_errors().round(2).tolist()
     ((4,), [1.41, 1.41, 1.41, 1.41])
     """
-    with watched("releasing", progress) as told:
+    with show_progress("releasing", progress) as told:
         result = carry_out.carry_out(
             plan, source, ledger=ledger, name=name, out=out, table=table, snapshot=snapshot, progress=told
         )
@@ -151,7 +151,7 @@ def release(
     return result
 
 
-def _options(spec: Spec) -> dict[str, Any]:
+def _spec_plan_options(spec: Spec) -> dict[str, Any]:
     return {
         "neighbours": spec.neighbours,
         "person": spec.person,
@@ -163,7 +163,7 @@ def _options(spec: Spec) -> dict[str, Any]:
     }
 
 
-def plan_of(
+def plan_from_spec(
     spec: Spec, progress: Progress | None = None, *, compare: bool = False
 ) -> Plan | IterativePlan | StreamPlan:
     """The plan that a spec asks for, compared with every mechanism or with those that may be best.
@@ -172,18 +172,18 @@ def plan_of(
     """
     if spec.periods is not None:
         if compare:
-            raise _of_one_look(spec, "plans are compared")
-        return plan(spec.workload, spec.budget, progress=progress, periods=spec.periods, **_options(spec))
+            raise _refuse_stream_option(spec, "plans are compared")
+        return plan(spec.workload, spec.budget, progress=progress, periods=spec.periods, **_spec_plan_options(spec))
     make = compared if compare else plan
-    return make(spec.workload, spec.budget, progress=progress, **_options(spec))
+    return make(spec.workload, spec.budget, progress=progress, **_spec_plan_options(spec))
 
 
 def budget_of_margin(spec: Spec, margin: float) -> Budget:
     """The least budget of the spec's kind (and delta) whose 95 % intervals reach at most `margin` either way."""
     if spec.periods is not None:
-        raise _of_one_look(spec, "the budget of a margin is found")
+        raise _refuse_stream_option(spec, "the budget of a margin is found")
     kind, delta = spec.budget.kind, spec.budget.delta
-    return budget_for(spec.workload, margin=margin, kind=kind, delta=delta, **_options(spec))
+    return budget_for(spec.workload, margin=margin, kind=kind, delta=delta, **_spec_plan_options(spec))
 
 
 def plan_of_margins(spec: Spec) -> Plan:
@@ -199,11 +199,11 @@ def plan_of_margins(spec: Spec) -> Plan:
             "largest of them relative to what is wanted; take the objective out"
         )
     kind, delta = spec.budget.kind, spec.budget.delta
-    options = {k: v for k, v in _options(spec).items() if k != "objective"}
+    options = {k: v for k, v in _spec_plan_options(spec).items() if k != "objective"}
     return plan_for(spec.workload, margin=spec.margins, kind=kind, delta=delta, **options)
 
 
-def _of_one_look(spec: Spec, what: str) -> InvalidInput:
+def _refuse_stream_option(spec: Spec, what: str) -> InvalidInput:
     return InvalidInput(
         f"{spec.path} declares a stream, and {what} for tables that are released once; the errors of a stream are "
         "proportional to 1/mu: plan it with the budget you have in mind, without this option"
@@ -223,14 +223,14 @@ class Variant:
         return " ".join(f"{key}={value}" for key, value in self.settings.items())
 
 
-def variants(spec: Spec, changes: Sequence[str]) -> list[Variant]:
+def spec_variants(spec: Spec, changes: Sequence[str]) -> list[Variant]:
     """A spec with every combination of changes such as "epsilon=0.5,1,2" and "weight.tables=1,10".
 
     A change names a number of the spec's budget, `weight.PART`, `mechanism` or `objective`. At most 24 combinations.
     Raises InvalidInput for what is none, and as a spec would for values that are not allowed.
     """
     if spec.periods is not None:
-        raise _of_one_look(spec, "plans stand side by side")
+        raise _refuse_stream_option(spec, "plans stand side by side")
     lists: dict[str, list[str]] = {}
     for change in changes:
         key, equal, values = (t.strip() for t in change.partition("="))
@@ -244,11 +244,11 @@ def variants(spec: Spec, changes: Sequence[str]) -> list[Variant]:
     out: list[Variant] = []
     for values in itertools.product(*lists.values()):
         settings = dict(zip(lists, values, strict=True))
-        out.append(Variant(settings, functools.reduce(_changed, settings.items(), spec)))
+        out.append(Variant(settings, functools.reduce(_change_setting, settings.items(), spec)))
     return out
 
 
-def _changed(spec: Spec, setting: tuple[str, str]) -> Spec:
+def _change_setting(spec: Spec, setting: tuple[str, str]) -> Spec:
     key, value = setting
     numbers, parts = spec.budget.to_json(), spec.workload.parts
     if key in numbers:
@@ -259,7 +259,7 @@ def _changed(spec: Spec, setting: tuple[str, str]) -> Spec:
         items = tuple(replace(i, weight=i.weight * factor) if i.part == name else i for i in spec.workload.items)
         return replace(spec, workload=replace(spec.workload, items=items))
     if key == "mechanism":
-        return replace(spec, mechanism=made(value))
+        return replace(spec, mechanism=make_mechanism(value))
     if key == "objective":
         return replace(spec, objective=cast(Any, value))
     known = ", ".join([*numbers, *(f"weight.{name}" for name in parts), "mechanism", "objective"])
@@ -273,7 +273,7 @@ def plan_or_spec(
     if not Path(path).is_file():
         raise InvalidInput(f"{str(path)!r} is no file; name a spec or a saved plan")
     if zipfile.is_zipfile(path):
-        found = read(path, Plan, IterativePlan, StreamPlan)
+        found = read_stored(path, Plan, IterativePlan, StreamPlan)
         if isinstance(found, StreamPlan):
             raise InvalidInput(
                 f"{path} plans a stream, whose tables come one by one. Open it with: sfumato stream open {path} "
@@ -291,6 +291,6 @@ def plan_or_spec(
             f"{path} states margins, which a release from its budget would ignore. Make the plan that keeps to them "
             f"with: sfumato plan {path} --margins -o PLAN, and release PLAN; or take the margins out"
         )
-    made = plan_of(spec, progress)
+    made = plan_from_spec(spec, progress)
     assert not isinstance(made, StreamPlan)
     return made, spec.source, spec.table

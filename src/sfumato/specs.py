@@ -9,21 +9,21 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NoReturn
 
-from sfumato._util.checks import check_distinct, nearest
-from sfumato.curator.rows.samples import table_of
+from sfumato._util.checks import check_distinct, suggest_name
+from sfumato.curator.rows.samples import spec_table_source
 from sfumato.curator.rows.written import Source
 from sfumato.domain import Domain
 from sfumato.domain.predicates import compile_predicate
 from sfumato.errors import WorkloadError
 from sfumato.mechanisms.mechanism import Mechanism
-from sfumato.mechanisms.registry import made, named
+from sfumato.mechanisms.registry import make_mechanism, mechanism_class
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.releases import load_release
 from sfumato.releases.geography import declared_bounds
 from sfumato.strategies.design import DEFAULT_OBJECTIVE, OBJECTIVES
-from sfumato.strategies.geography_tree import read_unit, relation
-from sfumato.strategies.periods import Periods, declared
+from sfumato.strategies.geography_tree import neighbour_relation, read_unit
+from sfumato.strategies.periods import Periods, read_stream_section
 from sfumato.workloads import (
     Workload,
     hierarchy,
@@ -42,7 +42,7 @@ from sfumato.workloads import (
 from sfumato.workloads.reading import Section, read_toml
 from sfumato.workloads.schema import read_schema
 
-__all__ = ["QUERIES", "Spec", "read_spec", "spec_of"]
+__all__ = ["QUERIES", "Spec", "read_spec", "spec_from_root_table"]
 
 _MAX_QUERIES = 1_000  # more tables [[queries]] are not written by hand; a program has the library
 # each alone, so that a value that no budget may have is refused on its own line
@@ -126,10 +126,10 @@ def read_spec(path: str | PathLike[str]) -> Spec:
     sfumato.errors.SpecError: line 2: schema.age.type: no type is called 'complex'; there are integer, number, date,
     category, hierarchy, boolean
     """
-    return spec_of(read_toml(path), Path(path))
+    return spec_from_root_table(read_toml(path), Path(path))
 
 
-def spec_of(root: Section, place: Path) -> Spec:
+def spec_from_root_table(root: Section, place: Path) -> Spec:
     """What the root table of a spec declares whose file is, or will be, at a place. Raises SpecError."""
     root.allow(
         "data",
@@ -146,17 +146,17 @@ def spec_of(root: Section, place: Path) -> Spec:
     )
     root.refuse_blanks()
     domain = read_schema(root, place.parent)
-    budget, unit = _privacy(root, domain)
+    budget, unit = _read_privacy(root, domain)
     plan = root.section("plan")
-    mechanism = _mechanism(plan, place.parent)
+    mechanism = _read_mechanism(plan, place.parent)
     objective = plan.text("objective") or DEFAULT_OBJECTIVE
     if objective not in (*OBJECTIVES, "mean"):
         raise plan.refuse(f"must be 'tables', 'cells' or 'max', not {objective!r}", "objective")
     records = plan.whole("records")
     if records is not None and records < 1:
         raise plan.refuse(f"must be at least 1, not {records}", "records")
-    workload, margins = _workload(root, domain)
-    over, public = declared(root, unit), _public(root, domain)
+    workload, margins = _read_workload(root, domain)
+    over, public = read_stream_section(root, unit), _read_public_tables(root, domain)
     bounds = declared_bounds(root, workload, public)
     for what, given in (("margins", margins), ("bounds", bounds)):
         if over is not None and given:
@@ -165,9 +165,9 @@ def spec_of(root: Section, place: Path) -> Spec:
         domain=domain,
         workload=workload,
         budget=budget,
-        source=table_of(root.section("data"), place.parent),
+        source=spec_table_source(root.section("data"), place.parent),
         table=root.section("data").text("table"),
-        neighbours=relation(unit) if unit.within else unit.neighbours,
+        neighbours=neighbour_relation(unit) if unit.within else unit.neighbours,
         person=unit.person,
         rows_per_person=unit.rows_per_person,
         mechanism=mechanism,
@@ -181,21 +181,21 @@ def spec_of(root: Section, place: Path) -> Spec:
     )
 
 
-def _mechanism(plan: Section, folder: Path) -> Mechanism[Any]:
+def _read_mechanism(plan: Section, folder: Path) -> Mechanism[Any]:
     """The mechanism with its options, which stand beside its name; of a release the folder beside the spec."""
     name = plan.text("mechanism") or "auto"
     with plan.guard("mechanism"):
-        own = [f.name for f in fields(named(name))]  # pyright: ignore[reportArgumentType]  (all are dataclasses)
+        own = [f.name for f in fields(mechanism_class(name))]  # pyright: ignore[reportArgumentType]  (all are dataclasses)
     plan.allow("mechanism", "objective", "records", *own)
     given = {key: plan.raw(key) for key in own if key in plan}
     if "after" in given:
         with plan.guard("after"):
             given["after"] = load_release(folder / (plan.text("after") or ""))
     with plan.guard(*list(given)[:1] or ["mechanism"]):
-        return made(name, **given)
+        return make_mechanism(name, **given)
 
 
-def _privacy(root: Section, domain: Domain) -> tuple[Budget, PrivacyUnit]:
+def _read_privacy(root: Section, domain: Domain) -> tuple[Budget, PrivacyUnit]:
     privacy = root.section("privacy")
     privacy.allow(*_PARAMETERS, "neighbours", "person", "rows_per_person")
     given = {key: privacy.raw(key) for key in privacy if key in _PARAMETERS}
@@ -229,21 +229,21 @@ def _refuse_drop(root: Section, name: str, policy: str) -> NoReturn:
     )
 
 
-def _public(root: Section, domain: Domain) -> dict[tuple[str, ...], Any]:
+def _read_public_tables(root: Section, domain: Domain) -> dict[tuple[str, ...], Any]:
     """Tables known from elsewhere: [[public]] with the attributes and the counts, nested by attribute."""
     out: dict[tuple[str, ...], Any] = {}
     for entry in root.sections("public"):
         entry.allow("table", "counts")
         entry.need("table", "it lists the attributes of a table that is known from elsewhere")
         entry.need("counts", "they are its counts, nested by attribute")
-        names = tuple(_names(entry, domain, "table"))
+        names = tuple(_attribute_names(entry, domain, "table"))
         if names in out:
             raise entry.refuse(f"the table of {', '.join(names)} is given twice", "table")
         out[names] = entry.items("counts")
     return out
 
 
-def _workload(root: Section, domain: Domain) -> tuple[Workload, dict[str, float]]:
+def _read_workload(root: Section, domain: Domain) -> tuple[Workload, dict[str, float]]:
     """The queries of all entries, and the margins of those that have one."""
     entries = root.sections("queries")
     if not 1 <= len(entries) <= _MAX_QUERIES:
@@ -259,12 +259,12 @@ def _workload(root: Section, domain: Domain) -> tuple[Workload, dict[str, float]
     works: list[Workload] = []
     margins: dict[str, float] = {}
     for entry, name in zip(entries, names, strict=True):
-        work = _query(entry, domain)
+        work = _read_query(entry, domain)
         if name is None:
             own = work.items[0].part
             # named counts that nobody grouped are one part: alone each would count like all tables of another
             shared = "where" in entry and "margin" not in entry and own not in given_names and own not in margins
-            name = own if shared else _unused(own, taken)
+            name = own if shared else _unused_part_name(own, taken)
             taken.add(name)
         with entry.guard("name"):
             work = work.named(name)
@@ -281,7 +281,7 @@ def _workload(root: Section, domain: Domain) -> tuple[Workload, dict[str, float]
     return stack(*works), margins
 
 
-def _unused(name: str, taken: set[str]) -> str:
+def _unused_part_name(name: str, taken: set[str]) -> str:
     number, free = 1, name
     while free in taken:
         number += 1
@@ -289,13 +289,13 @@ def _unused(name: str, taken: set[str]) -> str:
     return free
 
 
-def _query(entry: Section, domain: Domain) -> Workload:
+def _read_query(entry: Section, domain: Domain) -> Workload:
     kinds = [key for key in entry if key in QUERIES]
     if len(kinds) != 1:
         other = next((k for k in entry if not kinds and k not in ("name", "weight", "margin")), None)
         given = f"one of {', '.join(QUERIES)}; it has {', '.join(kinds) or 'none'}"
         if other is not None:
-            given = f"one question; {other!r} is none of them; {nearest(other, QUERIES)}"
+            given = f"one question; {other!r} is none of them; {suggest_name(other, QUERIES)}"
         raise entry.refuse(f"every table [[queries]] asks exactly {given}", *kinds[1:2])
     build, options = QUERIES[kinds[0]]
     entry.allow("name", "weight", "margin", kinds[0], *options)
@@ -303,39 +303,41 @@ def _query(entry: Section, domain: Domain) -> Workload:
         return build(entry, domain)
 
 
-def _known(entry: Section, domain: Domain, name: object, *keys: str | int) -> str:
+def _known_attribute(entry: Section, domain: Domain, name: object, *keys: str | int) -> str:
     if not isinstance(name, str):
         raise entry.refuse(f"must be the name of an attribute in quotes, not {name!r}", *keys)
     if name not in domain:
-        raise entry.refuse(f"no attribute is called {name!r}; {nearest(name, (*domain.names, *domain.levels))}", *keys)
+        raise entry.refuse(
+            f"no attribute is called {name!r}; {suggest_name(name, (*domain.names, *domain.levels))}", *keys
+        )
     return name
 
 
-def _names(entry: Section, domain: Domain, key: str) -> list[str]:
+def _attribute_names(entry: Section, domain: Domain, key: str) -> list[str]:
     """The attributes listed under a key, which is a list of names or one name."""
     given = entry.raw(key)
     if isinstance(given, str):
-        return [_known(entry, domain, given, key)]
-    return [_known(entry, domain, name, key, i) for i, name in enumerate(entry.items(key) or ())]
+        return [_known_attribute(entry, domain, given, key)]
+    return [_known_attribute(entry, domain, name, key, i) for i, name in enumerate(entry.items(key) or ())]
 
 
-def _sets(entry: Section, domain: Domain) -> Workload:
+def _read_table_sets(entry: Section, domain: Domain) -> Workload:
     sets: list[list[str]] = []
     for i, names in enumerate(entry.items("sets") or ()):
         if not isinstance(names, list):
             raise entry.refuse(f'must be a list of names, as in sets = [["age", "sex"]], not {names!r}', "sets", i)
-        sets.append([_known(entry, domain, name, "sets", i) for name in names])
-    return marginals(domain, sets=sets, factors=_factors(entry, domain))
+        sets.append([_known_attribute(entry, domain, name, "sets", i) for name in names])
+    return marginals(domain, sets=sets, factors=_read_table_factors(entry, domain))
 
 
-def _factors(entry: Section, domain: Domain) -> dict[str, Any] | None:
+def _read_table_factors(entry: Section, domain: Domain) -> dict[str, Any] | None:
     """What is asked of single attributes inside marginal tables."""
     if "factors" not in entry:
         return None
     given = entry.section("factors")
     out: dict[str, Any] = {}
     for name in given:
-        _known(given, domain, name, name)
+        _known_attribute(given, domain, name, name)
         kind = given.raw(name)
         with given.guard(name):
             out[name] = tuple(kind) if isinstance(kind, list) else kind
@@ -343,11 +345,11 @@ def _factors(entry: Section, domain: Domain) -> dict[str, Any] | None:
     return out
 
 
-def _tables(key: str) -> Callable[[Section, Domain], Workload]:
+def _tables_reader(key: str) -> Callable[[Section, Domain], Workload]:
     """All marginal tables of an order, or up to one."""
 
     def read(entry: Section, domain: Domain) -> Workload:
-        order, factors = entry.whole(key), _factors(entry, domain)
+        order, factors = entry.whole(key), _read_table_factors(entry, domain)
         if key == "upto":
             return marginals(domain, upto=order, factors=factors)
         return marginals(domain, order, factors=factors)
@@ -355,11 +357,11 @@ def _tables(key: str) -> Callable[[Section, Domain], Workload]:
     return read
 
 
-def _ordered(key: str, build: Callable[..., Workload]) -> Callable[[Section, Domain], Workload]:
+def _ordered_queries_reader(key: str, build: Callable[..., Workload]) -> Callable[[Section, Domain], Workload]:
     """Queries along one attribute, by others."""
 
     def read(entry: Section, domain: Domain) -> Workload:
-        given: dict[str, Any] = {"by": _names(entry, domain, "by")}
+        given: dict[str, Any] = {"by": _attribute_names(entry, domain, "by")}
         if key == "windows":
             entry.need("width", "it is the number of neighbouring cells of each window")
             given["width"] = entry.whole("width")
@@ -367,7 +369,7 @@ def _ordered(key: str, build: Callable[..., Workload]) -> Callable[[Section, Dom
             given["values"] = entry.numbers("values")
         if "label" in entry:
             given["name"] = entry.text("label")
-        return build(domain, _known(entry, domain, entry.raw(key), key), **given)
+        return build(domain, _known_attribute(entry, domain, entry.raw(key), key), **given)
 
     return read
 
@@ -376,12 +378,12 @@ def _summed(key: str, build: Callable[..., Workload]) -> Callable[[Section, Doma
     """Means or moments of one measure or of several, by attributes."""
 
     def read(entry: Section, domain: Domain) -> Workload:
-        return build(domain, _names(entry, domain, key), by=_names(entry, domain, "by"))
+        return build(domain, _attribute_names(entry, domain, key), by=_attribute_names(entry, domain, "by"))
 
     return read
 
 
-def _where(entry: Section, domain: Domain) -> Workload:
+def _read_predicates(entry: Section, domain: Domain) -> Workload:
     texts = entry.texts("where") or []
     try:
         return predicates(domain, texts)
@@ -392,14 +394,14 @@ def _where(entry: Section, domain: Domain) -> Workload:
         raise
 
 
-def _identity(entry: Section, domain: Domain) -> Workload:
-    names = _names(entry, domain, "identity")
+def _read_identity(entry: Section, domain: Domain) -> Workload:
+    names = _attribute_names(entry, domain, "identity")
     if not names:
         raise entry.refuse("name at least one attribute", "identity")
     return identity(domain, *names)
 
 
-def _total(entry: Section, domain: Domain) -> Workload:
+def _read_total(entry: Section, domain: Domain) -> Workload:
     if entry.raw("total") is not True:
         raise entry.refuse("write total = true, or leave it out", "total")
     return total(domain)
@@ -407,17 +409,17 @@ def _total(entry: Section, domain: Domain) -> Workload:
 
 # What a [[queries]] table may ask: how it is read, and the keys that go with it; a builder of workloads is one line.
 QUERIES: dict[str, tuple[Callable[[Section, Domain], Workload], tuple[str, ...]]] = {
-    "marginals": (_tables("marginals"), ("factors",)),
-    "upto": (_tables("upto"), ("factors",)),
-    "sets": (_sets, ("factors",)),
-    "prefix": (_ordered("prefix", prefix), ("by",)),
-    "ranges": (_ordered("ranges", ranges), ("by",)),
-    "windows": (_ordered("windows", windows), ("by", "width")),
-    "hierarchy": (_ordered("hierarchy", hierarchy), ("by",)),
-    "sums": (_ordered("sums", sums), ("by", "values", "label")),
+    "marginals": (_tables_reader("marginals"), ("factors",)),
+    "upto": (_tables_reader("upto"), ("factors",)),
+    "sets": (_read_table_sets, ("factors",)),
+    "prefix": (_ordered_queries_reader("prefix", prefix), ("by",)),
+    "ranges": (_ordered_queries_reader("ranges", ranges), ("by",)),
+    "windows": (_ordered_queries_reader("windows", windows), ("by", "width")),
+    "hierarchy": (_ordered_queries_reader("hierarchy", hierarchy), ("by",)),
+    "sums": (_ordered_queries_reader("sums", sums), ("by", "values", "label")),
     "means": (_summed("means", means), ("by",)),
     "moments": (_summed("moments", moments), ("by",)),
-    "identity": (_identity, ()),
-    "total": (_total, ()),
-    "where": (_where, ()),
+    "identity": (_read_identity, ()),
+    "total": (_read_total, ()),
+    "where": (_read_predicates, ()),
 }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-__all__ = ["ELSEWHERE", "fetch"]
+__all__ = ["ELSEWHERE", "import_stored_class"]
 
 ELSEWHERE: dict[str, str] = {
     "Adapted": "sfumato.postprocess.denoising",
@@ -145,7 +145,7 @@ ELSEWHERE: dict[str, str] = {
 }
 
 
-def fetch(name: str) -> None:
+def import_stored_class(name: str) -> None:
     """Import the module of a class of stored values, where it is one."""
     if name in ELSEWHERE:
         import_module(ELSEWHERE[name])

@@ -18,10 +18,19 @@ import typer
 from sfumato._util.frames import Frame, safe_text
 from sfumato.errors import InvalidInput
 
-__all__ = ["busy", "csv_text", "finite", "print_csv", "print_json", "same_bytes", "write_new", "writing"]
+__all__ = [
+    "csv_text",
+    "print_csv",
+    "print_json",
+    "refuse_write_errors",
+    "replace_nonfinite",
+    "show_activity",
+    "use_utf8_output",
+    "write_new",
+]
 
 
-def same_bytes() -> None:
+def use_utf8_output() -> None:
     """Print UTF-8 with plain line ends whatever the locale says."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -30,7 +39,7 @@ def same_bytes() -> None:
 
 def print_json(value: Any) -> None:
     """One JSON value on stdout, in ASCII."""
-    typer.echo(json.dumps(finite(value), indent=2, ensure_ascii=True, allow_nan=False))
+    typer.echo(json.dumps(replace_nonfinite(value), indent=2, ensure_ascii=True, allow_nan=False))
 
 
 def show_result(facts: Any, text: object, *, as_json: bool) -> None:
@@ -70,22 +79,22 @@ def csv_text(frame: Frame, delimiter: str = ",") -> str:
     writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
     writer.writerow(map(safe_text, frame.columns))
     for row in zip(*frame.columns.values(), strict=True):
-        writer.writerow([safe_text(v) if isinstance(v, str) else v for v in map(finite, row)])
+        writer.writerow([safe_text(v) if isinstance(v, str) else v for v in map(replace_nonfinite, row)])
     return text.getvalue()
 
 
-def finite(value: Any) -> Any:
+def replace_nonfinite(value: Any) -> Any:
     """JSON has no infinity: what is not finite becomes null."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {str(k): finite(v) for k, v in value.items()}
-    return [finite(v) for v in value] if isinstance(value, (list, tuple)) else value
+        return {str(k): replace_nonfinite(v) for k, v in value.items()}
+    return [replace_nonfinite(v) for v in value] if isinstance(value, (list, tuple)) else value
 
 
 def write_new(path: Path, text: str, encoding: str = "utf-8") -> None:
     """Write a file that must not exist."""
-    with writing(path):
+    with refuse_write_errors(path):
         try:
             with path.open("xb") as handle:
                 handle.write(text.encode(encoding, "replace"))
@@ -94,7 +103,7 @@ def write_new(path: Path, text: str, encoding: str = "utf-8") -> None:
 
 
 @contextmanager
-def writing(path: Path) -> Generator[None]:
+def refuse_write_errors(path: Path) -> Generator[None]:
     """A file that cannot be written is a refusal: nothing was spent on it."""
     try:
         yield
@@ -103,7 +112,7 @@ def writing(path: Path) -> Generator[None]:
 
 
 @contextmanager
-def busy(text: str) -> Generator[Callable[[int, float], None] | None]:
+def show_activity(text: str) -> Generator[Callable[[int, float], None] | None]:
     """A moving line on a terminal; what it shows depends on the plan alone, never on data."""
     if not sys.stderr.isatty():
         yield None
@@ -117,11 +126,11 @@ def busy(text: str) -> Generator[Callable[[int, float], None] | None]:
     with Progress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False) as bar:
         task = bar.add_task(text, total=None)
 
-        yield Line(text, lambda said: bar.update(task, description=said))
+        yield TerminalLine(text, lambda said: bar.update(task, description=said))
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class TerminalLine:
     """What moves on a terminal: steps of a computation, or jobs of an engine."""
 
     text: str

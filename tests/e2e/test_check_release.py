@@ -151,7 +151,7 @@ def test_sentences_about_budgets_are_those_of_the_library(budget: Callable[..., 
         for delta in deltas if budget == sf.approx else [None]:
             found = budget(given) if delta is None else budget(given, delta)
             with localcontext(Context(prec=110, Emax=10**9, Emin=-(10**9))):
-                said = check_release.sentence(found.kind, found.parameter, found.delta or Fraction(0))
+                said = check_release.budget_sentence(found.kind, found.parameter, found.delta or Fraction(0))
             assert said == str(found)
 
 

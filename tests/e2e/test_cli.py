@@ -29,7 +29,7 @@ def test_plan_release_ask_show_report(run: Run) -> None:
     assert planned.err == ""
     assert "one record added or removed" in planned.out
     assert "Considered" not in planned.out
-    assert load("spec.plan").fingerprint == releasing.plan_of(read_spec("spec.toml")).fingerprint
+    assert load("spec.plan").fingerprint == releasing.plan_from_spec(read_spec("spec.toml")).fingerprint
     assert Ledger("budget.db").entries() == ()
 
     done = release(run)
@@ -91,7 +91,7 @@ def test_the_same_name_again_is_free_and_identical(run: Run) -> None:
 def test_a_plan_in_json(run: Run) -> None:
     ended = run("plan", "spec.toml", "--json")
     facts = json.loads(ended.out)
-    plan = releasing.plan_of(read_spec("spec.toml"))
+    plan = releasing.plan_from_spec(read_spec("spec.toml"))
     assert facts["error"]["rmse"] == plan.rmse
     assert facts["privacy"]["budget"] == {"epsilon": "1", "delta": "1/1000000"}
     assert len(facts["families"]) == len(plan.workload.blocks)
@@ -101,13 +101,13 @@ def test_a_plan_in_json(run: Run) -> None:
 
 def test_all_candidates(run: Run) -> None:
     out = run("plan", "spec.toml", "--all").out
-    compared = releasing.plan_of(read_spec("spec.toml"), compare=True)
+    compared = releasing.plan_from_spec(read_spec("spec.toml"), compare=True)
     for candidate in compared.considered:
         assert candidate.mechanism in out
         assert candidate.note in out
     assert "noise on every query" in out
     assert "a tree helps prefixes" in out
-    assert compared.fingerprint == releasing.plan_of(read_spec("spec.toml")).fingerprint
+    assert compared.fingerprint == releasing.plan_from_spec(read_spec("spec.toml")).fingerprint
 
 
 def test_the_least_budget_for_a_margin(run: Run) -> None:
@@ -243,7 +243,7 @@ def test_the_library_warns_of_a_page_that_is_missing(run: Run, monkeypatch: pyte
         raise ZeroDivisionError("a defect of the page")
 
     monkeypatch.setattr(releasing, "write_report", broken)
-    plan = releasing.plan_of(read_spec("spec.toml"))
+    plan = releasing.plan_from_spec(read_spec("spec.toml"))
     with pytest.warns(releasing.PageWarning, match="the release is complete"):
         done = releasing.release(plan, "people.csv", ledger="budget.db", name="first", out="out/first")
     assert done.answers.shape == (len(plan.workload),)
@@ -253,7 +253,7 @@ def test_a_bug_is_not_dressed_up_as_a_refusal(run: Run, monkeypatch: pytest.Monk
     def bug(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(releasing, "plan_of", bug)
+    monkeypatch.setattr(releasing, "plan_from_spec", bug)
     monkeypatch.setattr(sys, "argv", ["sfumato", "plan", "spec.toml"])
     with pytest.raises(ZeroDivisionError):
         cli.main()

@@ -10,7 +10,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import SpecError
-from sfumato.studio.drafts import change
+from sfumato.studio.drafts import apply_changes
 from support.typed import Run, refused, release
 
 SPEC = """\
@@ -77,7 +77,7 @@ def test_a_spec_written_back_reads_the_same(homes: Path) -> None:
     before = sf.read_spec(homes).bounds
     assert before == {"state": ([30, 0, 0], 60), ("place", "kind == 'ward'"): (0, [0, 9, 0, 9, 0])}
     # what the page writes when something else is changed
-    text = change(SPEC, [{"place": ["privacy", "rho"], "value": "0.1"}])
+    text = apply_changes(SPEC, [{"place": ["privacy", "rho"], "value": "0.1"}])
     homes.write_text(text, encoding="utf-8")
     spec = sf.read_spec(homes)
     assert spec.bounds == before

@@ -14,7 +14,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.releases import load_release
-from sfumato.releasing import plan_of, variants
+from sfumato.releasing import plan_from_spec, spec_variants
 from sfumato.specs import read_spec
 from support.typed import SPEC, Ended, Run, refused, release
 
@@ -164,7 +164,7 @@ def test_what_if(run: Run) -> None:
     assert shown.out.splitlines()[1].split() == ["part", "attributes", "unit", "epsilon=0.5", "epsilon=1"]
     found = json.loads(run("plan", "spec.toml", "--what-if", "epsilon=0.5,1", "--json").out)
     assert [v["settings"] for v in found] == [{"epsilon": "0.5"}, {"epsilon": "1"}]
-    plan = plan_of(read_spec("spec.toml"))
+    plan = plan_from_spec(read_spec("spec.toml"))
     assert isinstance(plan, sf.Plan)
     assert found[1]["errors"] == plan.errors_by_order().rows()
     assert all(a["margin"] > b["margin"] for a, b in zip(found[0]["errors"], found[1]["errors"], strict=True))
@@ -194,7 +194,7 @@ def test_a_weight_is_the_one_of_a_spec(run: Run) -> None:
     Path("spec.toml").write_text(SPEC.replace('name = "old"\n', 'name = "old"\nweight = 3\n'), encoding="utf-8")
     stated = read_spec("spec.toml")
     Path("spec.toml").write_text(SPEC.replace('name = "old"\n', 'name = "old"\nweight = 7\n'), encoding="utf-8")
-    (variant,) = variants(read_spec("spec.toml"), ["weight.old=3"])
+    (variant,) = spec_variants(read_spec("spec.toml"), ["weight.old=3"])
     assert variant.spec.workload == stated.workload or np.array_equal(
         [i.weight for i in variant.spec.workload.items], [i.weight for i in stated.workload.items]
     )

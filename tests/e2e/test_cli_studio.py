@@ -12,8 +12,8 @@ import pytest
 
 import sfumato as sf
 from sfumato.studio import serving
-from sfumato.studio.app import Keys
-from sfumato.studio.workspace import Desk, Places
+from sfumato.studio.app import AccessKeys
+from sfumato.studio.workspace import Places, Workspace
 from support.studio import folder, studio
 from support.typed import Run
 
@@ -26,7 +26,7 @@ def places(monkeypatch: pytest.MonkeyPatch) -> Begun:
     found: Begun = []
 
     class Silent:
-        def __init__(self, desk: Desk, keys: Keys) -> None:
+        def __init__(self, desk: Workspace, keys: AccessKeys) -> None:
             assert keys.port
             found.append((desk.places, desk.header, bool(opened)))
             opened.clear()
@@ -34,9 +34,9 @@ def places(monkeypatch: pytest.MonkeyPatch) -> Begun:
         def run(self, sockets: list[socket.socket]) -> None:
             assert [s.getsockname()[0] for s in sockets] == ["127.0.0.1"]
 
-    opened: list[Keys] = []
-    monkeypatch.setattr(serving, "server", Silent)
-    monkeypatch.setattr(serving, "_open", opened.append)
+    opened: list[AccessKeys] = []
+    monkeypatch.setattr(serving, "make_server", Silent)
+    monkeypatch.setattr(serving, "_open_browser", opened.append)
     return found
 
 

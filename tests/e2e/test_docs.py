@@ -18,7 +18,7 @@ import typer.main
 import sfumato as sf
 from sfumato.cli import app
 from sfumato.plans.plan import Plan
-from sfumato.releasing import plan_of
+from sfumato.releasing import plan_from_spec
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -162,14 +162,14 @@ def check_spec(block: Block) -> None:
         text += added * (section not in said)
     Path("printed.toml").write_text(text, encoding="utf-8")
     spec = sf.read_spec("printed.toml")
-    found = plan_of(spec)
+    found = plan_from_spec(spec)
     asked = said.get("plan", {})
     assert found.mechanism == asked.get("mechanism", found.mechanism)
     assert found.records == asked.get("records", found.records)
     if "public" in said:
         without = text.replace(block.text, "")
         Path("without.toml").write_text(without, encoding="utf-8")
-        plain = plan_of(sf.read_spec("without.toml"))
+        plain = plan_from_spec(sf.read_spec("without.toml"))
         assert isinstance(found, Plan)
         assert isinstance(plain, Plan)
         assert found.rmse < plain.rmse

@@ -18,7 +18,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.curator import Curator, selecting
-from sfumato.curator.conversations import converse
+from sfumato.curator.conversations import open_conversation
 from sfumato.curator.rows import counting
 from sfumato.curator.selecting import select
 from sfumato.operators import Block, Identity, Prefix, Total
@@ -70,7 +70,7 @@ def chosen(given: Any = None, price: Event | None = None, name: str = "n") -> Ca
 
 
 def opening(terms: Any, price: Event) -> Callable[[Curator], Any]:
-    return lambda c: converse(c, terms, price, name="n", plan_hash=HASH)
+    return lambda c: open_conversation(c, terms, price, name="n", plan_hash=HASH)
 
 
 ONE = PureEvent(Fraction(1))
@@ -107,7 +107,7 @@ def test_honest_requests_reach_the_source_and_spend_nothing_where_it_cannot_be_r
     with pytest.raises(Touched):
         select(opened, candidates(A), BoundedRangeEvent(Fraction(1)), name="n", plan_hash=HASH)
     with pytest.raises(Touched):
-        converse(opened, BITS, ZcdpEvent(Fraction(1)), name="n", plan_hash=HASH)
+        open_conversation(opened, BITS, ZcdpEvent(Fraction(1)), name="n", plan_hash=HASH)
     assert ledger.entries() == ()
 
 
@@ -129,7 +129,7 @@ def test_the_rate_is_that_of_the_sensitivity_derived(monkeypatch: pytest.MonkeyP
         rates.append(rate)
         return 0
 
-    monkeypatch.setattr(module, "exponential", note)
+    monkeypatch.setattr(module, "exponential_mechanism", note)
     import pandas as pd
 
     persons = PrivacyUnit(Neighbours.REPLACE_ONE, "who", 3)
@@ -171,7 +171,7 @@ def test_a_debit_stands_before_the_look_and_failures_say_nothing(
         with pytest.raises(sf.errors.NotWritten) as failure:
             select(opened, candidates(A), BoundedRangeEvent(Fraction(2)), name="n", plan_hash=HASH)
     else:
-        session, _ = converse(opened, BITS, ZcdpEvent(Fraction(1)), name="n", plan_hash=HASH)
+        session, _ = open_conversation(opened, BITS, ZcdpEvent(Fraction(1)), name="n", plan_hash=HASH)
         with pytest.raises(sf.errors.NotWritten) as failure:
             session.ask(lambda _: question())
         assert session.remaining == 0
@@ -186,7 +186,7 @@ def test_budgets_are_met_exactly_and_not_passed() -> None:
     """Mutant: a selection that is not charged."""
     ledger = sf.Ledger.in_memory(sf.zcdp("1.125"))
     opened = curator(ledger)
-    session, receipt = converse(opened, BITS, BITS.cost(ZcdpEvent), name="s", plan_hash=HASH)
+    session, receipt = open_conversation(opened, BITS, BITS.cost(ZcdpEvent), name="s", plan_hash=HASH)
     assert receipt.price == 1 == ledger.spent
     session.ask(lambda _: question())
     select(opened, candidates(A), BoundedRangeEvent(Fraction(1)), name="n", plan_hash=HASH)
@@ -198,7 +198,7 @@ def test_budgets_are_met_exactly_and_not_passed() -> None:
 def test_a_session_answers_bits_until_its_last_positive() -> None:
     """Mutant: a session that never closes."""
     ledger = sf.Ledger.in_memory(sf.pure(80))
-    session, _ = converse(
+    session, _ = open_conversation(
         curator(ledger), Terms(Epochs(2, Fraction(40))), PureEvent(Fraction(80)), name="s", plan_hash=HASH
     )
     n = sum(COUNTS)
@@ -214,7 +214,7 @@ def test_a_session_answers_bits_until_its_last_positive() -> None:
 def test_a_question_that_moves_too_far_or_is_several_is_refused_without_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: the session's sensitivity believed. The session goes on."""
     looks: list[int] = []
-    session, _ = converse(curator(), BITS, ZcdpEvent(Fraction(1)), name="s", plan_hash=HASH)
+    session, _ = open_conversation(curator(), BITS, ZcdpEvent(Fraction(1)), name="s", plan_hash=HASH)
 
     def look(*_: object) -> list[int]:
         looks.append(1)
@@ -230,7 +230,7 @@ def test_a_question_that_moves_too_far_or_is_several_is_refused_without_a_look(m
 
 def test_a_session_has_no_twin() -> None:
     """Mutants: a copy or a forked child that answers with the same noise."""
-    session, _ = converse(curator(), BITS, ZcdpEvent(Fraction(1)), name="s", plan_hash=HASH)
+    session, _ = open_conversation(curator(), BITS, ZcdpEvent(Fraction(1)), name="s", plan_hash=HASH)
     for twin in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(sf.errors.BudgetError):
             twin(session)
@@ -252,7 +252,7 @@ def test_neighbours_look_alike_beside_the_answer() -> None:
             sf.Histogram(counts), DOMAIN, ADD_REMOVE, sf.Ledger.in_memory(RHO), insecure_bits=InsecureTestBits(1)
         )
         index, receipt = select(opened, candidates(A), event, name="n", plan_hash=HASH)
-        session, _ = converse(opened, BITS, ZcdpEvent(Fraction(1)), name="s", plan_hash=HASH)
+        session, _ = open_conversation(opened, BITS, ZcdpEvent(Fraction(1)), name="s", plan_hash=HASH)
         kinds = type(index).__name__, type(session.ask(lambda _: question(estimate=10**6)).above).__name__
         return *kinds, repr(receipt.price), repr(session), repr(opened)
 

@@ -21,7 +21,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.releases import Release
-from sfumato.studio.serving import prepared
+from sfumato.studio.serving import prepare_spec
 from support.browser import Browser
 from support.studio import studio
 from support.typed import Run
@@ -211,7 +211,7 @@ def column(browser: Browser, name: str) -> str:
 def test_by_the_page(tmp_path: Path, files: Path, browser: Browser, kind: str) -> None:
     """Mutants: a file in another encoding that ends `sfumato studio TABLE`; a reason that the page keeps to itself; no
     word of semicolons, or of a second sheet; edges beside which the least and the greatest value stay to be given."""
-    spec, names = prepared(str(files / f"leute.{kind}"), tmp_path, demo=False)
+    spec, names = prepare_spec(str(files / f"leute.{kind}"), tmp_path, demo=False)
     assert names == (None if kind == "csv" else ("Hinweise",))
     with studio(tmp_path, spec.name, entered=False) as page:
         browser.look(1280, "light")

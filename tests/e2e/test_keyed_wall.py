@@ -197,7 +197,7 @@ def test_a_debit_is_on_disk_before_the_look(monkeypatch: pytest.MonkeyPatch, tmp
         raise RuntimeError("key 4321")
 
     seen: list[list[str]] = []
-    monkeypatch.setattr(keyed, "_heavy", explode)
+    monkeypatch.setattr(keyed, "_heavy_hitters", explode)
     account = sf.Ledger.create(tmp_path / "l.db", total=APPROX, currency="epsilon")
     with pytest.raises(sf.errors.NotWritten, match="entry 1") as failure:
         sf.release(plan(), DATA, ledger=account, name="n", out=tmp_path / "s")

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from sfumato._util.documents import write_atomically
-from sfumato._util.files import Place, place
+from sfumato._util.files import ScratchFolder, scratch_folder
 
 # a process of one thread that forks: one child dies at its nth step on files of some name, the next runs to its end
 SCRIPT = """
@@ -109,7 +109,7 @@ def held(target: Path, files: int = 1) -> tuple[int, Path]:
         try:
             signal.alarm(60)  # whatever becomes of the test
             os.closerange(0, 3)
-            mine = Place(target)
+            mine = ScratchFolder(target)
             for i in range(files):
                 (mine.path / str(i)).write_text("secret", encoding="utf-8")
             os.write(write, str(mine.path).encode())
@@ -131,20 +131,20 @@ def test_the_place_of_a_living_process_stays_until_it_is_dead(tmp_path: Path) ->
     target = tmp_path / "r"
     pid, theirs = held(target)
     for _ in range(2):
-        with place(target) as mine:
+        with scratch_folder(target) as mine:
             assert mine != theirs
             assert (theirs / "0").read_text(encoding="utf-8") == "secret"
         assert not mine.exists()
     killed(pid)
     assert theirs.exists()
-    with place(target):
+    with scratch_folder(target):
         assert not theirs.exists()
     assert list(tmp_path.iterdir()) == []
 
 
 def test_two_places_of_one_process_do_not_harm_each_other(tmp_path: Path) -> None:
     """Mutant: a lock that is not taken."""
-    with place(tmp_path / "r") as one, place(tmp_path / "r") as two:
+    with scratch_folder(tmp_path / "r") as one, scratch_folder(tmp_path / "r") as two:
         assert one.is_dir()
         assert two.is_dir()
 
@@ -162,7 +162,7 @@ def test_only_places_of_the_same_target_are_taken_away(tmp_path: Path) -> None:
     for name in (f".s.{hexes}.partial", f".r.s.{hexes}.partial", ".r.01234567.partial", f"r.{hexes}.partial", "r"):
         (folder / name).mkdir()
     before = sorted(folder.iterdir())
-    with place(folder / "r"):
+    with scratch_folder(folder / "r"):
         pass
     assert sorted(folder.iterdir()) == before
     assert (outside / "kept").exists()
@@ -202,8 +202,8 @@ def test_where_folders_cannot_be_locked_nothing_is_taken_away(tmp_path: Path, mo
 
     with monkeypatch.context() as patch:
         patch.setattr(scratch.fcntl, "flock", unsupported)
-        with place(tmp_path / "r") as mine:
+        with scratch_folder(tmp_path / "r") as mine:
             assert mine.is_dir()
         assert theirs.exists()
-    with place(tmp_path / "r"):
+    with scratch_folder(tmp_path / "r"):
         assert not theirs.exists()

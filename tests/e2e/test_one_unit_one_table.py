@@ -17,7 +17,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.curator import Curator
-from sfumato.curator.conversations import converse
+from sfumato.curator.conversations import open_conversation
 from sfumato.curator.keys import KeyCurator
 from sfumato.curator.selecting import select
 from sfumato.operators import Block, Dense
@@ -45,8 +45,8 @@ DOORS: dict[str, Callable[[Curator, KeyCurator, Path], object]] = {
     "measure": lambda c, _, p: c.measure(BLOCKS, RoundedGaussian(Fraction(10)), GaussianEvent(Fraction(10)), **NAMED),
     "select": lambda c, _, p: select(c, CHOICE, BoundedRangeEvent(Fraction(1)), **NAMED),
     "prepaid": lambda c, _, p: c.prepaid(ZcdpEvent(Fraction(1)), **NAMED),
-    "converse": lambda c, _, p: converse(c, TERMS, COST, **NAMED),
-    "converse in a file": lambda c, _, p: converse(c, TERMS, COST, **NAMED, store=p),
+    "converse": lambda c, _, p: open_conversation(c, TERMS, COST, **NAMED),
+    "converse in a file": lambda c, _, p: open_conversation(c, TERMS, COST, **NAMED, store=p),
     "measure by keys": lambda _, k, p: k.measure(Listed(np.array([5], dtype=np.uint64)), LAW, LARGE, None, **NAMED),
     "histogram": lambda _, k, p: k.histogram(LAW, LARGE, **NAMED),
     "histogram in a file": lambda _, k, p: k.histogram(LAW, LARGE, **NAMED, store=p),

@@ -14,7 +14,7 @@ from sfumato.plans.plan import Plan, price_design
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.strategies.design import Problem
 from sfumato.strategies.geography import Spine
-from sfumato.strategies.geography_planning import designs
+from sfumato.strategies.geography_planning import design_geography
 from support.places import grown
 
 SETS = [[], ["sex"], ["age", "sex"]]
@@ -34,7 +34,7 @@ def declared(tmp_path: Path, **policies: Any) -> sf.Domain:
 
 def planned(work: sf.Workload, neighbours: str) -> Plan:
     asked = Problem(work, sf.zcdp("0.5"), PrivacyUnit(Neighbours(neighbours)), "gaussian")
-    return price_design(designs(asked)[0], asked)
+    return price_design(design_geography(asked)[0], asked)
 
 
 def test_auto_takes_the_tree_where_it_is_tall_and_says_how_near_it_is(tmp_path: Path) -> None:

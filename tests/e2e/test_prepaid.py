@@ -21,7 +21,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.curator import Curator, selecting
-from sfumato.curator.conversations import converse
+from sfumato.curator.conversations import open_conversation
 from sfumato.curator.rows import counting
 from sfumato.operators import Block, Identity
 from sfumato.privacy import accounting as accountant
@@ -231,8 +231,8 @@ def test_a_durable_conversation_is_not_paid_from_memory(tmp_path: Path) -> None:
     paid, _ = curator(sf.Ledger.create(tmp_path / "l.db", total=RHO)).prepaid(ONE, name="n", plan_hash=HASH)
     terms = Terms(Epochs(1, Fraction(1)), None)
     with pytest.raises(sf.errors.PlanError, match="kept in"):
-        converse(paid, terms, terms.cost(ZcdpEvent), name="m", plan_hash=HASH, store=tmp_path / "c")
-    talk, _ = converse(paid, terms, terms.cost(ZcdpEvent), name="m", plan_hash=HASH)
+        open_conversation(paid, terms, terms.cost(ZcdpEvent), name="m", plan_hash=HASH, store=tmp_path / "c")
+    talk, _ = open_conversation(paid, terms, terms.cost(ZcdpEvent), name="m", plan_hash=HASH)
     assert talk.remaining == 1
     with pytest.raises(sf.BudgetExceeded):
         select(paid, Fraction(21, 10))

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 import sfumato as sf
-from sfumato.present.words import rounded
+from sfumato.present.words import round_to_error
 from sfumato.releases import Release
 from sfumato.releasing import plan_or_spec
-from sfumato.studio.conversations import anchor_of
-from sfumato.studio.serving import prepared
+from sfumato.studio.conversations import store_anchor
+from sfumato.studio.serving import prepare_spec
 from support.browser import Browser
 from support.studio import Studio, folder, studio
 
@@ -36,7 +36,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def page(place: Path, browser: Browser) -> Iterator[Studio]:
     """A studio begun on the table alone, and a browser that entered."""
-    spec, names = prepared(str(place / "adult.parquet"), place, demo=False)
+    spec, names = prepare_spec(str(place / "adult.parquet"), place, demo=False)
     with studio(place, spec.name, entered=False) as running:
         running.desk.header = names
         browser.forget()
@@ -248,7 +248,7 @@ def test_read(page: Studio, place: Path, browser: Browser) -> None:
     found = release.ask("age < 30 and sex == 'Male'")
     browser.until(lambda: browser.all("#answers td"))
     cells = [c.text for c in browser.all("#answers td")]
-    assert cells[1:4] == [rounded(x, found.standard_error) for x in (found.value, found.low, found.high)]
+    assert cells[1:4] == [round_to_error(x, found.standard_error) for x in (found.value, found.low, found.high)]
     browser.choose("#what", "quantiles")
     browser.choose("#within", "sex")
     browser.click("#statistics button")
@@ -402,7 +402,7 @@ def test_hostile_labels(tmp_path: Path, browser: Browser) -> None:
         job = page.paid("hostile")
         assert job["state"] == "done", job
         assert page.paid("talk", "pmw")["state"] == "done"
-        anchor = anchor_of(page.desk.stored("talk"))
+        anchor = store_anchor(page.desk.stored("talk"))
         assert page.post("put", {"name": "talk", "seen": anchor, "question": QUESTION}).status == 200
         ready = {"what-if": "#lines td", "pay": "#ledger svg", "read": "#table table"}
         ready |= {"table": "#columns h3", "questions": "#matrix input", "audit": "#transcripts td"}

@@ -82,7 +82,7 @@ def test_a_session(page: Studio, browser: Browser) -> None:
         browser.until(lambda n=number: browser.find("#going").get_attribute("data-asked") == str(n))
     state = session_status(store)
     assert browser.find("#going").get_attribute("data-updates") == str(state["updates_left"])
-    told = talking.transcript(store)
+    told = talking.conversation_transcript(store)
     assert told is not None
     rows = told.to_dict()["blocks"][1]["rows"]
     shown = [c.text for c in browser.all("#replies tbody tr:first-child td")]

@@ -42,7 +42,7 @@ from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseLaw, R
 from sfumato.privacy.sensitivity import Certificate, Sensitivity
 from sfumato.privacy.sums import Products
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.strategies.certificates import certificate, sensitivity
+from sfumato.strategies.certificates import exact_sensitivity, find_certificate
 from support.insecure_bits import InsecureTestBits
 from support.wall import COUNTS, DOMAIN, OTHER, TABLE, WORK, Touched, Untouchable, plan, with_unit
 
@@ -216,8 +216,8 @@ def test_a_wrong_certificate_is_refused_before_the_table_is_touched() -> None:
     pairs = np.array([(i, i + 1) for i in range(5)])
     chain = [Family(names, tuple(map(Residual, sizes.values())), pairs)]
     unit = PrivacyUnit(Neighbours.REPLACE_ONE)
-    found = sensitivity(chain, sizes, unit, 2)
-    proof = certificate(chain, sizes, unit, 2)
+    found = exact_sensitivity(chain, sizes, unit, 2)
+    proof = find_certificate(chain, sizes, unit, 2)
     assert proof is not None
     assert proof.method == "classes"
     cliques = tuple((((i, i + 1), (i + 1,)) if i < 4 else ((4, 5), ())) for i in range(5))

@@ -15,9 +15,9 @@ from scipy.optimize import minimize
 
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.strategies import residual_tables as module
-from sfumato.strategies.attribute_sets import Sets, patterns
-from sfumato.strategies.residual_allocation import Effect, Rows, least_largest, max_objective, sum_objective
-from sfumato.strategies.residual_tables import Allocation, allocate
+from sfumato.strategies.attribute_sets import Sets, subset_columns
+from sfumato.strategies.residual_allocation import Effect, MatrixSide, least_largest, max_objective, sum_objective
+from sfumato.strategies.residual_tables import ResidualAllocation, allocate_residuals
 from support.allocation import variances
 
 Vector = NDArray[np.float64]
@@ -141,7 +141,7 @@ def test_allocation_against_dense_matrices_and_a_general_optimiser(
     cells = np.array([math.prod(sizes[i] for i in row) for s, _ in tables for row in s.tolist()])
     objectives: tuple[Literal["mean", "max"], ...] = ("mean", "max")
     for objective in objectives:
-        found = allocate(tables, sizes, objective=objective, power=power, free_total=free_total)
+        found = allocate_residuals(tables, sizes, objective=objective, power=power, free_total=free_total)
         effects, *prices = _dense(tables, found.sets, sizes)
         price, precision = prices[power - 1], _flat(found.precision)
         assert float(price @ precision**power) == pytest.approx(1, rel=1e-12)
@@ -175,7 +175,7 @@ def test_the_mean_reaches_the_nuclear_norm_of_the_workload(seed: int) -> None:
         for row, w in zip(s.tolist(), weights, strict=True)
     ]
     nuclear = np.linalg.svd(np.concatenate(rows), compute_uv=False).sum() / math.sqrt(math.prod(sizes))
-    found = allocate(tables, sizes, objective="mean", power=2, free_total=False)
+    found = allocate_residuals(tables, sizes, objective="mean", power=2, free_total=False)
     assert found.value == pytest.approx(nuclear, rel=1e-10)
     assert found.bound == found.value
 
@@ -187,7 +187,7 @@ def _nuclear(tables: Tables, sizes: Sequence[int]) -> float:
     for s, weight in tables:
         shares = weight / n[s].prod(axis=1)
         for row, share in zip(s.tolist(), shares.tolist(), strict=True):
-            for pattern in patterns(len(row)):
+            for pattern in subset_columns(len(row)):
                 values.setdefault(tuple(row[c] for c in pattern), []).append(share)
     return math.fsum(
         math.exp(0.5 * math.log(math.fsum(v)) + math.fsum(math.log(n[i] - 1) for i in s)) for s, v in values.items()
@@ -205,10 +205,10 @@ def test_published_optima_of_real_shapes(name: str, label: str) -> None:
     sizes = DATA[name]
     tables = _named(sizes, label)
     rmse, largest = (column[LABELS.index(label)] for column in OPTIMA[name])
-    mean = allocate(tables, sizes, objective="mean", power=2, free_total=False)
+    mean = allocate_residuals(tables, sizes, objective="mean", power=2, free_total=False)
     assert mean.value == pytest.approx(_nuclear(tables, sizes), rel=1e-9)
     assert mean.value / math.sqrt(_queries(tables, sizes)) == pytest.approx(rmse, abs=6e-4)
-    best = allocate(tables, sizes, objective="max", power=2, free_total=False)
+    best = allocate_residuals(tables, sizes, objective="max", power=2, free_total=False)
     assert best.value**2 == pytest.approx(largest, abs=1.2e-3)
     assert (best.value / best.bound) ** 2 - 1 <= 1.1e-7
 
@@ -218,7 +218,7 @@ def test_published_optima_of_many_attributes_of_ten_cells(attributes: int) -> No
     """The bound of the mean by symmetric polynomials, no set of attributes written down."""
     sizes, tables = [10] * attributes, _upto(attributes, 3)
     rmse, largest = TEN_CELLS[attributes]
-    mean = allocate(tables, sizes, objective="mean", power=2, free_total=False)
+    mean = allocate_residuals(tables, sizes, objective="mean", power=2, free_total=False)
     nuclear = math.fsum(
         math.comb(attributes, k)
         * 9**k
@@ -227,7 +227,7 @@ def test_published_optima_of_many_attributes_of_ten_cells(attributes: int) -> No
     )
     assert mean.value == pytest.approx(nuclear, rel=1e-9)
     assert mean.value / math.sqrt(_queries(tables, sizes)) == pytest.approx(rmse, abs=1.1e-3)
-    best = allocate(tables, sizes, objective="max", power=2, free_total=False)
+    best = allocate_residuals(tables, sizes, objective="max", power=2, free_total=False)
     assert best.value**2 == pytest.approx(largest, rel=4e-6, abs=1e-3)
     assert (best.value / best.bound) ** 2 - 1 <= 1.1e-7
 
@@ -264,14 +264,14 @@ def test_one_unknown_per_kind_gives_what_one_per_set_gives(
     """Mutants: kinds by size alone; multisets counted with repetition; one weight of a kind for all."""
     tables, sizes = _symmetric_cases()[name]
 
-    def run() -> Allocation:
-        return allocate(tables, sizes, objective=objective, power=power, free_total=free_total)
+    def run() -> ResidualAllocation:
+        return allocate_residuals(tables, sizes, objective=objective, power=power, free_total=free_total)
 
     def one_each(*_: object) -> NDArray[np.int32]:
         return np.arange(len(sizes), dtype=np.int32)
 
     few = run()
-    monkeypatch.setattr(module, "kinds", one_each)
+    monkeypatch.setattr(module, "exchangeable_kinds", one_each)
     many = run()
     assert few.value == pytest.approx(many.value, rel=1e-12 if objective == "mean" else 1.1e-7)
     assert few.bound <= many.value * (1 + 1e-12)
@@ -292,7 +292,7 @@ def test_no_symmetry_no_closed_workload_still_certified(seed: int, decades: floa
     tables = [t for t in _upto(attributes, 3) if t[0].shape[1]]
     tables = [(s[rng.random(len(s)) < rng.uniform(0.05, 0.6)], w) for s, w in tables]
     tables = [(s, 10.0 ** rng.uniform(-decades, 0, len(s))) for s, _ in tables]
-    found = allocate(tables, sizes, objective="max", power=power, free_total=seed % 2 == 0)
+    found = allocate_residuals(tables, sizes, objective="max", power=power, free_total=seed % 2 == 0)
     assert (found.value / found.bound) ** 2 - 1 <= 1.1e-7
     squares = [p**-2.0 for p in found.precision]
     largest = max((w * variances(s, found.sets, squares, sizes)).max() for s, w in tables if len(s))
@@ -306,7 +306,7 @@ def test_both_sides_hold_from_the_first_round(power: Literal[1, 2]) -> None:
     for _ in range(20):
         effects = rng.uniform(0, 1, (5, 4)) * (rng.random((5, 4)) < 0.7) + 0.01
         price = rng.uniform(0.1, 1, 4)
-        found = [least_largest(Rows(effects), Rows(price[None]), power, t) for t in (10.0, 0.1, 0.01, 1e-9)]
+        found = [least_largest(MatrixSide(effects), MatrixSide(price[None]), power, t) for t in (10.0, 0.1, 0.01, 1e-9)]
         sides = [(f.lower, f.upper) for f in found]
         lower, upper = sides[-1]
         assert upper / lower - 1 < 2e-9
@@ -325,7 +325,7 @@ def test_the_general_path_finds_the_same_noise(power: Literal[1, 2]) -> None:
     for s, weights in tables:
         for row, w in zip(s.tolist(), weights.tolist(), strict=True):
             below: dict[frozenset[str], tuple[Vector, ...]] = {}
-            for pattern in patterns(len(row)):
+            for pattern in subset_columns(len(row)):
                 inside = {row[c] for c in pattern}
                 parts = [(n - 1) / n if i in inside else n**-2.0 for i, n in ((i, sizes[i]) for i in row)]
                 key = frozenset(str(i) for i in inside)
@@ -333,11 +333,11 @@ def test_the_general_path_finds_the_same_noise(power: Literal[1, 2]) -> None:
                 sums[key] = sums.get(key, 0.0) + w * math.prod(parts) * math.prod(sizes[i] for i in row)
             effects.append(Effect(w, tuple(sizes[i] for i in row), below))
     single = {str(i): (3 - power) * (n - 1) / n for i, n in enumerate(sizes)}
-    mean = allocate(tables, sizes, objective="mean", power=power, free_total=False)
+    mean = allocate_residuals(tables, sizes, objective="mean", power=power, free_total=False)
     other = sum_objective(sums, single, power)
     for s, precision in zip(mean.sets, mean.precision, strict=True):
         np.testing.assert_allclose(precision, [other[frozenset(map(str, r))] for r in s.tolist()], rtol=1e-11)
-    largest = allocate(tables, sizes, objective="max", power=power, free_total=False)
+    largest = allocate_residuals(tables, sizes, objective="max", power=power, free_total=False)
     precisions, bound = max_objective(effects, single, power)
     squares = [np.array([precisions[frozenset(map(str, r))] ** -2.0 for r in s.tolist()]) for s in largest.sets]
     reached = max((w * variances(s, largest.sets, squares, sizes)).max(initial=0) for s, w in tables)
@@ -352,8 +352,8 @@ def test_attributes_of_one_cell_and_tables_asked_twice() -> None:
     cases: list[tuple[Literal["mean", "max"], list[float]]] = [("mean", [8.0, 6.0, 2.0]), ("max", [7.0, 5.0, 2.0])]
     for objective, weights in cases:
         once: Tables = [(np.array([[0], [1]]), np.array(weights[:2])), (np.array([[0, 1]]), np.array(weights[2:]))]
-        found = allocate(twice, sizes, objective=objective, power=2, free_total=False)
-        same = allocate(once, [3, 4], objective=objective, power=2, free_total=False)
+        found = allocate_residuals(twice, sizes, objective=objective, power=2, free_total=False)
+        same = allocate_residuals(once, [3, 4], objective=objective, power=2, free_total=False)
         assert [s.tolist() for s in found.sets] == [[[]], [[0], [2]], [[0, 2]]]
         assert found.value == pytest.approx(same.value, rel=1e-12)
         np.testing.assert_allclose(_flat(found.precision), _flat(same.precision), rtol=1e-12)
@@ -366,14 +366,14 @@ def test_attributes_of_one_cell_and_tables_asked_twice() -> None:
 def test_what_cannot_be_allocated_is_refused() -> None:
     pair = _combinations(2, 2)
 
-    def ask(tables: Tables, sizes: list[int]) -> Allocation:
-        return allocate(tables, sizes, objective="mean", power=2, free_total=False)
+    def ask(tables: Tables, sizes: list[int]) -> ResidualAllocation:
+        return allocate_residuals(tables, sizes, objective="mean", power=2, free_total=False)
 
     for weight in (0.0, -1.0, math.inf, math.nan):
         with pytest.raises(PlanError, match="positive and finite"):
             ask([(pair, np.array([weight]))], [2, 2])
     with pytest.raises(PlanError, match="only the public total is asked"):
-        allocate([(_combinations(2, 1), np.ones(2))], [1, 1], objective="max", power=2, free_total=True)
+        allocate_residuals([(_combinations(2, 1), np.ones(2))], [1, 1], objective="max", power=2, free_total=True)
     with pytest.raises(PlanError, match="no table is asked"):
         ask([(pair[:0], np.ones(0))], [2, 2])
     with pytest.raises(PlanError, match=r"more than 10\^140 cells"):

@@ -10,7 +10,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.plans.plan import Plan
-from sfumato.privacy.accounting import PureEvent, price
+from sfumato.privacy.accounting import PureEvent, event_price
 from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw, RoundedGaussian
 from sfumato.privacy.rounding import sqrt_down
 
@@ -93,7 +93,7 @@ def test_a_plan_takes_the_law_that_errs_less_at_the_price_of_its_ledger(relation
         work = drawn(rng) if budget.parameter != 14 else sf.identity(sf.Domain({"x": 4}))
         found = planned(work, budget, relation)
         laws.add(type(found.noise))
-        assert price(found.price, budget.currency) <= budget.total
+        assert event_price(found.price, budget.currency) <= budget.total
         assert sf.Ledger.in_memory(budget).quote(found).fits
         assert found.objective_value <= planned(work, budget, relation, "gaussian").objective_value * (1 + 1e-9)
         assert found.lower_bound is None or found.lower_bound <= found.objective_value
@@ -116,7 +116,7 @@ def test_the_words_name_the_noise_and_the_price() -> None:
     assert "Laplace noise would have an rmse of at most" in text
     asked = planned(work, sf.approx(1, "1e-6"), "add-remove", "laplace")
     assert asked.objective_value < found.any_noise_bound  # which costs 27 times as much
-    assert price(asked.price, found.budget.currency) == price(PureEvent(Fraction(1)), found.budget.currency)
+    assert event_price(asked.price, found.budget.currency) == event_price(PureEvent(Fraction(1)), found.budget.currency)
     assert "a ledger of mu^2 takes 1.518 for it, 0.05603 for Gaussian noise under this budget" in str(asked)
 
 

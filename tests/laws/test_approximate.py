@@ -14,8 +14,8 @@ from scipy.optimize import minimize
 
 import sfumato as sf
 from sfumato.errors import PlanError, WorkloadError
-from sfumato.strategies.approximate import Approximate, approximate_optimum
-from sfumato.strategies.dense_optimal import optimize
+from sfumato.strategies.approximate import ApproximateOptimum, approximate_optimum
+from sfumato.strategies.dense_optimal import optimize_dense
 
 NORMS = pytest.mark.parametrize("norm", ["entry", "column"])
 
@@ -30,14 +30,14 @@ def prefix(n: int) -> np.ndarray:
     return np.tril(np.ones((n, n)))
 
 
-def bias(F: np.ndarray, found: Approximate, norm: str) -> float:
+def bias(F: np.ndarray, found: ApproximateOptimum, norm: str) -> float:
     off = found.reconstruction @ found.strategy - F
     if norm == "entry":
         return float(np.abs(off).max())
     return float(np.linalg.norm(off, axis=0).max()) / math.sqrt(len(F))
 
 
-def assert_attained(F: np.ndarray, alpha: float, norm: str, found: Approximate) -> None:
+def assert_attained(F: np.ndarray, alpha: float, norm: str, found: ApproximateOptimum) -> None:
     assert bias(F, found, norm) <= alpha * (1 + 1e-7)
     assert np.linalg.norm(found.strategy, axis=0).max() <= 1.0
     size = np.linalg.norm(found.strategy, axis=0).max()
@@ -51,11 +51,11 @@ def assert_attained(F: np.ndarray, alpha: float, norm: str, found: Approximate) 
 def test_certificates(norm: str, F: np.ndarray, alpha: float) -> None:
     found = approximate_optimum(F, alpha, norm)
     assert_attained(F, alpha, norm, found)
-    exact = optimize(matrix=F)
+    exact = optimize_dense(matrix=F)
     assert found.lower_bound <= exact.upper_bound * (1 + 1e-9)
     # the strategy of the approximate optimum answers Z exactly, so Z's own optimum is no larger
     Z = found.reconstruction @ found.strategy
-    assert optimize(matrix=Z).lower_bound <= found.upper_bound * (1 + 1e-9)
+    assert optimize_dense(matrix=Z).lower_bound <= found.upper_bound * (1 + 1e-9)
 
 
 @NORMS
@@ -73,7 +73,7 @@ def test_brute_force_over_answers_is_no_better(norm: str) -> None:
 
     best = min(
         minimize(
-            lambda x: optimize(matrix=near(x)).upper_bound,
+            lambda x: optimize_dense(matrix=near(x)).upper_bound,
             rng.standard_normal(F.size),
             method="Nelder-Mead",
             options={"maxiter": 600},

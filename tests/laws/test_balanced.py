@@ -16,8 +16,8 @@ from scipy.optimize import minimize
 import sfumato as sf
 from sfumato.errors import PlanError, WorkloadError
 from sfumato.operators.base import FloatArray
-from sfumato.strategies.approximate import Balanced, Biased, approximate_optimum, balanced_optimum
-from sfumato.strategies.dense_optimal import optimize
+from sfumato.strategies.approximate import BalancedOptimum, Biased, approximate_optimum, balanced_optimum
+from sfumato.strategies.dense_optimal import optimize_dense
 from sfumato.strategies.dense_swap import swap_optimum
 
 SIGMA = 4.2247  # (1, 1e-6)
@@ -38,7 +38,7 @@ def disjunctions(d: int) -> FloatArray:
     return np.asarray(sf.disjunctions(d).operator.dense(), dtype=np.float64)
 
 
-def total(F: FloatArray, exchange: float, found: Balanced, pairs: bool) -> float:
+def total(F: FloatArray, exchange: float, found: BalancedOptimum, pairs: bool) -> float:
     """The objective of R and M as they are."""
     M = found.strategy
     off = found.reconstruction @ M + found.offset[:, None] - F
@@ -55,7 +55,7 @@ def test_certificates(pairs: bool, F: FloatArray, exchange: float) -> None:
     assert found.lower_bound <= found.upper_bound
     assert total(F, exchange, found, pairs) == pytest.approx(found.upper_bound, rel=1e-6)
     # no bias, and no noise, are answers too
-    exact = swap_optimum(matrix=F).upper_bound if pairs else optimize(matrix=F).upper_bound
+    exact = swap_optimum(matrix=F).upper_bound if pairs else optimize_dense(matrix=F).upper_bound
     assert found.lower_bound <= exact * (1 + 1e-9)
     nothing = F - (F.max(axis=1) + F.min(axis=1))[:, None] / 2 if pairs else F
     assert found.lower_bound <= exchange * np.linalg.norm(nothing, axis=0).max() * (1 + 1e-9)
@@ -73,7 +73,7 @@ def test_brute_force_over_answers_is_no_better(pairs: bool) -> None:
 
     def value(x: FloatArray) -> float:
         Z = x.reshape(F.shape)
-        noise = swap_optimum(matrix=Z).upper_bound if pairs else optimize(matrix=Z).upper_bound
+        noise = swap_optimum(matrix=Z).upper_bound if pairs else optimize_dense(matrix=Z).upper_bound
         return math.hypot(noise, exchange * float(np.linalg.norm(Z - F, axis=0).max()))
 
     found = balanced_optimum(F, exchange, pairs=pairs, tolerance=1e-3, max_iterations=500)

@@ -12,9 +12,9 @@ from scipy.optimize import linprog
 import sfumato as sf
 from sfumato.errors import PlanError
 from sfumato.postprocess import geography_parts as parts
-from sfumato.postprocess.geography_cells import Bounds, Cells, limits, tightened
-from sfumato.postprocess.geography_integers import Halves, chain, real_family, whole_family
-from sfumato.strategies.geography_tree import Place
+from sfumato.postprocess.geography_cells import LevelBounds, TableCells, level_limits, tighten_limits
+from sfumato.postprocess.geography_integers import CellHalves, real_family, splitting_chain, whole_family
+from sfumato.strategies.geography_tree import PlaceOrder
 from support.places import grown, nested, tree_codes
 
 WHERE = "a1 in (0, 2)"
@@ -63,14 +63,14 @@ def test_what_is_refused_is_what_no_table_meets() -> None:
     inside = np.array([True, False])
     for _ in range(1_000):
         codes = tree_codes(rng, 2, int(rng.integers(2, 6)))
-        place = Place.of(codes, len(codes[-1]))
+        place = PlaceOrder.of(codes, len(codes[-1]))
         rows = {level: bounded(rng, int(codes[level - 1].max()) + 1, free=0.75) for level in (1, 2)}
         total = float(rng.integers(0, 30)) if rng.random() < 0.5 else None
         if rng.random() < 0.5:
             rows[0] = bounded(rng, 1, 12, 0.75)
         wanted = is_possible(codes, rows, total)
         try:
-            found = limits(place, (), total, Bounds(rows, inside))
+            found = level_limits(place, (), total, LevelBounds(rows, inside))
             assert found is not None
             assert wanted
         except PlanError:
@@ -87,7 +87,7 @@ def test_families_keep_both_wherever_their_parent_does(seed: int) -> None:
     the order of the domain.
     """
     rng = np.random.default_rng(seed)
-    cells, n = Cells((2, 3)), 6
+    cells, n = TableCells((2, 3)), 6
     inside = rng.random(6) < 0.5
     inside[rng.permutation(6)[:2]] = [True, False]
     bounds = bounded(rng, n, 9)
@@ -97,14 +97,14 @@ def test_families_keep_both_wherever_their_parent_does(seed: int) -> None:
     for column, own in ((0, truth.sum(1)), (2, truth[:, inside].sum(1)), (4, truth[:, ~inside].sum(1))):
         bounds[:, column] = np.minimum(bounds[:, column], own)
         bounds[:, column + 1] = np.where(rng.random(n) < 0.5, own, np.maximum(bounds[:, column + 1], own))
-    bounds = tightened(bounds)
+    bounds = tighten_limits(bounds)
     sums = truth.sum(axis=0)
     where = np.flatnonzero(sums)
     if not len(where):
         return
     values = rng.gamma(0.2, 1, (n, len(where))) + 1e-12
     values *= sums[where] / values.sum(axis=0)
-    halves = Halves.of(cells, where, chain(cells, [(), (1,)]), inside)
+    halves = CellHalves.of(cells, where, splitting_chain(cells, [(), (1,)]), inside)
     for found, off in (
         (whole_family(values, sums[where], halves, bounds), 0.0),
         (real_family(values, sums[where].astype(float), halves, bounds), 1e-9),

@@ -17,8 +17,8 @@ from sfumato.errors import PlanError
 from sfumato.operators import AllRange, Dense, Identity, LinearOperator, Prefix, Total, Window
 from sfumato.operators.base import FloatArray
 from sfumato.strategies import tilted_bounds as bounds
-from sfumato.strategies.dense_optimal import optimize
-from sfumato.strategies.tilted import Product, Union, optimise
+from sfumato.strategies.dense_optimal import optimize_dense
+from sfumato.strategies.tilted import Product, Union, optimise_shapes
 from sfumato.strategies.tilted_bounds import union_bound
 
 Weights = dict[str, FloatArray]
@@ -113,7 +113,7 @@ def test_the_nuclear_norm_where_every_attribute_has_one_factor(
 @given(case=unions())
 def test_never_above_the_optimum(case: tuple[list[Product], dict[str, int], Weights]) -> None:
     products, sizes, weights = case
-    optimum = optimize(matrix=_matrix(products, sizes), tolerance=1e-6)
+    optimum = optimize_dense(matrix=_matrix(products, sizes), tolerance=1e-6)
     found = union_bound(products, sizes, weights=weights)
     assert found is not None
     assert found <= optimum.upper_bound
@@ -152,7 +152,7 @@ def test_close_below_tilted_residuals(orders: list[int]) -> None:
     sizes = {"a": 40, "b": 30, "c": 25, "d": 9, "e": 2}
     products = _tables(sizes, 3, orders)
     union = Union(products, sizes)
-    shapes = optimise(union)
+    shapes = optimise_shapes(union)
     weights = {union.names[i]: s.dual for i, s in shapes.items()}
     found = union_bound(products, sizes, weights=weights)
     uniform = union_bound(products, sizes)
@@ -219,7 +219,7 @@ def test_a_hundred_attributes() -> None:
     found = union_bound(products, sizes)
     split = Union(products, sizes)
     assert found is not None
-    assert found**2 <= split.error(optimise(split, tilt=False)) <= 1.1 * found**2
+    assert found**2 <= split.error(optimise_shapes(split, tilt=False)) <= 1.1 * found**2
 
 
 @settings(max_examples=25)
@@ -241,7 +241,7 @@ def test_row_weights_bound_the_largest_variance(seed: int) -> None:
         rows.append((weight, dict(zip(given_, scaled, strict=True))))
     found = union_bound([(w / total, f) for w, f in rows], sizes)
     matrix = _matrix([(1.0, f) for f, _ in parts], sizes)
-    best = optimize(matrix=matrix).strategy
+    best = optimize_dense(matrix=matrix).strategy
     assert found is not None
     for strategy in (best, np.eye(20)):
         answers = matrix @ np.linalg.pinv(strategy)

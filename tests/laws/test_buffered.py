@@ -16,15 +16,15 @@ from sfumato.strategies.buffered_toeplitz import (
     SHAPES,
     Asked,
     Buffered,
-    Geometric,
-    Parameters,
-    fit,
-    fitted,
+    BufferParameters,
+    GeometricBlocks,
+    best_buffered_strategy,
+    fit_buffer_parameters,
+    interpolate_parameters,
     row_scale,
-    unscaled,
 )
 from sfumato.strategies.range_bounds import largest_pair
-from sfumato.strategies.toeplitz import Buffers, decayed, prefix_bound, range_bound
+from sfumato.strategies.toeplitz import Buffers, all_range_bound, decayed_sums, prefix_bound
 from support.sensitivities import check_price
 
 ASKED: tuple[Asked, ...] = ("prefixes", "ranges", "largest")
@@ -33,7 +33,7 @@ CLOSE = 3e-5  # what rounding the coefficients moves variances by, as the module
 
 
 def made(n: int, asked: Asked = "prefixes") -> tuple[Buffered, Any]:
-    factor = unscaled(n, asked).at(700.0)
+    factor = best_buffered_strategy(n, asked).at(700.0)
     return factor, np.linalg.inv(factor.measured.dense().astype(float))
 
 
@@ -43,7 +43,7 @@ def test_decayed_sums_are_the_sums(n: int, decay: float, seed: int) -> None:
     values = np.random.default_rng(seed).random(n)
     powers = decay ** np.arange(n)
     exact = [float(values[: i + 1][::-1] @ powers[: i + 1]) for i in range(n)]
-    np.testing.assert_allclose(decayed(values, decay), exact, rtol=1e-12)
+    np.testing.assert_allclose(decayed_sums(values, decay), exact, rtol=1e-12)
 
 
 def test_buffers_are_their_generating_functions() -> None:
@@ -155,10 +155,10 @@ def test_strategies_that_say_the_errors_of_others_are_refused() -> None:
 )
 def test_integers_are_close_to_the_bound(asked: Asked, n: int, most: float) -> None:
     """At their own price, at sizes of the tables and between them."""
-    factor = unscaled(n, asked).at(700.0)
+    factor = best_buffered_strategy(n, asked).at(700.0)
     price = float(max(factor.operator.column_sums(2)))
     if asked == "ranges":
-        found, bound = factor.range_errors(AllRange(n))[0], range_bound(n) ** 2 / (n * (n + 1) / 2)
+        found, bound = factor.range_errors(AllRange(n))[0], all_range_bound(n) ** 2 / (n * (n + 1) / 2)
     else:
         variances = factor.prefix_powers(n, 2)
         found = float(variances.max() if asked == "largest" else variances.mean())
@@ -170,7 +170,7 @@ def test_integers_are_close_to_the_bound(asked: Asked, n: int, most: float) -> N
 def test_blocks_tell_the_error_of_real_numbers(asked: Asked) -> None:
     """What the fit minimises against dense algebra on what it stands for. Mutant: a filter one cell late."""
     n = 300
-    parameters = fitted(n, asked)
+    parameters = interpolate_parameters(n, asked)
     r, lag = row_scale(n, parameters.shape), np.arange(n)[:, None] - np.arange(n)
     matrix = np.where(lag >= 0, parameters.buffers.coefficients(np.abs(lag)), 0.0) * r[:, None]
     matrix /= np.linalg.norm(matrix, axis=0)
@@ -178,14 +178,14 @@ def test_blocks_tell_the_error_of_real_numbers(asked: Asked) -> None:
     variances = (rows**2).sum(axis=1)
     exact = {"prefixes": variances.mean(), "largest": variances.max()}
     exact["ranges"] = ((n + 1) * variances.sum() - (rows.sum(axis=0) ** 2).sum()) / (n * (n + 1) / 2)
-    about = float(Geometric(n).error(parameters, asked))
+    about = float(GeometricBlocks(n).error(parameters, asked))
     assert about == pytest.approx(math.sqrt(exact[asked]), rel=0.03 if asked == "largest" else 0.01)
 
 
 def test_a_fit_finds_what_the_tables_hold() -> None:
     """From nothing known, to a part in a thousand of the error."""
     n = 2**10
-    found, held = fit(n, "prefixes"), fitted(n, "prefixes")
-    errors = [float(Geometric(n).error(p, "prefixes")) for p in (found, held)]
+    found, held = fit_buffer_parameters(n, "prefixes"), interpolate_parameters(n, "prefixes")
+    errors = [float(GeometricBlocks(n).error(p, "prefixes")) for p in (found, held)]
     assert errors[0] == pytest.approx(errors[1], rel=1e-3)
-    assert Parameters.of(held.vector).shape.shape == (SHAPES,)
+    assert BufferParameters.of(held.vector).shape.shape == (SHAPES,)

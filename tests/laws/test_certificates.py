@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from sfumato.errors import PlanError
 from sfumato.maps import AlikeMap, BlockMap, MultipleMap
 from sfumato.operators import Block, Dense, Family, Identity, LinearOperator, Prefix, Residual, Scaled, Total, Tree
-from sfumato.privacy.sensitivity import Certificate, certified, priced
-from sfumato.privacy.sums import Bundle, Products, Sum, least_symmetric
+from sfumato.privacy.sensitivity import Certificate, best_certified, certified_bound
+from sfumato.privacy.sums import Bundle, Products, SumOfProducts, least_symmetric
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.strategies.certificates import certificate, searched, sensitivity
+from sfumato.strategies.certificates import exact_sensitivity, find_certificate, search_certificate
 from support.operators import simple
 from support.sensitivities import brute_force, cases, columns_of
 
@@ -28,14 +28,14 @@ PERSON = PrivacyUnit(Neighbours.REPLACE_ONE, "id", 3)
 
 
 def proved(blocks: Any, sizes: Any, unit: PrivacyUnit, power: int, proof: Certificate | None) -> int:
-    return certified([b.lowered() for b in blocks], sizes, unit, power, proof)
+    return certified_bound([b.lowered() for b in blocks], sizes, unit, power, proof)
 
 
 def same_price(blocks: Any, sizes: Any, powers: tuple[int, ...] = (1, 2)) -> None:
     """What the search found is what its certificate proves, to the unit."""
     for unit, power in itertools.product((REPLACE_ONE, PERSON), powers):
-        found = sensitivity(blocks, sizes, unit, power)
-        proof = certificate(blocks, sizes, unit, power)
+        found = exact_sensitivity(blocks, sizes, unit, power)
+        proof = find_certificate(blocks, sizes, unit, power)
         assert proved(blocks, sizes, unit, power, proof) == found.value
 
 
@@ -63,8 +63,8 @@ def test_small_strategies(case: Any, power: int) -> None:
     """Mutants: ordered pairs across groups forgotten; a weight not squared; a class believed; an inner product of
     equal cells; the zero column of persons forgotten."""
     blocks, sizes = case
-    found = sensitivity(blocks, sizes, REPLACE_ONE, power)
-    proof = certificate(blocks, sizes, REPLACE_ONE, power)
+    found = exact_sensitivity(blocks, sizes, REPLACE_ONE, power)
+    proof = find_certificate(blocks, sizes, REPLACE_ONE, power)
     value = proved(blocks, sizes, REPLACE_ONE, power, proof)
     assert value <= found.value
     assert value >= brute_force(columns_of(blocks, sizes), Neighbours.REPLACE_ONE, 1, power)
@@ -111,13 +111,13 @@ def test_chains_graphs_and_matrices() -> None:
 def test_the_least_that_is_proved_is_kept() -> None:
     """Pairs of forty attributes, proved by products. Mutant: a proposal that proves less taken for the best."""
     families, sizes = tables(list(range(2, 42)), 2, STEEP)
-    found, proof = searched(families, sizes, REPLACE_ONE, 2)
+    found, proof = search_certificate(families, sizes, REPLACE_ONE, 2)
     worse = Certificate("apart")
     assert proof is not None
     assert proved(families, sizes, REPLACE_ONE, 2, worse) > found.value
     lowered = [f.lowered() for f in families]
     for order in ((proof, worse), (worse, proof)):
-        assert priced(lowered, sizes, REPLACE_ONE, 2, lambda _, given=order: given) == (found, proof)
+        assert best_certified(lowered, sizes, REPLACE_ONE, 2, lambda _, given=order: given) == (found, proof)
 
 
 def test_a_pair_of_cells_stands_in_either_order() -> None:
@@ -191,7 +191,7 @@ def test_sums_are_bounded_by_any_cliques_and_classes(data: st.DataObject) -> Non
                 rows += [(list(chosen), weight)] * data.draw(st.sampled_from([1, 1, 1, 2]))
     by_order = [[r for r in rows if len(r[0]) == k] for k in {len(r[0]) for r in rows}]
     bundles = [Bundle.of([s for s, _ in some], [w for _, w in some]) for some in by_order]
-    total = Sum.of(states, [(dict(enumerate(features)), [1] * len(features), 1)], bundles)
+    total = SumOfProducts.of(states, [(dict(enumerate(features)), [1] * len(features), 1)], bundles)
     wanted = max(
         sum(w * math.prod(int(features[f][1][x[features[f][0]]]) for f in s) for s, w in rows)
         for x in itertools.product(*map(range, states))
@@ -229,7 +229,7 @@ def test_what_doubles_put_in_the_wrong_order_is_compared_exactly() -> None:
     """
     values = [(5, 3), (5, 3), (1, 3)]
     features = tuple((0, np.array([2**53 + v for v in pair], dtype=object)) for pair in values)
-    total = Sum((2,), features, (Bundle.of([(0,), (1,), (2,)], [1, 1, 1]),))
+    total = SumOfProducts((2,), features, (Bundle.of([(0,), (1,), (2,)], [1, 1, 1]),))
     assert total.largest() == (3 * 2**53 + 11, True)
 
 
@@ -240,13 +240,13 @@ def test_a_bound_that_is_not_reached_does_not_say_so() -> None:
     at most called reached, or where only the last products are.
     """
     features = tuple((v, np.array([1, -1], dtype=object)) for v in range(3))
-    total = Sum((2,) * 3, features, (Bundle.of([(0, 1), (0, 2), (1, 2)], [-1] * 3),))
+    total = SumOfProducts((2,) * 3, features, (Bundle.of([(0, 1), (0, 2), (1, 2)], [-1] * 3),))
     assert total.eliminated([((0, 1, 2), (1, 2)), ((1, 2), ())]) == (1, True)
     assert total.eliminated([((0, 1), (1,)), ((0, 2), (2,)), ((1, 2), ())]) == (3, False)
     assert total.apart() == (3, False)
     more = Bundle.of([(0, 1, 2)], [-1])
-    assert Sum((2,) * 3, features, (*total.bundles, more)).apart() == (4, False)
-    assert Sum((2,) * 3, features, (more,)).apart() == (1, True)
+    assert SumOfProducts((2,) * 3, features, (*total.bundles, more)).apart() == (4, False)
+    assert SumOfProducts((2,) * 3, features, (more,)).apart() == (1, True)
 
 
 def test_products_pay_for_the_sets_that_are_not_there() -> None:
@@ -255,7 +255,7 @@ def test_products_pay_for_the_sets_that_are_not_there() -> None:
     Mutant: sets that the sum lacks not paid for.
     """
     features = tuple((v, np.array([3, -1], dtype=object)) for v in range(5))
-    star = Sum((2,) * 5, features, (Bundle.of([(0, v) for v in range(1, 5)], [-1] * 4),))
+    star = SumOfProducts((2,) * 5, features, (Bundle.of([(0, v) for v in range(1, 5)], [-1] * 4),))
     assert star.largest() == (12, True)
     assert -least_symmetric(star, Products((1,) * 5, (0, 0, 1), 0)) >= 12
 
@@ -271,7 +271,7 @@ def test_every_kind_of_tampering_is_refused_or_proves_less() -> None:
     names = tuple(f"a{i}" for i in range(6))
     sizes = dict(zip(names, range(2, 8), strict=True))
     chain = [Family(names, tuple(map(Residual, range(2, 8))), np.array([(i, i + 1) for i in range(5)]))]
-    found = sensitivity(chain, sizes, REPLACE_ONE, 2)
+    found = exact_sensitivity(chain, sizes, REPLACE_ONE, 2)
     cliques = tuple((((i, i + 1), (i + 1,)) if i < 4 else ((4, 5), ())) for i in range(5))
     proof = Certificate("cliques", cliques=cliques)
     assert proved(chain, sizes, REPLACE_ONE, 2, proof) == found.value
@@ -287,8 +287,8 @@ def test_every_kind_of_tampering_is_refused_or_proves_less() -> None:
     with pytest.raises(PlanError, match="method"):
         proved(chain, sizes, REPLACE_ONE, 2, Certificate("guess"))  # type: ignore[arg-type]
     families, sizes = tables([3] * 12, 2, FLAT)
-    found = sensitivity(families, sizes, REPLACE_ONE, 2)
-    proof = certificate(families, sizes, REPLACE_ONE, 2)
+    found = exact_sensitivity(families, sizes, REPLACE_ONE, 2)
+    proof = find_certificate(families, sizes, REPLACE_ONE, 2)
     assert proof is not None
     assert proof.classes
     multiples = np.array(families[1].multiples)
@@ -310,7 +310,7 @@ def test_features_that_are_the_same_stand_for_one() -> None:
     """
     ends = [(0, [1, -1]), (0, [2, -1]), (0, [2, -1]), (1, [2, -1]), (1, [1, -1]), (1, [2, -1]), (2, [1, -1])]
     features = tuple((v, np.array(values, dtype=object)) for v, values in ends)
-    total = Sum((2, 2, 2), features, (Bundle.of([(2, 5, 6), (1, 5, 6), (0, 4, 6)], [-1, -1, -1]),))
+    total = SumOfProducts((2, 2, 2), features, (Bundle.of([(2, 5, 6), (1, 5, 6), (0, 4, 6)], [-1, -1, -1]),))
     assert total.largest() == (9, True)
     with pytest.raises(PlanError, match="tell apart"):
         total.in_classes((0, 1, 0))
@@ -322,4 +322,8 @@ def test_blocks_of_nothing_cost_nothing() -> None:
     blocks = [BlockMap((("a",),), (AlikeMap(2),)), BlockMap((("b",),), (MultipleMap(AlikeMap(2), 0),))]
     for method in ("apart", "pairs", "classes"):
         proof = Certificate(method, (0, 1, 2))
-        assert certified(blocks, sizes, REPLACE_ONE, 2, proof) == certified(blocks, sizes, REPLACE_ONE, 1, proof) == 2
+        assert (
+            certified_bound(blocks, sizes, REPLACE_ONE, 2, proof)
+            == certified_bound(blocks, sizes, REPLACE_ONE, 1, proof)
+            == 2
+        )

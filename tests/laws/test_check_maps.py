@@ -49,7 +49,7 @@ def test_distinct_columns_are_those_of_all_cells(seed: int) -> None:
             parts.append(column)
         columns.append(np.concatenate(parts))
     expected = np.unique(np.array(columns).T, axis=1)
-    found = check_maps.distinct(blocks, sizes)
+    found = check_maps.distinct_block_columns(blocks, sizes)
     assert found.shape == expected.shape
     assert np.array_equal(np.unique(found, axis=1), expected)
 
@@ -88,9 +88,11 @@ def test_tables_and_residuals_on_trees_cost_what_all_pairs_say(seed: int, power:
             kind = others[int(rng.integers(3 if rng.random() < 0.3 else 2))]
             op = tree[int(rng.integers(len(tree)))] if name == "place" else Doc({"~class": kind, "n": n})
             present = rng.random() < 0.7
-            held += [((name,), check_maps.fingerprint(op))] if present else []
+            held += [((name,), check_maps.document_fingerprint(op))] if present else []
             ops |= {held[-1][1]: op} if present else {}
-            joint = np.kron(joint, check_maps.matrix(op).astype(object) if present else np.ones((1, n), dtype=object))
+            joint = np.kron(
+                joint, check_maps.map_entries(op).astype(object) if present else np.ones((1, n), dtype=object)
+            )
         blocks.append((int(rng.integers(1, 5)), tuple(held)))
         matrices.append(blocks[-1][0] * joint)
     given = [op.codes for op in tree if op.codes is not None and op.codes.min() >= 0]
@@ -101,7 +103,7 @@ def test_tables_and_residuals_on_trees_cost_what_all_pairs_say(seed: int, power:
     expected = 0 if replace and public else int((abs(whole) ** power).sum(axis=0).max())
     for u, v in itertools.product(range(whole.shape[1] if replace else 0), repeat=2):
         expected = max(expected, int((abs(whole[:, u] - whole[:, v]) ** power).sum()) if near[u] == near[v] else 0)
-    assert check_maps.sensitivity(blocks, ops, sizes, power, replace, public, within) == (expected, True)
+    assert check_maps.largest_record_change(blocks, ops, sizes, power, replace, public, within) == (expected, True)
 
 
 def test_a_tree_of_any_size_is_priced_and_a_map_too_large_to_write_out_is_not() -> None:
@@ -112,19 +114,22 @@ def test_a_tree_of_any_size_is_priced_and_a_map_too_large_to_write_out_is_not() 
         tree = [Doc({"~class": "Grouping", "codes": c, "groups": int(c.max()) + 2}) for c in levels]
         kinds = [*tree, Doc({"~class": "Identity", "n": n}), Doc({"~class": "Residual", "n": 3})]
         ops = {str(i): op for i, op in enumerate(kinds)}
-        assert [check_maps.shape(op) for op in tree] == [(op.groups, n) for op in tree]
+        assert [check_maps.map_shape(op) for op in tree] == [(op.groups, n) for op in tree]
         blocks = [(2, ((("place",), "0"), (("a",), "3"))), (3, ((("place",), "1"),)), (1, ((("place",), "2"),))]
-        found.append(check_maps.sensitivity(blocks, ops, {"place": n, "a": 3}, 2, True, True))
+        found.append(check_maps.largest_record_change(blocks, ops, {"place": n, "a": 3}, 2, True, True))
         if n > 12:
             with pytest.raises(check_maps.Cannot, match="so many cells"):
-                check_maps.matrix(tree[0])
+                check_maps.map_entries(tree[0])
     assert found[0] == found[1]
     assert found[0][1]
     joint = Doc({"~class": "Identity", "n": 6})
     blocks, near = [(1, ((("place", "a"), "0"),))], Doc(attribute="place", codes=np.array([0, 0, 1]))
-    assert check_maps.sensitivity(blocks, {"0": joint}, {"place": 3, "a": 2}, 2, True, True, near) == (2, True)
+    assert check_maps.largest_record_change(blocks, {"0": joint}, {"place": 3, "a": 2}, 2, True, True, near) == (
+        2,
+        True,
+    )
     with pytest.raises(check_maps.Cannot, match="weights"):
-        check_maps.shape(Doc({"~class": "Grouping", "codes": np.zeros(3), "groups": 1, "weights": np.ones(3)}))
+        check_maps.map_shape(Doc({"~class": "Grouping", "codes": np.zeros(3), "groups": 1, "weights": np.ones(3)}))
 
 
 def _dense(matrix: Any) -> Any:
@@ -135,7 +140,7 @@ def _dense(matrix: Any) -> Any:
 def test_entries_of_any_type_but_64_bits_are_refused(dtype: str) -> None:
     """abs(-128) and 16 ** 2 are -128 and 0 in 8 bits. Mutant: entries are taken as they are stored."""
     with pytest.raises(ValueError, match="64 bits"):
-        check_maps.matrix(_dense(np.ones((1, 2), dtype=dtype)))
+        check_maps.map_entries(_dense(np.ones((1, 2), dtype=dtype)))
 
 
 @pytest.mark.parametrize("power", [1, 2])
@@ -143,9 +148,9 @@ def test_entries_of_any_type_but_64_bits_are_refused(dtype: str) -> None:
 def test_powers_of_large_entries_are_exact(entry: int, power: int) -> None:
     """Mutant: powers in 64 bits without a look at whether they fit."""
     op = _dense(np.array([[entry, 1], [entry, 0], [entry, -1]]))
-    assert check_maps.column(op, power).tolist() == [3 * abs(entry) ** power, 2]
+    assert check_maps.column_power_sums(op, power).tolist() == [3 * abs(entry) ** power, 2]
     ops = {"k": op}
-    found = check_maps.sensitivity([(3, ((("a",), "k"),))], ops, {"a": 2}, power, False, False)
+    found = check_maps.largest_record_change([(3, ((("a",), "k"),))], ops, {"a": 2}, power, False, False)
     assert found == (3 * (3 * abs(entry)) ** power if power == 1 else 3 * (3 * entry) ** 2, True)
 
 
@@ -155,7 +160,7 @@ def test_what_readers_could_read_in_two_ways_is_refused() -> None:
     good = Doc(
         {"~class": "Sparse", "data": array([5, 7]), "indices": array([0, 2]), "indptr": array([0, 2, 2])}, columns=3
     )
-    assert check_maps.matrix(good).tolist() == [[5, 0, 7], [0, 0, 0]]
+    assert check_maps.map_entries(good).tolist() == [[5, 0, 7], [0, 0, 0]]
     for change in (
         {"data": array([5] * 1000), "indices": array([0] * 1000), "indptr": array([0, 1000])},
         {"indices": array([2, 0])},
@@ -166,15 +171,15 @@ def test_what_readers_could_read_in_two_ways_is_refused() -> None:
         {"indptr": array([0, 3, 2])},
     ):
         with pytest.raises(ValueError, match="sparse"):
-            check_maps.matrix(Doc(good | change))
+            check_maps.map_entries(Doc(good | change))
     for factor in (0.5, True, "2", {"~fraction": [999_999, 10**6]}):
         with pytest.raises(ValueError, match="whole number"):
-            check_maps.matrix(Doc({"~class": "Scaled", "operator": good, "factor": factor}))
+            check_maps.map_entries(Doc({"~class": "Scaled", "operator": good, "factor": factor}))
     with pytest.raises(ValueError, match="not there"):
-        check_maps.shape(Doc({"~class": "Grouping", "codes": array([0, -2]), "groups": 1}))
+        check_maps.map_shape(Doc({"~class": "Grouping", "codes": array([0, -2]), "groups": 1}))
     family = Doc({"~class": "Family", "names": ["a"], "factors": [good], "sets": array([[-1]]), "multiples": None})
     with pytest.raises(ValueError, match="not there"):
-        check_maps.blocks(family, {"a": 3}, {})
+        check_maps.strategy_blocks(family, {"a": 3}, {})
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -200,7 +205,7 @@ def test_bounds_of_filters_are_above_the_truth_and_near_it(seed: int) -> None:
     rows = np.repeat(used.rows, used.runs).tolist()
     rounding = sum((1 + Fraction(r, 2**used.shift) * o) ** 2 for r, o in zip(rows, off, strict=True))
     fields = ("decays", "shift", "runs", "rows", "direct", "carried")
-    found = check_maps.over_time(Doc({k: getattr(used, k) for k in fields}), times, apart)
+    found = check_maps.stream_filter_bounds(Doc({k: getattr(used, k) for k in fields}), times, apart)
     assert response <= found[0] <= response * (1 + Fraction(1, 2**29)) + 2
     assert rounding <= found[1] <= rounding * (1 + Fraction(1, 2**29))
     assert found[0] <= used.response(times, apart)
@@ -222,21 +227,21 @@ def test_sums_of_counts_over_time_are_found_again() -> None:
                 if all(later - before >= apart for before, later in itertools.pairwise(p))
             )
             most = max(((matrix[:, list(p)].sum(axis=1) ** 2).sum() for p in patterns), default=0)
-            assert most <= check_maps.over_time(file, times, apart)[0] == used.response(times, apart)
-        assert check_maps.over_time(file, 1, 1)[1] == 0
+            assert most <= check_maps.stream_filter_bounds(file, times, apart)[0] == used.response(times, apart)
+        assert check_maps.stream_filter_bounds(file, 1, 1)[1] == 0
         if w > 1:
             with pytest.raises(check_maps.Cannot, match="holds"):
-                check_maps.over_time(file, 2, w - 1)
+                check_maps.stream_filter_bounds(file, 2, w - 1)
         for taps in (used.taps * 2**25 + 2**25, used.taps[:, :0], used.taps.astype(float), used.taps[:-1]):
             with pytest.raises(ValueError, match="other integers"):
-                check_maps.over_time(Doc({"runs": used.runs, "taps": taps}), 1, 1)
+                check_maps.stream_filter_bounds(Doc({"runs": used.runs, "taps": taps}), 1, 1)
 
 
 def test_entries_of_a_combination_that_could_wrap_are_exact_or_refused() -> None:
     """Mutant: products in 64 bits without a look at what they could reach."""
     one = Doc(groups=[["a"]], factors=[Doc({"~class": "Dense", "matrix": np.full((2, 3), 2**40)})])
     whole = Doc({"~class": "Combination", "blocks": [one], "matrix": np.array([[2**30, 2**30]])})
-    assert check_maps.combined(whole, {"a": 3}).matrix.tolist() == [[2**71]]
+    assert check_maps.combined_block_map(whole, {"a": 3}).matrix.tolist() == [[2**71]]
     two = Doc(groups=[["a"], ["b"]], factors=[f for f in one.factors for _ in range(2)])
     with pytest.raises(check_maps.Cannot, match="beyond"):
-        check_maps.distinct([two], {"a": 3, "b": 3})
+        check_maps.distinct_block_columns([two], {"a": 3, "b": 3})

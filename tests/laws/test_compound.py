@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import ArrayLike
 
 import sfumato as sf
-from sfumato._util.codec import decode, encode
+from sfumato._util.codec import decode_value, encode_value
 from sfumato.errors import PlanError
 from sfumato.operators import Block, Identity, Prefix, Sparse
 from sfumato.operators.base import FloatArray
@@ -21,12 +21,12 @@ from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.strategies import dense_planning as matrix
 from sfumato.strategies import residual_planning as marginals
 from sfumato.strategies import union_planning as unions
-from sfumato.strategies.certificates import sensitivity
-from sfumato.strategies.compound import Compound, joined, joined_attributes, planned_jointly
-from sfumato.strategies.dense_optimal import optimize
+from sfumato.strategies.certificates import exact_sensitivity
+from sfumato.strategies.compound import Compound, join_problem_attributes, joined_attributes, planned_jointly
+from sfumato.strategies.dense_optimal import optimize_dense
 from sfumato.strategies.design import Design, Problem
 from sfumato.workloads import QueryBlock, Workload
-from sfumato.workloads.core import on_domain
+from sfumato.workloads.core import block_on_domain
 from support.reconstructions import check_covariances, reconstructions
 from support.searching import everything
 from support.stranger import priced_by_a_stranger
@@ -59,7 +59,7 @@ WORKS = {
     "turned": workload(CUMULATIVE, differences("c", "a")),
 }
 PLANNERS: dict[str, Callable[[Problem], Design]] = {
-    "symmetry": unions.design,
+    "symmetry": unions.design_union,
     "tilted": functools.partial(planned_jointly, planner=marginals.tilted_design),
 }
 
@@ -92,9 +92,9 @@ def test_what_is_joined_is_answered_without_bias_at_the_predicted_error(name: st
     check_covariances(strategy, blocks[-2:], found[-2:])
     # the price, by looking at every column, as the stranger finds it too
     assert made.sensitivity.value == max((measured.astype(np.int64).astype(object) ** 2).sum(axis=0))
-    assert sensitivity(strategy.blocks, SIZES, UNIT, 2).exact
+    assert exact_sensitivity(strategy.blocks, SIZES, UNIT, 2).exact
     assert priced_by_a_stranger(strategy, SIZES) == (made.sensitivity.value, True)
-    again = decode(*encode(strategy))
+    again = decode_value(*encode_value(strategy))
     assert isinstance(again, Compound)
     np.testing.assert_array_equal(again.row_powers(blocks[0], 2), strategy.row_powers(blocks[0], 2))
 
@@ -103,9 +103,11 @@ def test_what_is_joined_is_answered_without_bias_at_the_predicted_error(name: st
 def test_by_symmetry_the_joined_optimum_is_the_dense_one(name: str) -> None:
     """Mutants: weights of tables that are joined counted twice; a query over fewer attributes spread by its mean."""
     asked = problem(WORKS[name])
-    design = unions.design(asked)
-    rows = [math.sqrt(asked.objective_weight(q)) * on_domain(DOMAIN, q.block).dense() for q in asked.workload.blocks]
-    wanted = optimize(matrix=np.concatenate(rows), tolerance=1e-6)
+    design = unions.design_union(asked)
+    rows = [
+        math.sqrt(asked.objective_weight(q)) * block_on_domain(DOMAIN, q.block).dense() for q in asked.workload.blocks
+    ]
+    wanted = optimize_dense(matrix=np.concatenate(rows), tolerance=1e-6)
     made = price_design(design, asked)
     scale = math.sqrt(asked.total_weight)
     assert design.bound is not None
@@ -117,7 +119,7 @@ def test_by_symmetry_the_joined_optimum_is_the_dense_one(name: str) -> None:
 def test_simulated_errors_have_the_predicted_variances(neighbours: str) -> None:
     """Mutants: values of joined attributes in another order; the known total left out."""
     unit = PrivacyUnit(Neighbours(neighbours))
-    made = price_design(unions.design(problem(WORKS["turned"], unit)), problem(WORKS["turned"], unit))
+    made = price_design(unions.design_union(problem(WORKS["turned"], unit)), problem(WORKS["turned"], unit))
     assert isinstance(made.strategy, Compound)
     found = simulate(made, np.full(DOMAIN.size, 3), repetitions=400, rng=5)
     errors = made.standard_errors()
@@ -134,10 +136,10 @@ def test_what_is_joined_and_what_is_not() -> None:
     assert joined_attributes(both) == (("a", "b", "c"),)
     assert joined_attributes(sf.marginals(DOMAIN, upto=2)) == ()
     plain = problem(sf.marginals(DOMAIN, upto=2))
-    assert joined(plain) == (plain, ())
+    assert join_problem_attributes(plain) == (plain, ())
     taken = sf.Domain({"a": 2, "b": 2, "a x b": 2})
     work = sf.predicates(taken, ["a == 0 or b == 1", "`a x b` == 1"])
-    whole, found = joined(Problem(work, sf.gdp(1), UNIT, "gaussian"))
+    whole, found = join_problem_attributes(Problem(work, sf.gdp(1), UNIT, "gaussian"))
     assert whole.workload.domain.names == ("a x b", "a x b'")
     assert [j.attributes for j in found] == [("a", "b")]
 
@@ -148,7 +150,7 @@ def test_too_many_joined_cells_are_refused_in_words() -> None:
     work = sf.stack(sf.marginals(domain, upto=2), sf.predicates(domain, ["a > 3 or b > 7"]))
     asked = Problem(work, sf.gdp(1), UNIT, "gaussian")
     with pytest.raises(PlanError, match=r"queries join a, b, of 4,900 cells, above the limit of 4,096"):
-        unions.design(asked)
+        unions.design_union(asked)
     refused = {c.strategy: c.note for c in everything(asked, "factorization").refused}
     assert "4,900 cells" in refused[matrix.BY_SYMMETRY]
     assert "too many to be one matrix" in refused[matrix.OVER_COLUMNS]

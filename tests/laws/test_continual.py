@@ -14,15 +14,21 @@ import pytest
 
 import sfumato as sf
 from sfumato.curator.rows.counting import TensorCounts
-from sfumato.curator.streams.measuring import cells_of, measure
+from sfumato.curator.streams.measuring import first_cells, measure_period
 from sfumato.errors import PlanError
 from sfumato.maps import FamilyMap
 from sfumato.operators import Dense, Family, Residual
 from sfumato.operators.structured import Prefix
 from sfumato.privacy.accounting import GaussianEvent, ZcdpEvent
 from sfumato.privacy.noise import DiscreteGaussian, RoundedGaussian
-from sfumato.privacy.sensitivity import certified
-from sfumato.privacy.stream_price import IntegerFilter, StreamTerms, WindowFilter, multiples_of, opposed
+from sfumato.privacy.sensitivity import certified_bound
+from sfumato.privacy.stream_price import (
+    IntegerFilter,
+    StreamTerms,
+    WindowFilter,
+    family_multiples,
+    negative_products_bound,
+)
 from sfumato.privacy.unit import PrivacyUnit
 from support.insecure_bits import InsecureTestBits
 from support.streams import drawn, drawn_window, filtered
@@ -72,7 +78,7 @@ def measured(terms: StreamTerms, tables: np.ndarray, *, cut: bool) -> list[np.nd
         for i, axes in enumerate(family.sets.tolist()):
             table = tables.sum(axis=tuple(2 + a for a in range(2) if a not in axes)).reshape(n, -1)
             table = np.minimum(table, terms.most) if cut else table
-            y = filtered(terms.filter, table, int(multiples_of(family)[i]), terms.grain).reshape(n, pairs, -1)
+            y = filtered(terms.filter, table, int(family_multiples(family)[i]), terms.grain).reshape(n, pairs, -1)
             out.append(y @ dense(family, i).T.astype(object))
     return out
 
@@ -205,8 +211,8 @@ def test_persons_replaced_may_point_apart_in_some_tables_and_not_be_counted_in_o
     found = shifts(terms, first, second, cut=True)[0]
     unit = PrivacyUnit("replace-one", "id")
     scale = Fraction(used.response(), 4**terms.grain)
-    added = certified(terms.families, SIZES, PrivacyUnit("add-remove", "id"), 2)
-    replaced_ = certified(terms.families, SIZES, unit, 2)
+    added = certified_bound(terms.families, SIZES, PrivacyUnit("add-remove", "id"), 2)
+    replaced_ = certified_bound(terms.families, SIZES, unit, 2)
     assert max(2 * added, replaced_) * scale < found <= terms.squared_shift(SIZES, unit) < 4 * added * scale
 
 
@@ -257,11 +263,11 @@ def test_what_tables_can_point_apart_is_no_less_than_any_two_cells_do(
             pairs = [g[np.ix_(cells[a], cells[a])] for a, g in zip(chosen, grams, strict=True)]
             inner = multiple**2 * np.prod([np.ones((cells.shape[1],) * 2, dtype=np.int64), *pairs], axis=0)
             wanted = wanted + np.maximum(0, -inner)
-    found = opposed(given, sizes)
+    found = negative_products_bound(given, sizes)
     assert found >= wanted.max()
     assert last is not None or found == wanted.max()
     monkeypatch.setattr("sfumato.privacy.stream_price._MOST_TOGETHER", -1)
-    assert found <= opposed(given, sizes) <= 1.5 * found
+    assert found <= negative_products_bound(given, sizes) <= 1.5 * found
 
 
 @pytest.mark.parametrize("cut", [True, False])
@@ -292,11 +298,11 @@ def test_every_value_has_noise_of_its_own() -> None:
 
 def periods(terms: StreamTerms, tables: np.ndarray, *, cut: bool) -> Iterator[np.ndarray]:
     """What the wall measures in every period."""
-    grid, starts = sf.Domain(SIZES).grid, cells_of(terms, SHAPE)
+    grid, starts = sf.Domain(SIZES).grid, first_cells(terms, SHAPE)
     states = np.zeros((*terms.filter.kept, int(starts[-1][-1])), dtype=np.int64)
     for t, (table,) in enumerate(tables):
         counts = TensorCounts(grid, int(table.sum()), table)
-        yield np.concatenate(measure(terms, t, counts, starts, states, cut=cut, bits=InsecureTestBits(t)))
+        yield np.concatenate(measure_period(terms, t, counts, starts, states, cut=cut, bits=InsecureTestBits(t)))
 
 
 def test_two_persons_may_be_in_two_periods() -> None:

@@ -16,7 +16,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.privacy.accounting import BoundedRangeEvent, Event, GaussianEvent, PureEvent, ZcdpEvent
-from sfumato.privacy.accounting import price as cost_in
+from sfumato.privacy.accounting import event_price as cost_in
 from sfumato.privacy.amounts import Currency, exp_bounds
 from sfumato.privacy.conversation_price import SparseVector, Terms, mu_squared_of_pures
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace, RoundedGaussian

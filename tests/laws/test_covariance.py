@@ -25,9 +25,9 @@ from sfumato.operators import (
     Tree,
     Window,
 )
-from sfumato.strategies.attribute_sets import closure
+from sfumato.strategies.attribute_sets import downward_closure
 from sfumato.strategies.covariance import Lift
-from sfumato.strategies.factors import Cells, Factor, Matrix, TotalOnly
+from sfumato.strategies.factors import Cells, Matrix, StrategyFactor, TotalOnly
 from sfumato.strategies.product import Product
 from sfumato.strategies.residuals import Residuals
 from sfumato.strategies.stacked import Stacked
@@ -71,7 +71,7 @@ def _block(rng: np.random.Generator, most: int = 3) -> Block:
 def _residuals(rng: np.random.Generator, tilted: tuple[str, ...], known: tuple[Known, ...]) -> Residuals:
     """All sets of three attributes and below, noise of any size, some of them public."""
     triples = np.array(list(itertools.combinations(range(len(NAMES)), 3)), dtype=np.int32)
-    sets = closure([triples], len(NAMES))
+    sets = downward_closure([triples], len(NAMES))
     multiples = [rng.integers(1, 9, len(s)) for s in sets]
     for order, rows in enumerate(sets):
         for i, row in enumerate(rows.tolist()):
@@ -119,7 +119,7 @@ def test_covariances_of_products_are_those_of_the_reconstruction(seed: int, publ
     groups: tuple[tuple[str, ...], ...] = (("b",), ("c", "a"), ("e",))
     tree = Matrix(Tree(4, 2))
     joint = Matrix(Dense(np.concatenate([4 * np.eye(15, dtype=int), rng.integers(-3, 4, (2, 15))])), 4.0)
-    options: list[tuple[Factor, ...]] = [(tree, joint, Cells(2)), (Cells(4), Cells(15), TotalOnly(2))]
+    options: list[tuple[StrategyFactor, ...]] = [(tree, joint, Cells(2)), (Cells(4), Cells(15), TotalOnly(2))]
     factors = options[rng.integers(2)]
     sizes = ((4,), (3, 5), (2,))
     raw = Block(groups, tuple(f.measured for f in factors)) if rng.random() < 0.5 else None

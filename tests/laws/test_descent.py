@@ -16,10 +16,10 @@ from scipy.optimize import nnls
 import sfumato as sf
 from sfumato.errors import InvalidInput, NotAnswerable, PlanError
 from sfumato.operators.base import FloatArray
-from sfumato.postprocess.geography import Run, strength_of
-from sfumato.postprocess.geography_cells import Cells, Form, Simplices, nearest
-from sfumato.postprocess.geography_estimates import PlacedCounts, Said
-from sfumato.postprocess.geography_integers import Halves, chain, nearest_whole, whole_family, whole_parts
+from sfumato.postprocess.geography import Run, composition_strength
+from sfumato.postprocess.geography_cells import QuadraticForm, Simplices, TableCells, nearest_in_norm
+from sfumato.postprocess.geography_estimates import FamilyEstimates, PlacedCounts
+from sfumato.postprocess.geography_integers import CellHalves, nearest_whole, splitting_chain, whole_family, whole_parts
 from sfumato.postprocess.projection import Projection
 from support.places import grown, nested, tree_codes
 
@@ -83,9 +83,9 @@ def test_answers_are_those_of_one_table_of_records(seed: int) -> None:
             assert len(whole.synthetic()) == counts.sum()
 
 
-def problem(rng: np.random.Generator) -> tuple[Cells, FloatArray, np.ndarray, FloatArray, FloatArray]:
+def problem(rng: np.random.Generator) -> tuple[TableCells, FloatArray, np.ndarray, FloatArray, FloatArray]:
     """Cells, coefficients, chosen cells, what is given, and sums of a family with few cells."""
-    cells = Cells((2, 3))
+    cells = TableCells((2, 3))
     weights = rng.gamma(0.5, 4, len(cells.sets)) + 0.05
     chosen = np.sort(rng.choice(6, int(rng.integers(1, 7)), replace=False))
     sums = (rng.poisson(3, len(chosen)) + 1).astype(np.float64)
@@ -101,7 +101,7 @@ def test_families_are_at_the_least_value_and_the_gap_proves_how_near(seed: int) 
     """
     rng = np.random.default_rng(seed)
     cells, coefficients, chosen, given, sums = problem(rng)
-    form = Form.of(cells, coefficients, chosen, 0.0)
+    form = QuadraticForm.of(cells, coefficients, chosen, 0.0)
     whole = sum(
         c * (cells.number(b, np.arange(6))[:, None] == cells.number(b, np.arange(6)))
         for b, c in zip(cells.sets, coefficients, strict=True)
@@ -115,7 +115,7 @@ def test_families_are_at_the_least_value_and_the_gap_proves_how_near(seed: int) 
     right = np.concatenate([np.linalg.solve(root.T, given.T).T.reshape(-1), heavy * sums])
     best = Simplices(sums).nearest(nnls(left, right, maxiter=10_000)[0].reshape(n, k))
     for tolerance in (1e-1, 1e-6):
-        found = nearest(form, given, Simplices(sums), np.ones((n, k)), tolerance, step=0.5)
+        found = nearest_in_norm(form, given, Simplices(sums), np.ones((n, k)), tolerance, step=0.5)
         assert found.gap <= tolerance
         assert np.allclose(found.point.sum(axis=0), sums, rtol=1e-12, atol=0)
         assert found.point.min() >= 0
@@ -132,7 +132,7 @@ def test_norms_are_sums_over_residuals(seed: int) -> None:
     """Against projectors written out, also on fewer cells than columns. Mutant: signs of inclusion and exclusion."""
     rng = np.random.default_rng(seed)
     shape = tuple(int(n) for n in rng.integers(1, 4, 3))
-    cells = Cells(shape)
+    cells = TableCells(shape)
     weights = np.where(rng.random(len(cells.sets)) < 0.5, rng.random(len(cells.sets)), 0.0)
     matrix = np.zeros((cells.size, cells.size))
     for s, w in zip(cells.sets, weights, strict=True):
@@ -144,7 +144,7 @@ def test_norms_are_sums_over_residuals(seed: int) -> None:
     rows = rng.standard_normal((2, cells.size))
     assert np.allclose(cells.weigh(weights[None], rows), rows @ matrix, rtol=0, atol=1e-10)
     chosen = np.sort(rng.choice(cells.size, (cells.size + 1) // 2, replace=False))
-    form = Form.of(cells, cells.coefficients(weights), chosen, 0.5)
+    form = QuadraticForm.of(cells, cells.coefficients(weights), chosen, 0.5)
     wanted = matrix[np.ix_(chosen, chosen)] + 0.5 * np.eye(len(chosen))
     assert np.allclose(form.apply(np.eye(len(chosen))), wanted, rtol=0, atol=1e-9)
     shift = rng.random(len(chosen)) + 0.1
@@ -170,15 +170,15 @@ def test_whole_families_add_up_and_are_near(seed: int) -> None:
     """Every column exactly; every table along the chain, and every cell, within two of the real numbers. Mutants: the
     halves' sums from the children instead of the parent; what is on the right of a split not lessened by the left."""
     rng = np.random.default_rng(seed)
-    cells = Cells((3, 2, 4))
-    steps = chain(cells, [(), (1,), (0, 2)])
+    cells = TableCells((3, 2, 4))
+    steps = splitting_chain(cells, [(), (1,), (0, 2)])
     assert steps == ((1,), (0, 2))
     chosen = np.sort(rng.choice(24, int(rng.integers(1, 24)), replace=False))
     n = int(rng.integers(1, 9))
     sums = rng.integers(1, 30, len(chosen))
     real = rng.gamma(0.3, 1, (n, len(chosen))) + 1e-9
     real *= sums / real.sum(axis=0)
-    halves = Halves.of(cells, chosen, steps)
+    halves = CellHalves.of(cells, chosen, steps)
     found = whole_family(real, sums, halves)
     assert (found.sum(axis=0) == sums).all()
     assert found.min() >= 0
@@ -212,7 +212,7 @@ def test_how_much_units_differ_is_what_they_were_drawn_by(around: float, bent: f
         mean = size * share
         squares = ((counts + rng.normal(0, math.sqrt(noise), counts.shape) - mean) ** 2).mean(axis=0)
         samples.append((mean, squares, noise))
-    slope, bend = strength_of(samples) or (0.0, 0.0)
+    slope, bend = composition_strength(samples) or (0.0, 0.0)
     if bent:
         assert bend == pytest.approx(bent, rel=0.25)
     else:
@@ -221,7 +221,7 @@ def test_how_much_units_differ_is_what_they_were_drawn_by(around: float, bent: f
     assert slope >= 1
 
 
-def _given(said: Said, *_: object) -> Said:
+def _given(said: FamilyEstimates, *_: object) -> FamilyEstimates:
     return said
 
 
@@ -230,7 +230,7 @@ def test_clipped_cells_do_not_push_the_totals_of_units() -> None:
 
     Mutant: a total of its own weight alone (the smallest child is pushed up by 1.1 records, all err more than before).
     """
-    cells, rng = Cells((8, 6)), np.random.default_rng(7)
+    cells, rng = TableCells((8, 6)), np.random.default_rng(7)
     share = rng.dirichlet(np.full(48, 0.25))
     truth = np.stack([rng.multinomial(n, share) for n in (2000, 150, 10)]).astype(float)
     parent, known = truth.sum(axis=0), truth.sum(axis=1)
@@ -242,7 +242,7 @@ def test_clipped_cells_do_not_push_the_totals_of_units() -> None:
         wanted = truth + rng.normal(0, 6, truth.shape)
         wanted += ((known + rng.normal(0, 3, 3) - wanted.sum(axis=1)) / 48)[:, None]
         wanted += (parent - wanted.sum(axis=0)) / 3
-        said = Said(wanted, weights.copy())
+        said = FamilyEstimates(wanted, weights.copy())
         told: Any = SimpleNamespace(cells=cells, family=partial(_given, said))
         found = Run(told, [], None, whole=False).children(1, 0, where, parent[where], last=False)
         off.append(found.sum(axis=1) - known)

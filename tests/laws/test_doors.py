@@ -18,7 +18,7 @@ from sfumato.maps.base import DENSE_LIMIT
 from sfumato.operators import AllRange, Block, Dense, Identity, Kronecker, Prefix
 from sfumato.privacy.accounting import BoundedRangeEvent, PureEvent
 from sfumato.privacy.amounts import exp_bounds
-from sfumato.privacy.selection import Candidates, exponential, score_sensitivity, selection_rate
+from sfumato.privacy.selection import Candidates, exponential_mechanism, score_sensitivity, selection_rate
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from support.doors import behind, differs, exponential_law, neighbours
 
@@ -130,11 +130,13 @@ def test_the_choice_follows_the_exact_law_and_no_other() -> None:
     """Two-sided: 0.7 and 1.3 times epsilon are told apart. Mutants: 0.7 of the rate; half of it."""
     scores = [0, 3, 3, -2, 5]
     rate = Fraction(2, 5)
-    drawn = Counter(exponential(behind(scores), rate) for _ in range(8000))
+    drawn = Counter(exponential_mechanism(behind(scores), rate) for _ in range(8000))
     for factor, wrong in ((Fraction(1), False), (Fraction(7, 10), True), (Fraction(13, 10), True)):
         base = exp_bounds(-rate * factor, 64)[0]
         assert differs(drawn, dict(enumerate(exponential_law(scores, base)))) == wrong
-    assert not differs(Counter(exponential(behind([4] * 3), rate) for _ in range(3000)), dict.fromkeys(range(3), THIRD))
+    assert not differs(
+        Counter(exponential_mechanism(behind([4] * 3), rate) for _ in range(3000)), dict.fromkeys(range(3), THIRD)
+    )
 
 
 @pytest.mark.parametrize("replace", [False, True])

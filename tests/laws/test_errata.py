@@ -17,7 +17,7 @@ from sfumato.operators import Block, Dense, Tree
 from sfumato.privacy.budget import mu_of_approx, rho_of_approx
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.sketches.predict import paper_parameters
-from sfumato.strategies.certificates import sensitivity
+from sfumato.strategies.certificates import exact_sensitivity
 
 HERE = Path(__file__)
 PAGE = (HERE.parents[2] / "docs" / "errata.md").read_text(encoding="utf-8")
@@ -28,7 +28,7 @@ PLAIN: dict[str, Any] = {"neighbours": "replace-one", "strategy": "queries"}
 def moved(F: Any) -> float:
     """The largest change of F x in L2 when one record is replaced, as the curator prices it."""
     operator = Dense(np.asarray(F))
-    found = sensitivity([Block((("t",),), (operator,))], {"t": operator.shape[1]}, SWAP, 2)
+    found = exact_sensitivity([Block((("t",),), (operator,))], {"t": operator.shape[1]}, SWAP, 2)
     assert found.exact
     return math.sqrt(float(found.value))
 

@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato._util.codec import distinct
+from sfumato._util.codec import distinct_rows
 from sfumato.operators import AllRange, Prefix, Residual, Sparse, Stack, Total, Tree
-from sfumato.privacy.sums import products
+from sfumato.privacy.sums import set_products
 from support.operators import dense, written_out
 
 laws = settings(deadline=None, max_examples=50)
@@ -24,9 +24,9 @@ def test_products_and_numbers_of_rows(order: int, base: int, data: st.DataObject
     rows = data.draw(st.lists(row, min_size=1, max_size=12).map(lambda r: sorted(r) if data.draw(st.booleans()) else r))
     sets = np.array(rows, dtype=np.intp).reshape(len(rows), order)
     values = data.draw(st.lists(st.integers(-(2**70), 2**70) | st.integers(-9, 9), min_size=base, max_size=base))
-    assert products(values, sets).tolist() == [math.prod(values[i] for i in r) for r in rows]
+    assert set_products(values, sets).tolist() == [math.prod(values[i] for i in r) for r in rows]
     for limit in (base, 2**20, 2**40):
-        first, number = distinct(sets, limit)
+        first, number = distinct_rows(sets, limit)
         assert [rows[k] for k in first.tolist()] == sorted(map(list, set(map(tuple, rows))))
         assert [rows[first[k]] for k in number.tolist()] == rows
 

@@ -14,8 +14,8 @@ import pytest
 
 from sfumato.privacy import selection as module
 from sfumato.privacy.amounts import exp_bounds
-from sfumato.privacy.int128 import Wide
-from sfumato.privacy.selection import ERROR, exponential, lower_weights
+from sfumato.privacy.int128 import UInt128Array
+from sfumato.privacy.selection import ERROR, exponential_mechanism, lower_weights
 from support.insecure_bits import InsecureTestBits, ScriptedTestBits
 
 LAGS = {
@@ -44,7 +44,7 @@ def test_a_weight_is_a_lower_bound_and_short_of_it_by_a_hair() -> None:
         lags += [256**k + j for k in range(1, 16) for j in (-1, 0, 1)]
         lags += [int(v) for v in rng.integers(0, min(edge + 1, 2**62), 50)]
         lags = [n for n in lags if 0 <= n < 2**128]
-        found = lower_weights(Wide.of(lags), rate, 0, len(lags))
+        found = lower_weights(UInt128Array.of(lags), rate, 0, len(lags))
         assert found.max() < 2**32
         for lag, limbs in zip(lags, found.T.tolist(), strict=True):
             value = sum(int(limb) << 32 * (3 - i) for i, limb in enumerate(limbs))
@@ -65,7 +65,7 @@ def test_every_word_of_a_small_table_has_the_candidate_it_lies_in(name: str, rat
     one after it; the wrong candidate where the weight before it is 0.
     """
     lags, bits = LAGS[name], 10
-    given = Wide.of(lags)
+    given = UInt128Array.of(lags)
     low, high = ends(lags, rate)
     starts = [Fraction(0), *high[:-1]]
     counted = [0] * len(lags)
@@ -73,14 +73,14 @@ def test_every_word_of_a_small_table_has_the_candidate_it_lies_in(name: str, rat
     for word in range(2**bits):
         first, last = Fraction(word, 2**bits), Fraction(word + 1, 2**bits)
         source = ScriptedTestBits([word << 64 - bits])
-        found = exponential(given, rate, source, bits=bits)
+        found = exponential_mechanism(given, rate, source, bits=bits)
         at = next(i for i, end in enumerate(high) if end > first)
         assert found == at
         if source.overdrawn:
             crossing += 1
             # every bit from here on is 1: the last real of the cell
             source = ScriptedTestBits([word << 64 - bits], rest=2**64 - 1)
-            found = exponential(given, rate, source, bits=bits)
+            found = exponential_mechanism(given, rate, source, bits=bits)
             assert found > at
             assert starts[found] < last <= low[found] or found == len(lags) - 1
         else:
@@ -101,25 +101,27 @@ def test_what_is_left_undecided_is_settled_by_the_same_real_number(guard: int) -
     """
     rate = Fraction(1, 7)
     lags = [0, 5, 5, 40, 2**127, 600, 13, 0, 300]
-    given, slow = Wide.of(lags), 0
+    given, slow = UInt128Array.of(lags), 0
     for seed in range(200):
         words = InsecureTestBits(seed).words(12).tolist()
         sources = [ScriptedTestBits(words) for _ in range(2)]
-        assert exponential(given, rate, sources[0]) == exponential(given, rate, sources[1], guard=guard)
+        assert exponential_mechanism(given, rate, sources[0]) == exponential_mechanism(
+            given, rate, sources[1], guard=guard
+        )
         slow += len(words) - 2 != len(sources[1]._script)
     assert slow > 0 if guard < 2**128 else slow == 200
 
 
 def test_a_candidate_of_next_to_no_weight_can_be_chosen() -> None:
     """Full support: U within exp(-100) of the end of the best one. Mutant: weights that are cut off to 0 for good."""
-    given = Wide.of([0, 1000])
+    given = UInt128Array.of([0, 1000])
     rate = Fraction(1, 10)
     chance = exp_bounds(Fraction(-100), 300)[0] / (1 + exp_bounds(Fraction(-100), 300)[1])
     for factor, expected in ((Fraction(99, 100), 1), (Fraction(101, 100), 0)):
         point = int((1 - chance * factor) * 2**384)
         words = [point >> 64 * i & 2**64 - 1 for i in range(5, -1, -1)]
         source = ScriptedTestBits(words)
-        assert exponential(given, rate, source) == expected
+        assert exponential_mechanism(given, rate, source) == expected
         assert not source.overdrawn
 
 
@@ -129,13 +131,13 @@ def test_many_candidates_are_found_in_their_place(monkeypatch: pytest.MonkeyPatc
     rng = np.random.default_rng(4)
     lags = rng.integers(0, 30, 16 * 6 + 5).tolist()
     lags[rng.integers(len(lags))] = 0
-    given, rate = Wide.of(lags), Fraction(1, 9)
+    given, rate = UInt128Array.of(lags), Fraction(1, 9)
     low, high = ends(lags, rate)
     for i in range(len(lags)):
         for share in (Fraction(1, 10**9), Fraction(1, 2), 1 - Fraction(1, 10**9)):
             start = high[i - 1] if i else Fraction(0)
             point = int((start + share * (low[i] - start)) * 2**128)
-            assert exponential(given, rate, ScriptedTestBits([point >> 64, point & 2**64 - 1])) == i
+            assert exponential_mechanism(given, rate, ScriptedTestBits([point >> 64, point & 2**64 - 1])) == i
 
 
 def test_the_work_does_not_depend_on_the_scores(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,8 +146,8 @@ def test_the_work_does_not_depend_on_the_scores(monkeypatch: pytest.MonkeyPatch)
     Mutants: factors of the bytes that occur alone; chunks weighed up to the one that is found alone.
     """
     done: list[tuple[int, ...]] = []
-    real = module._products
-    monkeypatch.setattr(module, "_products", lambda a, b: done.append(a.shape) or real(a, b))
+    real = module._multiply_limbs
+    monkeypatch.setattr(module, "_multiply_limbs", lambda a, b: done.append(a.shape) or real(a, b))
     count, rate = 3 * 2**14, Fraction(1, 1000)
     rng = np.random.default_rng(5)
     works: list[object] = []
@@ -157,7 +159,7 @@ def test_the_work_does_not_depend_on_the_scores(monkeypatch: pytest.MonkeyPatch)
     for lags in kinds.values():
         done.clear()
         source = ScriptedTestBits([3**40, 5**27])
-        exponential(Wide.of(lags), rate, source)
+        exponential_mechanism(UInt128Array.of(lags), rate, source)
         works.append((list(done), source.overdrawn))
     assert works[0] == works[1] == works[2]
     assert len(works[0][0]) == 2 * 4  # type: ignore[index]

@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.strategies.attribute_sets import Sets, closure, distinct, kinds, locate, patterns, sorted_kinds
+from sfumato.strategies.attribute_sets import (
+    Sets,
+    distinct_sets,
+    downward_closure,
+    exchangeable_kinds,
+    locate_sets,
+    sorted_kinds,
+    subset_columns,
+)
 from sfumato.strategies.residual_tables import Lattice
 
 
@@ -34,22 +42,22 @@ def test_closure_and_places_are_those_of_a_plain_search(seed: int, attributes: i
     expected = {
         c for f in families for r in f.tolist() for k in range(len(r) + 1) for c in itertools.combinations(r, k)
     }
-    found = closure(families, attributes)
+    found = downward_closure(families, attributes)
     assert [tuple(r) for s in found for r in s.tolist()] == sorted(expected, key=lambda s: (len(s), s))
     for k, known in enumerate(found):
         wanted = _random_sets(rng, names, k, 5)
         place = {tuple(r): i for i, r in enumerate(known.tolist())}
-        assert locate(known, wanted, attributes).tolist() == [place.get(tuple(r), -1) for r in wanted.tolist()]
+        assert locate_sets(known, wanted, attributes).tolist() == [place.get(tuple(r), -1) for r in wanted.tolist()]
 
 
 def test_many_sets_and_long_sets_are_within_reach() -> None:
-    assert [len(s) for s in closure([_combinations(100, 3)], 100)] == [1, 100, 4950, 161_700]
-    long = closure([np.arange(0, 400, 25, dtype=np.int32)[None]], 400)
+    assert [len(s) for s in downward_closure([_combinations(100, 3)], 100)] == [1, 100, 4950, 161_700]
+    long = downward_closure([np.arange(0, 400, 25, dtype=np.int32)[None]], 400)
     assert [len(s) for s in long] == [math.comb(16, k) for k in range(17)]
-    assert len(list(patterns(5))) == 32
-    assert locate(np.empty((0, 2), dtype=np.int32), _combinations(3, 2), 3).tolist() == [-1, -1, -1]
+    assert len(list(subset_columns(5))) == 32
+    assert locate_sets(np.empty((0, 2), dtype=np.int32), _combinations(3, 2), 3).tolist() == [-1, -1, -1]
     with pytest.raises(ValueError, match="sets of 1 attributes are not among sets of 2"):
-        locate(_combinations(3, 2), _combinations(3, 1), 3)
+        locate_sets(_combinations(3, 2), _combinations(3, 1), 3)
 
 
 @settings(max_examples=30, deadline=None)
@@ -58,7 +66,7 @@ def test_sums_over_the_lattice(seed: int) -> None:
     """Mutants: small orders before large ones, which counts some subsets twice; a column missed."""
     rng = np.random.default_rng(seed)
     given_sets = [s[rng.random(len(s)) < 0.3] for s in (_combinations(6, k) for k in range(7))]
-    lattice = Lattice(closure([*given_sets, _combinations(6, 1)], 6), 6)
+    lattice = Lattice(downward_closure([*given_sets, _combinations(6, 1)], 6), 6)
     rows = [set(r) for s in lattice.sets for r in s.tolist()]
     below = np.array([[float(s <= a) for s in rows] for a in rows])
     values = rng.normal(size=len(rows))
@@ -94,7 +102,7 @@ def test_kinds_hold_what_can_be_exchanged(
 ) -> None:
     """Mutants: kinds by size alone; sets of a kind counted with repetition; weights not looked at."""
     weights = [np.ones(len(s)) * weight for s in sets]
-    labels = kinds(sets, weights, sizes)
+    labels = exchangeable_kinds(sets, weights, sizes)
     assert len(np.unique(labels)) == expected
     tables = [
         {tuple(r): w for r, w in zip(s.tolist(), v.tolist(), strict=True)} for s, v in zip(sets, weights, strict=True)
@@ -111,5 +119,5 @@ def test_kinds_hold_what_can_be_exchanged(
 
 def test_sixty_attributes_of_a_kind_are_one() -> None:
     triples = _combinations(60, 3)
-    labels = kinds([triples], [np.ones(len(triples))], [10] * 60)
-    assert distinct(sorted_kinds(triples, labels), 60).tolist() == [[0, 0, 0]]
+    labels = exchangeable_kinds([triples], [np.ones(len(triples))], [10] * 60)
+    assert distinct_sets(sorted_kinds(triples, labels), 60).tolist() == [[0, 0, 0]]

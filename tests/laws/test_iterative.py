@@ -16,7 +16,7 @@ import pytest
 import sfumato as sf
 from sfumato.curator import Curator
 from sfumato.measurements import Measurement, Selection
-from sfumato.mechanisms import named
+from sfumato.mechanisms import mechanism_class
 from sfumato.mechanisms.iterative import Iterative, run_rounds
 from sfumato.plans.iterative import IterativePlan
 from sfumato.privacy.accounting import (
@@ -31,7 +31,7 @@ from sfumato.privacy.accounting import (
 from sfumato.privacy.noise import DiscreteLaplace, RoundedGaussian
 from sfumato.releases import Provenance
 from sfumato.releases.modelled import Findings
-from sfumato.strategies.certificates import sensitivity
+from sfumato.strategies.certificates import exact_sensitivity
 from support.words import plan_with
 
 DOMAIN = sf.Domain({"a": sf.Categories(["x", "y"]), "b": sf.Integers(0, 2), "c": sf.Booleans()})
@@ -126,12 +126,12 @@ def test_the_noise_of_every_measurement_is_what_its_price_says(name: str, budget
         if isinstance(look, Measurement):
             law = look.noise
             if isinstance(law, DiscreteLaplace):
-                moves = sensitivity(look.blocks, sizes, plan.unit, 1).value
+                moves = exact_sensitivity(look.blocks, sizes, plan.unit, 1).value
                 needed = moves / total_of(price)
                 least = law.scale
             else:
                 assert isinstance(law, RoundedGaussian)
-                moves = sensitivity(look.blocks, sizes, plan.unit, 2).value
+                moves = exact_sensitivity(look.blocks, sizes, plan.unit, 2).value
                 needed = moves / total_of(price)
                 least = law.sigma**2
             if moves and law != type(law)(Fraction(1, 2**10)):
@@ -166,7 +166,7 @@ def test_a_run_that_asks_for_more_than_was_paid_ends_spent(name: str, monkeypatc
     """However a mechanism errs, its account refuses. Mutant: an account that is not enforced."""
     plan = planned(name, "zcdp", "add-remove")
     course = replace(plan.course, measurement=GaussianEvent(plan.course.measurement.mu_squared * 2))
-    looks = named(name)
+    looks = mechanism_class(name)
     run = looks.run
 
     def greedy(given: IterativePlan, paid: Curator) -> Findings:
@@ -182,9 +182,9 @@ def test_a_run_that_asks_for_more_than_was_paid_ends_spent(name: str, monkeypatc
 
 def test_every_iterative_mechanism_is_a_mechanism_by_name() -> None:
     """One line in the registry is all that a new one needs."""
-    from sfumato.mechanisms import serving
+    from sfumato.mechanisms import mechanisms_serving
 
-    assert [cls.name for cls in serving("tables") if issubclass(cls, Iterative)] == list(ITERATIVE)
+    assert [cls.name for cls in mechanisms_serving("tables") if issubclass(cls, Iterative)] == list(ITERATIVE)
     for name in ITERATIVE:
         assert np.isfinite(
             sf.release(planned(name, "zcdp", "replace-one"), sf.Histogram(TABLE), ledger=None).answers

@@ -18,8 +18,8 @@ from sfumato.errors import WorkloadError
 from sfumato.planner.factorize import factorization
 from sfumato.planner.planning import plan
 from sfumato.privacy.budget import Budget
-from sfumato.strategies.dense_largest import Largest, optimize_largest
-from sfumato.strategies.dense_optimal import optimize
+from sfumato.strategies.dense_largest import LargestErrorOptimum, optimize_largest
+from sfumato.strategies.dense_optimal import optimize_dense
 from sfumato.strategies.dense_swap import swap_largest, swap_optimum
 from sfumato.workloads import Workload, prefix, queries, ranges, stack
 
@@ -34,7 +34,7 @@ def workloads(limit: int = 6) -> st.SearchStrategy[np.ndarray]:
     return shapes.flatmap(lambda shape: hnp.arrays(np.float64, shape, elements=entries)).filter(np.any)
 
 
-def assert_certified(F: np.ndarray, found: Largest, tolerance: float = GAP) -> None:
+def assert_certified(F: np.ndarray, found: LargestErrorOptimum, tolerance: float = GAP) -> None:
     """Both bounds by other means: ||diag(l)^(1/2) F diag(v)^(1/2)||_*, and the largest row of F A^+."""
     A = found.strategy
     R = F @ np.linalg.pinv(A)
@@ -87,7 +87,7 @@ def test_invariances(F: np.ndarray, random: object) -> None:
 @settings(max_examples=30, deadline=None)
 @given(workloads())
 def test_never_below_the_mean_nor_above_its_strategy(F: np.ndarray) -> None:
-    mean = optimize(matrix=F)
+    mean = optimize_dense(matrix=F)
     worst = np.linalg.norm(F @ np.linalg.pinv(mean.strategy), axis=1).max()
     found = optimize_largest(F)
     assert found.upper_bound >= mean.lower_bound / math.sqrt(len(F)) * (1 - 1e-9)
@@ -156,7 +156,7 @@ def test_many_more_queries_than_cells_and_the_other_way_round() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_equals_the_mean_where_all_cells_are_alike(seed: int) -> None:
     F = circulant(np.random.default_rng(seed).integers(-3, 4, 12)).astype(float)
-    mean = optimize(matrix=F)
+    mean = optimize_dense(matrix=F)
     assert gamma(F) == pytest.approx(mean.upper_bound / math.sqrt(12), rel=GAP)
 
 
@@ -311,4 +311,4 @@ def test_products_of_many_small_factors_are_planned_as_one() -> None:
 
 
 def gamma_mean() -> float:
-    return optimize(matrix=np.array([[1.0, 1.0], [0.0, 1.0]])).upper_bound / math.sqrt(2)
+    return optimize_dense(matrix=np.array([[1.0, 1.0], [0.0, 1.0]])).upper_bound / math.sqrt(2)

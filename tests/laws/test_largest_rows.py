@@ -20,7 +20,7 @@ from sfumato.planner.planning import plan
 from sfumato.plans.plan import Plan
 from sfumato.privacy.budget import Budget
 from sfumato.strategies.dense_blocks import Queries
-from sfumato.strategies.dense_largest import Largest, optimize_largest, optimize_largest_rows
+from sfumato.strategies.dense_largest import LargestErrorOptimum, optimize_largest, optimize_largest_rows
 from sfumato.strategies.dense_swap import swap_largest, swap_optimum
 from sfumato.strategies.strategy import marginalise
 from sfumato.workloads import QueryBlock, Workload, marginals, prefix, ranges, stack
@@ -51,7 +51,7 @@ def diameter(M: np.ndarray) -> float:
     return float(np.linalg.norm(M @ differences(M.shape[1]), axis=0).max())
 
 
-def assert_certified_for_pairs(F: np.ndarray, found: Largest, tolerance: float = GAP) -> None:
+def assert_certified_for_pairs(F: np.ndarray, found: LargestErrorOptimum, tolerance: float = GAP) -> None:
     """Both bounds by all pairs written out, and the largest row of (F - row means) M^+."""
     D, M = differences(F.shape[1]), found.strategy
     centred = F - F.mean(axis=1, keepdims=True)

@@ -11,12 +11,18 @@ import sfumato as sf
 from sfumato.errors import PlanError
 from sfumato.plans.plan import price_design
 from sfumato.postprocess import geography_parts as parts
-from sfumato.postprocess.geography_cells import Bounds, Cells, limits
-from sfumato.postprocess.geography_integers import Halves, chain, nearest_real, nearest_whole, whole_family
+from sfumato.postprocess.geography_cells import LevelBounds, TableCells, level_limits
+from sfumato.postprocess.geography_integers import (
+    CellHalves,
+    nearest_real,
+    nearest_whole,
+    splitting_chain,
+    whole_family,
+)
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.strategies.design import Problem
-from sfumato.strategies.geography_planning import designs
-from sfumato.strategies.geography_tree import Place
+from sfumato.strategies.geography_planning import design_geography
+from sfumato.strategies.geography_tree import PlaceOrder
 from support.places import grown, nested
 
 LEVELS = ("L0", "L1", "place")
@@ -50,7 +56,7 @@ def test_bounds_hold_at_every_level_and_all_levels_agree(
     asked = Problem(work, sf.zcdp("0.01"), PrivacyUnit(Neighbours.ADD_REMOVE), "gaussian")
     # by what was measured of the tree, and by the answers of another strategy
     made = (
-        price_design(designs(asked)[0], asked)
+        price_design(design_geography(asked)[0], asked)
         if mechanism == "marginals"
         else sf.plan(work, sf.zcdp("0.01"), neighbours="add-remove", mechanism=mechanism)
     )
@@ -150,13 +156,13 @@ def test_real_splits_are_the_nearest(seed: int) -> None:
 def test_whole_families_keep_their_bounds_wherever_real_numbers_are(seed: int) -> None:
     """Mutant: totals of whole numbers chosen without the bounds, which the real numbers before them mostly keep."""
     rng = np.random.default_rng(seed)
-    cells = Cells((2, 3))
+    cells = TableCells((2, 3))
     truth = rng.integers(0, 9, (5, 6))
     own = truth.sum(axis=1)
     bounds = np.stack([own - rng.integers(0, 2, 5), own + rng.integers(0, 2, 5)], axis=1).astype(float)
     values = rng.gamma(0.3, 1, (5, 6)) + 1e-9
     values *= truth.sum(axis=0) / values.sum(axis=0)
-    halves = Halves.of(cells, np.arange(6), chain(cells, [()]))
+    halves = CellHalves.of(cells, np.arange(6), splitting_chain(cells, [()]))
     found = whole_family(values, truth.sum(axis=0), halves, bounds)
     assert (found >= 0).all()
     assert (found.sum(axis=0) == truth.sum(axis=0)).all()
@@ -172,11 +178,11 @@ def test_sums_that_no_whole_numbers_have_are_told_at_once() -> None:
 
 
 def test_nothing_is_said_where_nothing_is_bounded() -> None:
-    place = Place.of([np.array([0, 0, 1])], 3)
-    assert limits(place, (), None, Bounds({})) is None
-    assert limits(place, (), 7.0, Bounds({})) is None
+    place = PlaceOrder.of([np.array([0, 0, 1])], 3)
+    assert level_limits(place, (), None, LevelBounds({})) is None
+    assert level_limits(place, (), 7.0, LevelBounds({})) is None
     given = np.array([[2.0, 9.0, 0, np.inf, 0, np.inf], [1.0, np.inf, 0, np.inf, 0, np.inf]])
-    found = limits(place, (), 7.0, Bounds({1: given}))
+    found = level_limits(place, (), 7.0, LevelBounds({1: given}))
     assert found is not None
     root, level = found.levels
     assert root is not None

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.local.collecting import collect, report_cells
+from sfumato.local.collecting import answer_reports, report_cells
 from sfumato.local.plan import LocalPlan
-from sfumato.local.questions import SLOTS, Questions, Reading, centred_optimum, truth_share
+from sfumato.local.questions import SLOTS, LocalReconstruction, Questions, centred_optimum, truth_share
 from sfumato.privacy.amounts import exp_bounds
 from sfumato.privacy.local import lie_digits, randomized_response
 from support.insecure_bits import ScriptedTestBits
@@ -151,7 +151,7 @@ def test_answers_are_unbiased_and_variances_exact(labels: int) -> None:
     epsilon, cells = 0.8, 6
     q = random_questions(rng, cells, labels, 40)
     queries = rng.standard_normal((9, cells)) + 1.0
-    reading = Reading(q, queries, epsilon)
+    reading = LocalReconstruction(q, queries, epsilon)
     top = math.exp(epsilon)
     said = np.empty((q.outcomes, 9))
     for i in range(q.outcomes):
@@ -173,7 +173,7 @@ def test_least_squares_is_the_least() -> None:
     rng = np.random.default_rng(3)
     q = random_questions(rng, 5, 2, 12)
     queries = rng.standard_normal((4, 5))
-    reading = Reading(q, queries, 1.0)
+    reading = LocalReconstruction(q, queries, 1.0)
     moment = reading.moment
     best = np.einsum("ij,jk,ik->i", reading.rows, moment, reading.rows)
     for _ in range(200):
@@ -265,9 +265,9 @@ def test_collect_counts_every_report_once() -> None:
     plan = small_plan(3, Fraction(1))
     cells = np.arange(5).repeat([3, 0, 5, 1, 2]).astype(np.int64)
     reports = report_cells(plan, cells)
-    release = collect(plan, reports)
+    release = answer_reports(plan, reports)
     assert release.reports == 11
     assert (release.tally.reshape(-1) == np.bincount(reports, minlength=plan.outcomes)).all()
-    shuffled = collect(plan, sorted(reports.tolist()))
+    shuffled = answer_reports(plan, sorted(reports.tolist()))
     np.testing.assert_array_equal(shuffled.answers, release.answers)
     assert release.answers.sum() == pytest.approx(11)

@@ -25,13 +25,13 @@ from sfumato.plans.plan import price_design
 from sfumato.privacy import terms as columns_module
 from sfumato.privacy.accounting import GaussianEvent
 from sfumato.privacy.noise import RoundedGaussian
-from sfumato.privacy.sensitivity import Sensitivity, certified
+from sfumato.privacy.sensitivity import Sensitivity, certified_bound
 from sfumato.privacy.terms import distinct_columns
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.strategies import merged_planning as planning
 from sfumato.strategies.calibration import calibrate
-from sfumato.strategies.certificates import certificate, sensitivity
-from sfumato.strategies.dense_optimal import optimize
+from sfumato.strategies.certificates import exact_sensitivity, find_certificate
+from sfumato.strategies.dense_optimal import optimize_dense
 from sfumato.strategies.dense_swap import swap_largest, swap_optimum
 from sfumato.strategies.design import Problem
 from sfumato.strategies.merged import Merged
@@ -87,20 +87,23 @@ def test_a_combination_is_priced_as_on_the_listed_domain(case: Case, data: st.Da
     for unit, power in itertools.product((ADD, SWAP, PERSON), (1, 2)):
         most, person = unit.rows_per_person, unit.person is not None
         wanted = brute_force(columns, unit.neighbours, most, power, person)
-        found = sensitivity([Combination(tuple(blocks), matrix)], sizes, unit, power)
+        found = exact_sensitivity([Combination(tuple(blocks), matrix)], sizes, unit, power)
         assert found.value >= wanted
         if found.exact:
             assert found == Sensitivity(power, wanted, exact=True)
-        alone = sensitivity(blocks, sizes, unit, power)
+        alone = exact_sensitivity(blocks, sizes, unit, power)
         every = [*blocks, Combination(tuple(blocks), matrix)]
-        both = sensitivity(every, sizes, unit, power)
+        both = exact_sensitivity(every, sizes, unit, power)
         assert both == Sensitivity(power, found.value + alone.value, exact=False)
         # the wall proves the same, whatever else is measured
         lowered = [b.lowered() for b in every]
-        assert certified(lowered[-1:], sizes, unit, power) == found.value
-        rest = certified(lowered[:-1], sizes, unit, power, certificate(blocks, sizes, unit, power))
-        assert certified(lowered, sizes, unit, power, certificate(every, sizes, unit, power)) == found.value + rest
-    assert sensitivity([Combination(tuple(blocks), matrix)], sizes, ADD, 2).exact
+        assert certified_bound(lowered[-1:], sizes, unit, power) == found.value
+        rest = certified_bound(lowered[:-1], sizes, unit, power, find_certificate(blocks, sizes, unit, power))
+        assert (
+            certified_bound(lowered, sizes, unit, power, find_certificate(every, sizes, unit, power))
+            == found.value + rest
+        )
+    assert exact_sensitivity([Combination(tuple(blocks), matrix)], sizes, ADD, 2).exact
 
 
 def test_four_disjoint_predicates_with_and_without_cells_beside_them() -> None:
@@ -157,10 +160,10 @@ def test_a_combination_whose_entries_leave_int64_is_refused(unit: PrivacyUnit) -
         block = BlockMap((("a",),), (DenseMap(np.array([[0, 2], [0, 2]])),))
         made = CombinationMap((block,), np.array([[top // 2, top // 2]]))
         if fits:
-            assert certified([made], {"a": 2}, unit, 2) == (2 * top * unit.rows_per_person) ** 2
+            assert certified_bound([made], {"a": 2}, unit, 2) == (2 * top * unit.rows_per_person) ** 2
         else:
             with pytest.raises(PlanError, match="2\\^63"):
-                certified([made], {"a": 2}, unit, 2)
+                certified_bound([made], {"a": 2}, unit, 2)
 
 
 class Halved(DenseMap):
@@ -213,7 +216,7 @@ def test_the_curator_combines_exact_sums_and_then_draws(case: Case, data: st.Dat
     combined = Combination(tuple(blocks), np.stack([matrix, -3 * matrix]))
     beside = [Block((("a",),), (Identity(sizes["a"]),))] if data.draw(st.booleans()) else []
     exact = [marginalise(table, domain.names, b) for b in (*beside, combined)]
-    value = max(1, sensitivity([*beside, combined], sizes, ADD, 2).value)
+    value = max(1, exact_sensitivity([*beside, combined], sizes, ADD, 2).value)
     assume(value < 2**46)
     # a sixty-fourth of a record rounds to none
     for scale, near in ((Fraction(1, 64), True), (Fraction(2**40), False)):
@@ -300,7 +303,7 @@ def test_a_plan_is_the_optimum_of_the_listed_domain(seed: int, objective: str, n
     assert value <= 1.001 * plan.lower_bound
     if objective == "cells":
         distinct = np.unique(queries, axis=1)
-        best = swap_optimum(matrix=distinct) if neighbours == "replace-one" else optimize(matrix=distinct)
+        best = swap_optimum(matrix=distinct) if neighbours == "replace-one" else optimize_dense(matrix=distinct)
         assert plan.lower_bound * math.sqrt(len(work)) <= best.upper_bound * (1 + 1e-9)
         assert value * math.sqrt(len(work)) >= best.lower_bound * (1 - 1e-9)
 
@@ -356,7 +359,7 @@ def test_weights_and_tables_beside_predicates() -> None:
     assert isinstance(plan.strategy, Merged)
     problem = Problem(work, sf.gdp(1), ADD, "gaussian")
     weights = np.concatenate([np.full(q.rows, problem.objective_weight(q)) for q in work.blocks])
-    best = optimize(matrix=joint(work) * np.sqrt(weights)[:, None])
+    best = optimize_dense(matrix=joint(work) * np.sqrt(weights)[:, None])
     assert plan.objective_value == pytest.approx(best.upper_bound / math.sqrt(weights.sum()), rel=2e-4)
 
 
@@ -367,7 +370,7 @@ def test_matrices_of_few_queries_over_many_cells() -> None:
     assert plan.lower_bound is not None
     assert plan.objective_value <= 1.001 * plan.lower_bound
     assert plan.lower_bound * math.sqrt(8) == pytest.approx(
-        optimize(matrix=np.unique(matrix, axis=1)).lower_bound, 1e-3
+        optimize_dense(matrix=np.unique(matrix, axis=1)).lower_bound, 1e-3
     )
     release = sf.release(plan, sf.Histogram(np.arange(3_000)), ledger=None)
     assert release.answers == pytest.approx(matrix @ np.arange(3_000), abs=8 * plan.max_standard_error)
@@ -377,7 +380,7 @@ def test_where_it_does_not_apply() -> None:
     """Mutants: real queries rounded to whole ones; a distance that is only bounded taken for the optimum."""
 
     def made(work: sf.Workload, unit: PrivacyUnit) -> Any:
-        return planning.design(Problem(work, sf.gdp(1), unit, "gaussian"))
+        return planning.design_merged(Problem(work, sf.gdp(1), unit, "gaussian"))
 
     half = sf.queries(np.full((2, 9), 0.5))
     wide = sf.queries((np.random.default_rng(0).random((16, 5_400)) < 0.5).astype(np.int64))
@@ -484,7 +487,9 @@ def test_parts_share_the_budget_at_its_best(noise: str, objective: str) -> None:
     assert design is not None
     made = price_design(design, problem)
     assert isinstance(made.strategy, Stacked)
-    prices = [sensitivity(p.blocks, problem.sizes, ADD, 1 if noise == "laplace" else 2) for p in made.strategy.pieces]
+    prices = [
+        exact_sensitivity(p.blocks, problem.sizes, ADD, 1 if noise == "laplace" else 2) for p in made.strategy.pieces
+    ]
     assert 1 < len(prices) <= 3
     # together they change no more than each at its worst
     assert made.sensitivity.value <= sum(p.value for p in prices)

@@ -17,14 +17,14 @@ from sfumato.operators.structured import AllRange
 from sfumato.plans.plan import price_design
 from sfumato.privacy.terms import distinct_columns
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.strategies.dense_optimal import optimize
+from sfumato.strategies.dense_optimal import optimize_dense
 from sfumato.strategies.design import Design, Problem
 from sfumato.strategies.merged import Merged, columns_by_class
 from sfumato.strategies.merged_planning import least_error, spanned_design
-from sfumato.strategies.merged_rows import nearly_known, spanned
+from sfumato.strategies.merged_rows import nearly_known, span_queries
 from sfumato.strategies.strategy import marginalise
 from sfumato.workloads import QueryBlock, Workload
-from sfumato.workloads.core import on_domain
+from sfumato.workloads.core import block_on_domain
 
 SIZES = {"a": 5, "b": 4, "c": 6}
 
@@ -60,7 +60,7 @@ def _problem(work: Workload) -> Problem:
 
 def _gram(problem: Problem) -> np.ndarray:
     work = problem.workload
-    each = [problem.objective_weight(q) * on_domain(work.domain, q.block).gram().dense() for q in work.blocks]
+    each = [problem.objective_weight(q) * block_on_domain(work.domain, q.block).gram().dense() for q in work.blocks]
     return np.sum(each, axis=0)
 
 
@@ -69,13 +69,13 @@ def test_the_rows_have_the_gram_of_all_queries(seed: int) -> None:
     """Mutants: what lies in another block's span left out of the moments; the cells picked in another order than the
     classes."""
     problem = _problem(_union(seed))
-    found = spanned(problem, 1_000)
+    found = span_queries(problem, 1_000)
     assert found is not None
     assert len(found.blocks) < len(problem.workload.blocks)
-    rows = np.concatenate([np.asarray(on_domain(problem.workload.domain, b).dense()) for b in found.blocks])
+    rows = np.concatenate([np.asarray(block_on_domain(problem.workload.domain, b).dense()) for b in found.blocks])
     half = found.root.T @ rows
     np.testing.assert_allclose(half.T @ half, _gram(problem), atol=1e-9)
-    assert spanned(problem, len(rows) - 1) is None
+    assert span_queries(problem, len(rows) - 1) is None
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -97,7 +97,7 @@ def test_the_plan_is_the_dense_optimum_and_answers_every_query(seed: int) -> Non
     """Mutants: rows that are not combined read as zero; factors in the block's order for a query that is turned."""
     problem = _problem(_union(seed))
     plan = price_design(_spanned(problem), problem)
-    best = optimize(_gram(problem), tolerance=1e-6)
+    best = optimize_dense(_gram(problem), tolerance=1e-6)
     scale = np.sqrt(problem.total_weight)
     assert best.lower_bound / scale <= plan.objective_value * (1 + 1e-6)
     assert plan.objective_value <= best.upper_bound / scale * (1 + 2e-3)
@@ -146,7 +146,7 @@ def test_the_least_error_of_some_queries_is_not_reached_and_nearly(rows: int) ->
     found = least_error(problem, few)
     columns = columns_by_class([q.block for q in few], problem.sizes)
     weights = np.repeat([problem.objective_weight(q) for q in few], [q.rows for q in few])
-    best = optimize(matrix=columns * np.sqrt(weights)[:, None])
+    best = optimize_dense(matrix=columns * np.sqrt(weights)[:, None])
     assert found is not None
     assert 0.97 * rows * best.lower_bound < found <= rows * best.upper_bound
     assert least_error(replace(problem, noise="laplace"), few) is None

@@ -11,8 +11,8 @@ import sfumato as sf
 from sfumato.operators import Block
 from sfumato.strategies import merged_planning as planning
 from sfumato.strategies import union_planning
-from sfumato.strategies.dense_optimal import optimize
-from sfumato.strategies.merged_rows import affordable, independent, optimize_sparse
+from sfumato.strategies.dense_optimal import optimize_dense
+from sfumato.strategies.merged_rows import independent_row_basis, optimize_sparse, sparse_search_fits
 from sfumato.strategies.stacked import Stacked
 from sfumato.strategies.strategy import Strategy
 from sfumato.workloads import QueryFamily
@@ -34,7 +34,7 @@ def test_the_search_reaches_the_dense_optimum_and_proves_it(seed: int) -> None:
     rng = np.random.default_rng(seed)
     columns = _sets(rng)
     weights = rng.uniform(0.5, 20.0, len(columns))
-    best = optimize(matrix=columns * np.sqrt(weights)[:, None], tolerance=1e-6)
+    best = optimize_dense(matrix=columns * np.sqrt(weights)[:, None], tolerance=1e-6)
     found = optimize_sparse(columns, np.sqrt(weights), tolerance=2e-3)
     assert found.lower_bound <= best.upper_bound
     assert best.lower_bound <= found.upper_bound
@@ -52,15 +52,15 @@ def test_the_search_reaches_the_dense_optimum_and_proves_it(seed: int) -> None:
 def test_independent_rows_span_all(seed: int) -> None:
     """Mutants: one row too few; the pivots' order kept."""
     columns = _sets(np.random.default_rng(seed))
-    kept, back = independent(columns)
+    kept, back = independent_row_basis(columns)
     assert len(kept) == np.linalg.matrix_rank(columns)
     assert (np.diff(kept) > 0).all()
     assert np.abs(back @ columns[kept] - columns).max() < 1e-9
 
 
 def test_what_takes_too_long_is_not_searched() -> None:
-    assert affordable(np.eye(8, dtype=np.int64))
-    assert not affordable(np.ones((1_537, 2), dtype=np.int64))
+    assert sparse_search_fits(np.eye(8, dtype=np.int64))
+    assert not sparse_search_fits(np.ones((1_537, 2), dtype=np.int64))
 
 
 def _union() -> sf.Workload:

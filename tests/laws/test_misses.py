@@ -19,7 +19,7 @@ from sfumato.operators import Block, Dense
 from sfumato.privacy.accounting import BoundedRangeEvent
 from sfumato.privacy.amounts import exp_bounds
 from sfumato.privacy.boosting_score import Misses
-from sfumato.privacy.selection import exponential, score_sensitivity, selection_rate
+from sfumato.privacy.selection import exponential_mechanism, score_sensitivity, selection_rate
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from support.doors import differs, exponential_law, neighbours
 
@@ -104,7 +104,7 @@ def test_draws_have_the_distribution_of_boosting() -> None:
         weights.append(math.exp(-alpha * a))
     exact = exponential_law(given.scores(answers), exp_bounds(-rate, 64)[0])
     assert np.allclose([float(p) for p in exact], np.array(weights) / sum(weights), rtol=1e-9)
-    drawn = Counter(exponential(given.lags(np.array(answers)), rate) for _ in range(4000))
+    drawn = Counter(exponential_mechanism(given.lags(np.array(answers)), rate) for _ in range(4000))
     assert not differs(drawn, dict(enumerate(exact)))
 
 

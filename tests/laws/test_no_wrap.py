@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from sfumato.curator.keys.counts import KeyTable
-from sfumato.curator.keys.curator import _heavy
+from sfumato.curator.keys.curator import _heavy_hitters
 from sfumato.errors import PlanError
 from sfumato.operators import Block, Dense, Total
 from sfumato.privacy.conversation_price import SparseVector, Terms
@@ -90,10 +90,10 @@ def test_a_stability_histogram_compares_before_any_wrap(value: int, count: int) 
     """Mutants: counts plus noise modulo 2^64; noise saturated at the ends of int64, so that the sum wraps."""
     table = KeyTable(np.array([7], dtype=np.uint64), np.array([count], dtype=np.int64))
     stability = Stability(WIDE, 20)
-    heavy, shown = _heavy(table, stability, scripted(WIDE, value))
+    heavy, shown = _heavy_hitters(table, stability, scripted(WIDE, value))
     assert heavy.tolist() == [7]
     assert shown.tolist() == [2**62]
-    assert _heavy(table, stability, scripted(WIDE, -value))[0].size == 0
+    assert _heavy_hitters(table, stability, scripted(WIDE, -value))[0].size == 0
 
 
 def test_scores_of_questions_are_whole_numbers_of_any_size() -> None:

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato.errors import InvalidInput
-from sfumato.plans.intervals import cdf, quantile
+from sfumato.plans.intervals import noise_cdf, noise_quantile
 from sfumato.privacy import amounts as certified
 from sfumato.privacy import noise
 from sfumato.privacy import noise as sampling
@@ -128,10 +128,10 @@ def test_cdf_and_quantile(law: NoiseLaw, probability: float) -> None:
     below = 0.0
     for k, p in masses(law).items():
         below += p
-        assert cdf(law, k) == pytest.approx(below, rel=1e-9, abs=1e-14)
-    k = quantile(law, probability)
+        assert noise_cdf(law, k) == pytest.approx(below, rel=1e-9, abs=1e-14)
+    k = noise_quantile(law, probability)
     assert k == round(k)
-    assert cdf(law, k) >= probability > cdf(law, k - 1)
+    assert noise_cdf(law, k) >= probability > noise_cdf(law, k - 1)
 
 
 @pytest.mark.parametrize("scale", [Fraction(64), Fraction(100, 3), Fraction(2**24), Fraction(2**55)])
@@ -142,13 +142,13 @@ def test_large_scales(kind: type[NoiseLaw], scale: Fraction) -> None:
     unit = float(scale)
     tail = 0.025
     if kind is DiscreteLaplace:
-        assert quantile(law, tail) / unit == pytest.approx(math.log(2 * tail), rel=1e-14, abs=1 / unit)
+        assert noise_quantile(law, tail) / unit == pytest.approx(math.log(2 * tail), rel=1e-14, abs=1 / unit)
         assert law.variance / unit**2 == pytest.approx(2 - 1 / (6 * unit**2), rel=1e-6)
     else:
-        assert quantile(law, tail) / unit == pytest.approx(-1.959963984540054, rel=1e-14, abs=1 / unit)
+        assert noise_quantile(law, tail) / unit == pytest.approx(-1.959963984540054, rel=1e-14, abs=1 / unit)
         assert law.variance == pytest.approx(unit**2 + (kind is RoundedGaussian) / 12, rel=1e-14)
-    assert quantile(law, 1 - tail) == pytest.approx(-quantile(law, tail), rel=1e-14, abs=1)
-    assert cdf(law, 0) + cdf(law, -1) == pytest.approx(1, abs=1e-12)
+    assert noise_quantile(law, 1 - tail) == pytest.approx(-noise_quantile(law, tail), rel=1e-14, abs=1)
+    assert noise_cdf(law, 0) + noise_cdf(law, -1) == pytest.approx(1, abs=1e-12)
 
 
 def test_discrete_gaussian_cdf_agrees_where_its_formula_changes() -> None:
@@ -157,7 +157,7 @@ def test_discrete_gaussian_cdf_agrees_where_its_formula_changes() -> None:
     below = 0.0
     for k, p in masses(law).items():
         below += p
-        assert cdf(law, k) == pytest.approx(below, abs=1e-10)
+        assert noise_cdf(law, k) == pytest.approx(below, abs=1e-10)
 
 
 @pytest.mark.parametrize("kind", LAWS)
@@ -207,7 +207,7 @@ def test_sizes_refused(size: object) -> None:
 def test_probabilities_refused(probability: float) -> None:
     """Mutant: the probability not checked, so confidence 95 passes for 0.95."""
     with pytest.raises(InvalidInput, match="between 0 and 1"):
-        quantile(RoundedGaussian(1), probability)
+        noise_quantile(RoundedGaussian(1), probability)
 
 
 def test_no_seed_in_the_release_path() -> None:

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import sfumato.operators
-from sfumato._util.codec import decode, encode, fingerprint
+from sfumato._util.codec import decode_value, encode_value, value_fingerprint
 from sfumato.errors import WorkloadError
 from sfumato.operators import (
     AllRange,
@@ -301,21 +301,21 @@ def structure(operator: LinearOperator) -> Any:
 @laws
 @given(operators(huge=True), operators(huge=True))
 def test_stored_and_read_back(operator: LinearOperator, other: LinearOperator) -> None:
-    tree, arrays = encode(operator)
-    back = decode(tree, {k: v.copy() for k, v in arrays.items()})
+    tree, arrays = encode_value(operator)
+    back = decode_value(tree, {k: v.copy() for k, v in arrays.items()})
     assert structure(back) == structure(operator)
-    assert fingerprint(back) == fingerprint(operator)
-    assert (fingerprint(other) == fingerprint(operator)) == (structure(other) == structure(operator))
-    assert fingerprint(Scaled(operator, 2)) != fingerprint(operator)
+    assert value_fingerprint(back) == value_fingerprint(operator)
+    assert (value_fingerprint(other) == value_fingerprint(operator)) == (structure(other) == structure(operator))
+    assert value_fingerprint(Scaled(operator, 2)) != value_fingerprint(operator)
 
 
 def test_fingerprints_see_what_matters() -> None:
-    assert fingerprint(Dense([[1, 2]])) == fingerprint(Dense(np.array([[1.0, 2.0]], dtype=">f4")))
-    assert fingerprint(Dense([[1, 2]])) != fingerprint(Dense([[1], [2]]))
-    assert fingerprint(Dense([[1, 2]])) != fingerprint(Dense([[2, 1]]))
+    assert value_fingerprint(Dense([[1, 2]])) == value_fingerprint(Dense(np.array([[1.0, 2.0]], dtype=">f4")))
+    assert value_fingerprint(Dense([[1, 2]])) != value_fingerprint(Dense([[1], [2]]))
+    assert value_fingerprint(Dense([[1, 2]])) != value_fingerprint(Dense([[2, 1]]))
     # an explicit zero is no entry
     explicit = sp.csr_array((np.array([1.0, 0.0]), np.array([0, 1]), np.array([0, 2])), shape=(1, 2))
-    assert fingerprint(Sparse.of(explicit)) == fingerprint(Sparse([1], [0], [0, 1], 2))
+    assert value_fingerprint(Sparse.of(explicit)) == value_fingerprint(Sparse([1], [0], [0, 1], 2))
 
 
 @laws

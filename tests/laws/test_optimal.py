@@ -21,8 +21,8 @@ from sfumato.errors import WorkloadError
 from sfumato.operators.base import single_thread
 from sfumato.strategies import dense_dual as dual
 from sfumato.strategies.dense_blocks import FactorBlock, GramBlock, factor_block, gram_block
-from sfumato.strategies.dense_dual import cold_start, solve
-from sfumato.strategies.dense_optimal import DenseProblem, Optimum, distinct_columns, optimize
+from sfumato.strategies.dense_dual import cold_start, solve_dual
+from sfumato.strategies.dense_optimal import DenseProblem, Optimum, find_distinct_columns, optimize_dense
 
 
 def workloads(limit: int = 7) -> st.SearchStrategy[np.ndarray]:
@@ -56,7 +56,7 @@ def assert_certified(F: np.ndarray, found: Optimum, tolerance: float = 1e-7) -> 
 
 
 def norm(F: np.ndarray) -> float:
-    found = optimize(matrix=F)
+    found = optimize_dense(matrix=F)
     assert found.gap <= 1e-7
     return found.upper_bound
 
@@ -93,13 +93,13 @@ def marginal_norm(d: int, w: int) -> float:
 @settings(max_examples=150, deadline=None)
 @given(workloads())
 def test_certificates_hold_for_any_small_workload(F: np.ndarray) -> None:
-    assert_certified(F, optimize(matrix=F))
+    assert_certified(F, optimize_dense(matrix=F))
 
 
 @settings(max_examples=80, deadline=None)
 @given(workloads(), st.data())
 def test_no_weights_and_no_strategy_contradict_the_bounds(F: np.ndarray, data: st.DataObject) -> None:
-    found = optimize(matrix=F)
+    found = optimize_dense(matrix=F)
     m = F.shape[1]
     raw = data.draw(hnp.arrays(np.float64, m, elements=st.floats(0, 1)).filter(lambda v: v.sum() > 0.1))
     dual = np.linalg.svd(F * np.sqrt(raw / raw.sum()), compute_uv=False).sum()
@@ -112,8 +112,8 @@ def test_no_weights_and_no_strategy_contradict_the_bounds(F: np.ndarray, data: s
 @settings(max_examples=60, deadline=None)
 @given(workloads())
 def test_gram_alone_gives_the_same_optimum(F: np.ndarray) -> None:
-    by_matrix, by_gram = optimize(matrix=F), optimize(F.T @ F)
-    both = optimize(F.T @ F, matrix=F)
+    by_matrix, by_gram = optimize_dense(matrix=F), optimize_dense(F.T @ F)
+    both = optimize_dense(F.T @ F, matrix=F)
     assert_certified(F, by_gram)
     for other in (by_gram, both):
         assert other.upper_bound == pytest.approx(by_matrix.upper_bound, rel=2e-7)
@@ -124,15 +124,15 @@ def test_gram_alone_gives_the_same_optimum(F: np.ndarray) -> None:
 def test_workloads_of_low_rank(k: int, seed: int) -> None:
     random = np.random.default_rng(seed)
     F = random.normal(size=(k, 5 * k))
-    assert_certified(F, optimize(matrix=F))
+    assert_certified(F, optimize_dense(matrix=F))
     tall = random.normal(size=(60, k)) @ F  # rank k
-    assert_certified(tall, optimize(matrix=tall))
-    assert len(optimize(tall.T @ tall).strategy) == k
+    assert_certified(tall, optimize_dense(matrix=tall))
+    assert len(optimize_dense(tall.T @ tall).strategy) == k
 
 
 @pytest.mark.parametrize("F", [np.tri(12), windows(14, 5), np.vander(np.arange(1.0, 7.0), 6)])
 def test_a_tolerance_below_rounding_ends_with_a_bound_that_holds_exactly(F: np.ndarray) -> None:
-    found = optimize(matrix=F, tolerance=0.0)
+    found = optimize_dense(matrix=F, tolerance=0.0)
     assert found.iterations < 100
     assert found.gap < 1e-9
     exact = fmpq_mat([[fmpq(int(x)) for x in row] for row in F])
@@ -148,7 +148,7 @@ def test_a_tolerance_below_rounding_ends_with_a_bound_that_holds_exactly(F: np.n
 def test_an_early_end_is_a_field() -> None:
     F = np.random.default_rng(3).normal(size=(6, 40))
     for limit in (1, 2, 4):
-        found = optimize(matrix=F, max_iterations=limit)
+        found = optimize_dense(matrix=F, max_iterations=limit)
         assert found.iterations <= limit
         assert found.gap > 1e-7
         assert_certified(F, found, tolerance=1.0)
@@ -156,7 +156,7 @@ def test_an_early_end_is_a_field() -> None:
 
 def test_progress_is_reported() -> None:
     calls: list[tuple[int, float]] = []
-    found = optimize(matrix=np.tri(30), progress=lambda count, gap: calls.append((count, gap)))
+    found = optimize_dense(matrix=np.tri(30), progress=lambda count, gap: calls.append((count, gap)))
     assert [count for count, _ in calls] == sorted({count for count, _ in calls})
     assert calls[-1][0] == found.iterations
     assert all(gap >= 0.0 for _, gap in calls)
@@ -171,7 +171,7 @@ def test_rearranging_changes_nothing(F: np.ndarray, data: st.DataObject) -> None
     signs = np.array(data.draw(st.lists(st.sampled_from([-1.0, 1.0]), min_size=m, max_size=m)))
     repeated = data.draw(st.lists(st.integers(0, m - 1), max_size=4))
     wider = np.hstack([F[:, cells] * signs, np.zeros((k, 2)), -F[:, repeated]])
-    found = optimize(matrix=wider)
+    found = optimize_dense(matrix=wider)
     assert_certified(wider, found)
     assert found.upper_bound == pytest.approx(norm(F), rel=2e-7)
     assert not found.strategy[:, m : m + 2].any()
@@ -184,15 +184,17 @@ def test_products_multiply_and_sums_add(F: np.ndarray, G: np.ndarray) -> None:
     assert norm(np.kron(F, G)) == pytest.approx(norm(F) * norm(G), rel=3e-7)
     zero = np.zeros((len(F), G.shape[1]))
     apart = np.block([[F, zero], [np.zeros((len(G), F.shape[1])), G]])
-    found = optimize(matrix=apart)
+    found = optimize_dense(matrix=apart)
     assert_certified(apart, found)
     assert found.upper_bound == pytest.approx(math.hypot(norm(F), norm(G)), rel=2e-7)
 
 
 def test_equal_columns_share_their_weight() -> None:
-    found, alone = optimize(matrix=np.repeat(np.tri(5), 3, axis=1)), optimize(matrix=np.tri(5))
+    found, alone = optimize_dense(matrix=np.repeat(np.tri(5), 3, axis=1)), optimize_dense(matrix=np.tri(5))
     assert np.allclose(found.dual, np.repeat(alone.dual / 3, 3), atol=1e-12)
-    columns = distinct_columns(DenseProblem(None, np.array([[0.0, 1.0, -1.0, 2.0, 1.0], [0.0, -3.0, 3.0, 1.0, -3.0]])))
+    columns = find_distinct_columns(
+        DenseProblem(None, np.array([[0.0, 1.0, -1.0, 2.0, 1.0], [0.0, -3.0, 3.0, 1.0, -3.0]]))
+    )
     assert columns.cells.tolist() == [1, 3]
     assert columns.kind.tolist() == [-1, 0, 0, 1, 0]
     assert columns.sign.tolist() == [1, 1, -1, 1, 1]
@@ -204,7 +206,7 @@ def test_reversal_splits_the_problem(n: int) -> None:
     assert [len(part.block.index) for part in DenseProblem(gram, None).parts()] == [(n + 1) // 2, n // 2]
     order = np.random.default_rng(n).permutation(n)
     shuffled = gram[np.ix_(order, order)]
-    split, whole = optimize(gram, ordered=True), optimize(shuffled)
+    split, whole = optimize_dense(gram, ordered=True), optimize_dense(shuffled)
     assert max(split.gap, whole.gap) <= 1e-7
     assert split.upper_bound == pytest.approx(whole.upper_bound, rel=2e-7)
     attained = np.sqrt(np.trace(gram @ np.linalg.inv(split.strategy.T @ split.strategy)))
@@ -220,9 +222,9 @@ def test_long_searches_of_low_rank_end_at_the_same_optimum(seed: int, monkeypatc
     """
     random = np.random.default_rng(seed)
     sets = (random.random((30, 300)) < 0.2) * np.exp(random.normal(0.0, 1.5 * (seed % 2), 30))[:, None]
-    careful = optimize(matrix=sets, tolerance=1e-6)
+    careful = optimize_dense(matrix=sets, tolerance=1e-6)
     monkeypatch.setattr(dual, "_LONG", 0)
-    hasty = optimize(matrix=sets, tolerance=1e-6)
+    hasty = optimize_dense(matrix=sets, tolerance=1e-6)
     assert hasty.iterations <= 45  # 25 to 28 here
     assert_certified(sets, hasty, 1e-6)
     assert hasty.upper_bound == pytest.approx(careful.upper_bound, rel=2e-6)
@@ -230,10 +232,10 @@ def test_long_searches_of_low_rank_end_at_the_same_optimum(seed: int, monkeypatc
 
 def test_ordered_start_finds_the_same_optimum() -> None:
     for n in (100, 129):
-        warm, cold = optimize(matrix=np.tri(n), ordered=True), optimize(matrix=np.tri(n))
+        warm, cold = optimize_dense(matrix=np.tri(n), ordered=True), optimize_dense(matrix=np.tri(n))
         assert max(warm.gap, cold.gap) <= 1e-7
         assert warm.upper_bound == pytest.approx(cold.upper_bound, rel=2e-7)
-    assert optimize(matrix=windows(150, 20), ordered=True).gap <= 1e-7
+    assert optimize_dense(matrix=windows(150, 20), ordered=True).gap <= 1e-7
 
 
 @pytest.mark.parametrize(
@@ -249,7 +251,7 @@ def test_ordered_start_finds_the_same_optimum() -> None:
     ],
 )
 def test_one_eigendecomposition_where_all_cells_are_alike(F: np.ndarray, expected: float) -> None:
-    found = optimize(matrix=F)
+    found = optimize_dense(matrix=F)
     assert found.iterations == 1
     assert found.upper_bound == pytest.approx(expected, rel=1e-9)
     assert found.gap <= 1e-8
@@ -259,7 +261,7 @@ def test_marginals_of_ten_attributes() -> None:
     bits = np.arange(1024)
     agreements = 10 - np.bitwise_count(np.bitwise_xor.outer(bits, bits)).astype(int)
     choose = np.array([math.comb(a, 3) for a in range(11)], dtype=float)
-    found = optimize(choose[agreements])
+    found = optimize_dense(choose[agreements])
     assert found.iterations == 1
     assert len(found.strategy) == sum(math.comb(10, s) for s in range(4))
     assert found.upper_bound / math.sqrt(960) == pytest.approx(marginal_norm(10, 3), rel=1e-9)
@@ -280,7 +282,7 @@ def test_marginals_of_ten_attributes() -> None:
     ],
 )
 def test_published_constants(gram: np.ndarray, rows: int, expected: float, digits: int) -> None:
-    found = optimize(gram, tolerance=1e-9)
+    found = optimize_dense(gram, tolerance=1e-9)
     assert found.gap <= 3e-9
     slack = 0.6 * 10.0**-digits
     assert found.lower_bound / math.sqrt(rows) <= expected + slack
@@ -292,7 +294,7 @@ def test_known_strategies_for_prefixes_are_above_the_bound(n: int, tree: float, 
     levels = [np.kron(np.eye(n // width), np.ones(width)) for width in 2 ** np.arange(int(math.log2(n)) + 1)]
     coefficients = np.cumprod([1.0] + [(2 * i - 1) / (2 * i) for i in range(1, n)])
     toeplitz = np.array([[coefficients[i - j] if i >= j else 0.0 for j in range(n)] for i in range(n)])
-    found = optimize(matrix=np.tri(n))
+    found = optimize_dense(matrix=np.tri(n))
     for strategy, constant in ((np.vstack(levels), tree), (toeplitz, root)):
         error = np.linalg.norm(np.tri(n) @ np.linalg.pinv(strategy)) * np.linalg.norm(strategy, axis=0).max()
         assert error / math.sqrt(n) == pytest.approx(constant, abs=6e-4)
@@ -302,10 +304,12 @@ def test_known_strategies_for_prefixes_are_above_the_bound(n: int, tree: float, 
 @pytest.mark.parametrize("scale", [1e-290, 1e-20, 3.0, 1e20, 1e290])
 def test_scale_of_the_gram_does_not_matter(scale: float) -> None:
     gram = np.tri(20).T @ np.tri(20)
-    found, scaled = optimize(gram), optimize(gram * scale)
+    found, scaled = optimize_dense(gram), optimize_dense(gram * scale)
     assert scaled.upper_bound == pytest.approx(found.upper_bound * math.sqrt(scale), rel=1e-7)
     assert scaled.gap <= 1e-7
-    assert optimize(matrix=np.tri(20) * math.sqrt(scale)).upper_bound == pytest.approx(scaled.upper_bound, rel=1e-7)
+    assert optimize_dense(matrix=np.tri(20) * math.sqrt(scale)).upper_bound == pytest.approx(
+        scaled.upper_bound, rel=1e-7
+    )
 
 
 @pytest.mark.parametrize("spread", [2, 8])
@@ -315,12 +319,12 @@ def test_mixed_scales(spread: int) -> None:
     rows = raw * 10.0 ** np.linspace(-spread, spread, 30)[:, None]
     wide = rows[:6, :]
     for F in (columns, rows, wide):
-        found = optimize(matrix=F)
+        found = optimize_dense(matrix=F)
         nuclear, _ = dense_bounds(F, found)
         assert found.gap <= 1e-7
         assert found.lower_bound <= nuclear * (1 + 1e-13)
         assert len(found.strategy) == min(F.shape)
-    assert optimize(columns.T @ columns).gap <= 1e-7
+    assert optimize_dense(columns.T @ columns).gap <= 1e-7
 
 
 @pytest.mark.parametrize(
@@ -333,7 +337,7 @@ def test_mixed_scales(spread: int) -> None:
     ],
 )
 def test_ill_conditioned_workloads(F: np.ndarray) -> None:
-    found = optimize(matrix=F)
+    found = optimize_dense(matrix=F)
     nuclear, _ = dense_bounds(F, found)
     assert found.lower_bound <= nuclear * (1 + 1e-13)
     assert found.gap <= 1e-7
@@ -364,9 +368,9 @@ def test_a_multiplicity_is_a_factor_of_the_gram() -> None:
     gram, every = np.tri(6).T @ np.tri(6), np.arange(6)
     copies = [gram_block(gram, every)] * 3
     once = [gram_block(9 * gram, every)]
-    results = [solve(b, cold_start(b), tolerance=1e-9, max_iterations=50) for b in (copies, once)]
+    results = [solve_dual(b, cold_start(b), tolerance=1e-9, max_iterations=50) for b in (copies, once)]
     assert results[0].lower == pytest.approx(results[1].upper, rel=2e-9)
-    assert results[0].upper == pytest.approx(3 * optimize(gram).upper_bound, rel=2e-7)
+    assert results[0].upper == pytest.approx(3 * optimize_dense(gram).upper_bound, rel=2e-7)
 
 
 def test_one_thread_inside_and_as_before_outside() -> None:
@@ -420,9 +424,9 @@ def test_a_blas_that_is_loaded_later_has_one_thread_too() -> None:
 )
 def test_refusals_say_what_is_wrong(arguments: dict[str, object], words: str) -> None:
     with pytest.raises(WorkloadError, match=words):
-        optimize(**arguments)  # pyright: ignore[reportArgumentType]
+        optimize_dense(**arguments)  # pyright: ignore[reportArgumentType]
 
 
 def test_a_workload_of_zeros_needs_no_measurement() -> None:
-    found = optimize(np.zeros((3, 3)))
+    found = optimize_dense(np.zeros((3, 3)))
     assert (found.strategy.shape, found.lower_bound, found.upper_bound, found.gap) == ((0, 3), 0.0, 0.0, 0.0)

@@ -11,7 +11,7 @@ import pytest
 
 from sfumato.operators import Dense, Identity, LinearOperator, Prefix, Total
 from sfumato.strategies import orbit_bound as module
-from sfumato.strategies.dense_optimal import optimize
+from sfumato.strategies.dense_optimal import optimize_dense
 from sfumato.strategies.merged_planning import optimize_all_pairs
 from sfumato.strategies.orbit_bound import orbit_bound
 
@@ -71,7 +71,7 @@ def test_it_lies_below_the_optimum_and_near_it(seed: int) -> None:
     sizes = SIZES[seed % 4]
     products = _drawn(sizes, seed, ordered=seed % 2 == 1)
     dense = _dense(products, sizes)
-    least = optimize(dense.T @ dense, tolerance=1e-5)
+    least = optimize_dense(dense.T @ dense, tolerance=1e-5)
     found = orbit_bound(products, _sizes(sizes))
     assert found is not None
     assert 0.995 * least.lower_bound <= found <= least.upper_bound * (1 + 1e-9)

@@ -15,17 +15,17 @@ from sfumato.maps import explicit as convolution
 from sfumato.maps.explicit import causal_exact
 from sfumato.operators import AllRange, Block, Dense, Identity, LinearOperator, Padded, Prefix, Toeplitz, Tree, Window
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.strategies.certificates import sensitivity
+from sfumato.strategies.certificates import exact_sensitivity
 from sfumato.strategies.dense_dual import pair_bound
-from sfumato.strategies.dense_optimal import optimize
-from sfumato.strategies.ranges import Ordered
+from sfumato.strategies.dense_optimal import optimize_dense
+from sfumato.strategies.ranges import OrderedStrategy
 from sfumato.strategies.toeplitz import (
     FINE_ROOT,
     Roots,
+    all_range_bound,
     prefix_bound,
-    range_bound,
     replaced_prefix_bound,
-    rooted,
+    square_root_strategy,
     wide_bound,
     window_bound,
 )
@@ -40,7 +40,7 @@ def modular(values: Any) -> list[int]:
 
 
 def roots(n: int, width: int | None = None) -> Roots:
-    coefficients, weights = rooted(n, width)
+    coefficients, weights = square_root_strategy(n, width)
     return Roots(Toeplitz(coefficients, np.floor(weights * FINE_ROOT).astype(np.int64)))
 
 
@@ -62,7 +62,7 @@ def test_convolutions_are_exact_modulo_2_64(data: st.DataObject, n: int) -> None
 @pytest.mark.parametrize("n", [3_000, 2**14 + 1])
 def test_long_convolutions_of_extreme_words_are_exact(n: int) -> None:
     """All words at the ends of int64, against a sum modulo 2^64 that never leaves integers."""
-    coefficients, _ = rooted(n)
+    coefficients, _ = square_root_strategy(n)
     words = np.random.default_rng().choice(np.array([-(2**63), 2**63 - 1, -1, 2**62]), n)
     found = causal_exact(coefficients, words)
     for i in [*np.random.default_rng().integers(0, n, 20).tolist(), n - 1]:
@@ -143,8 +143,8 @@ def test_the_sensitivity_of_each_strategy_is_that_of_its_matrix(n: int, power: i
 def test_a_large_root_is_bounded_by_twice_a_column_where_a_row_is_replaced() -> None:
     n = 5_500
     block = Block((("t",),), (roots(n).operator,))
-    column = sensitivity([block], {"t": n}, PrivacyUnit(Neighbours.ADD_REMOVE), 2).value
-    found = sensitivity([block], {"t": n}, PrivacyUnit(Neighbours.REPLACE_ONE), 2)
+    column = exact_sensitivity([block], {"t": n}, PrivacyUnit(Neighbours.ADD_REMOVE), 2).value
+    found = exact_sensitivity([block], {"t": n}, PrivacyUnit(Neighbours.REPLACE_ONE), 2)
     dense = block.factors[0].dense()
     far = int(((dense[:, 0] - dense[:, -1]) ** 2).sum())
     assert far <= found.value <= 2 * column
@@ -157,7 +157,7 @@ def test_a_large_root_of_windows_is_bounded_by_four_times_a_column() -> None:
     operator = roots(n, 2).operator
     assert not operator.nonnegative
     column = int(max(operator.column_sums(2)))
-    found = sensitivity([Block((("t",),), (operator,))], {"t": n}, PrivacyUnit(Neighbours.REPLACE_ONE), 2)
+    found = exact_sensitivity([Block((("t",),), (operator,))], {"t": n}, PrivacyUnit(Neighbours.REPLACE_ONE), 2)
     assert (found.value, found.exact) == (4 * column, False)
 
 
@@ -174,9 +174,9 @@ STRATEGIES: list[tuple[int, Any]] = [
 ]
 
 
-def made(n: int, given_: Any) -> tuple[Ordered, Any]:
+def made(n: int, given_: Any) -> tuple[OrderedStrategy, Any]:
     width = given_ if isinstance(given_, int) else None
-    factor: Ordered = TreeSums(given_) if isinstance(given_, Tree) else roots(n, width)
+    factor: OrderedStrategy = TreeSums(given_) if isinstance(given_, Tree) else roots(n, width)
     return factor, np.linalg.pinv(factor.measured.dense().astype(float))
 
 
@@ -224,7 +224,7 @@ def test_tree_least_squares_at_512_equals_the_pseudo_inverse() -> None:
 
 @pytest.mark.parametrize("n", [1, 2, 5, 33])
 def test_bounds_are_the_singular_values(n: int) -> None:
-    for operator, bound in ((Prefix(n), prefix_bound(n)), (AllRange(n), range_bound(n))):
+    for operator, bound in ((Prefix(n), prefix_bound(n)), (AllRange(n), all_range_bound(n))):
         values = np.linalg.svd(operator.dense().astype(float), compute_uv=False)
         assert math.isclose(values.sum() / math.sqrt(n), bound, rel_tol=1e-12)
 
@@ -245,7 +245,7 @@ def test_the_bound_for_windows_is_below_the_optimum_and_near(n: int, width: int,
     """Mutants: a wave and none of its conjugate among the slow ones; waves that turn no sign; the middle cell twice; 1
     on the slow waves forgotten."""
     matrix = Window(n, width).dense().astype(float)
-    best = optimize(matrix.T @ matrix, matrix=matrix).lower_bound
+    best = optimize_dense(matrix.T @ matrix, matrix=matrix).lower_bound
     assert near * (1 - 1e-9) <= window_bound(n, width) / best <= 1 + 1e-9
 
 
@@ -272,11 +272,11 @@ def test_the_root_of_windows_is_close_to_their_optimum(n: int, width: int, most:
     matrix = Window(n, width).dense().astype(float)
     factor = roots(n, width)
     error = factor.row_powers(Window(n, width), 2).sum() * max(factor.operator.column_sums(2))
-    best = optimize(matrix.T @ matrix, matrix=matrix)
+    best = optimize_dense(matrix.T @ matrix, matrix=matrix)
     assert 1.0 <= math.sqrt(float(error)) / best.upper_bound * (1 + 1e-6) < most
 
 
-@pytest.mark.parametrize(("operator", "bound"), [(Prefix, prefix_bound), (AllRange, range_bound)])
+@pytest.mark.parametrize(("operator", "bound"), [(Prefix, prefix_bound), (AllRange, all_range_bound)])
 def test_the_root_is_close_to_the_bound(operator: Any, bound: Any) -> None:
     """Errors of the rounded integers at their own price: 1.4 % above the bound for prefixes of 2^17 cells."""
     n = 2**17

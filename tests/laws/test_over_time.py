@@ -11,14 +11,14 @@ import sfumato as sf
 from sfumato.errors import PlanError
 from sfumato.operators import Family, Identity
 from sfumato.privacy.noise import RoundedGaussian
-from sfumato.privacy.stream_price import IntegerFilter, StreamTerms, multiples_of
-from sfumato.strategies.buffered_toeplitz import Parameters
-from sfumato.strategies.periods import question
+from sfumato.privacy.stream_price import IntegerFilter, StreamTerms, family_multiples
+from sfumato.strategies.buffered_toeplitz import BufferParameters
+from sfumato.strategies.periods import parse_question
 from sfumato.strategies.time_decoding import Decoder
-from sfumato.strategies.time_errors import errors_of
-from sfumato.strategies.time_fitting import Goal, begun, fit, listed
-from sfumato.strategies.time_shapes import TimeShape, dense_bound, filter_of, shape_for
-from sfumato.strategies.toeplitz import residues
+from sfumato.strategies.time_errors import errors_of_filter
+from sfumato.strategies.time_fitting import Goal, fit_time_parameters, initial_time_parameters, listed_parameters
+from sfumato.strategies.time_shapes import TimeShape, dense_bound, quantise_time_shape, shape_for
+from sfumato.strategies.toeplitz import partial_fraction_residues
 from support.insecure_bits import InsecureTestBits
 from support.streams import filtered
 
@@ -40,9 +40,9 @@ def dense(used: IntegerFilter) -> np.ndarray:
 @pytest.mark.parametrize(("n", "k", "b"), CASES)
 def test_errors_over_time_are_those_of_the_dense_inverse(n: int, k: int, b: int) -> None:
     """Mutants: a pole of the filter for one of its inverse, rows left out, a sum begun a period late."""
-    used = filter_of(shape_for(sf.periods(n, per_person=k, apart=b)))
+    used = quantise_time_shape(shape_for(sf.periods(n, per_person=k, apart=b)))
     inverse = np.linalg.inv(dense(used))
-    found = errors_of(used)
+    found = errors_of_filter(used)
     np.testing.assert_allclose(found.totals, (np.cumsum(inverse, axis=0) ** 2).sum(axis=1), rtol=1e-5)
     np.testing.assert_allclose(found.increments, (inverse**2).sum(axis=1), rtol=1e-5)
     rng = np.random.default_rng(n)
@@ -54,9 +54,9 @@ def test_errors_over_time_are_those_of_the_dense_inverse(n: int, k: int, b: int)
 def test_scales_of_rows_count_in_errors_and_on_the_way_back() -> None:
     """Of rows that fall to two fifths. Mutants: the first row for all, the row of another period."""
     n, found = 90, shape_for(sf.periods(90))
-    used = filter_of(TimeShape(found.poles, found.zeros, np.linspace(1, 0.4, n)))
+    used = quantise_time_shape(TimeShape(found.poles, found.zeros, np.linspace(1, 0.4, n)))
     inverse = np.linalg.inv(dense(used))
-    over = errors_of(used)
+    over = errors_of_filter(used)
     np.testing.assert_allclose(over.totals, (np.cumsum(inverse, axis=0) ** 2).sum(axis=1), rtol=1e-5)
     assert np.isclose(over.variance(np.ones(50)), over.totals[49], rtol=1e-9)
     total = Family(("a",), (Identity(1),), np.zeros((1, 0), dtype=np.int32), np.array([3])).lowered()
@@ -84,7 +84,7 @@ def test_the_way_back_finds_the_counts(n: int, k: int, b: int) -> None:
         for i, axes in enumerate(family.sets.tolist()):
             table = counts.sum(axis=tuple(1 + a for a in range(2) if a not in axes)).reshape(n, -1)
             factors = [family.factors[a].apply(np.eye((2, 3)[a], dtype=np.int64)) for a in axes]
-            made = filtered(terms.filter, table, int(multiples_of(family)[i]), terms.grain)
+            made = filtered(terms.filter, table, int(family_multiples(family)[i]), terms.grain)
             matrix = np.ones((1, 1), dtype=np.int64)
             for f in factors:
                 matrix = np.kron(matrix, f)
@@ -174,23 +174,23 @@ def test_poles_that_integers_cannot_tell_apart_become_one() -> None:
     """Two near ones and the zero between; a pole that rounding takes to its zero. Mutants: both kept, none kept."""
     near = TimeShape(np.array([0.1, 0.10001, 0.2]), np.array([0.100005, 0.15, 0.3]), np.ones(4))
     apart = TimeShape(np.array([0.1, 0.2]), np.array([0.15, 0.3]), np.ones(4))
-    one, other = filter_of(near), filter_of(apart)
+    one, other = quantise_time_shape(near), quantise_time_shape(apart)
     assert one.decays.tolist() == other.decays.tolist()
     assert one.carried.tolist() == other.carried.tolist()
-    none = filter_of(TimeShape(np.array([0.3]), np.array([0.3 + 1e-9]), np.ones(4)))
+    none = quantise_time_shape(TimeShape(np.array([0.3]), np.array([0.3 + 1e-9]), np.ones(4)))
     np.testing.assert_allclose(dense(none), np.diag(np.diagonal(dense(none))))
 
 
 def test_integers_refuse_what_they_cannot_hold() -> None:
     with pytest.raises(PlanError, match="finer integers"):
-        filter_of(shape_for(sf.periods(100)), 1e12)
+        quantise_time_shape(shape_for(sf.periods(100)), 1e12)
 
 
 def test_responses_below_the_diagonal_are_positive_and_columns_of_one_length() -> None:
     for n in (5, 50, 255, 256, 700):
         shape = shape_for(sf.periods(n))
-        assert (residues(shape.poles, shape.zeros) > 0).all()
-        lengths = (dense(filter_of(shape)) ** 2).sum(axis=0)
+        assert (partial_fraction_residues(shape.poles, shape.zeros) > 0).all()
+        lengths = (dense(quantise_time_shape(shape)) ** 2).sum(axis=0)
         assert lengths.max() / lengths.min() < 1.01
 
 
@@ -198,25 +198,25 @@ def test_responses_below_the_diagonal_are_positive_and_columns_of_one_length() -
 def test_what_is_asked_is_near_the_best(ask: str | list[str]) -> None:
     """Bars of 1,024 periods, here at 256: within a thousandth of a bound that is proved."""
     given = sf.periods(256, ask=ask, objective="mean")
-    used = filter_of(shape_for(given))
-    found = np.sqrt(errors_of(used).mean(given.questions) * used.response()) / 2.0**used.shift
+    used = quantise_time_shape(shape_for(given))
+    found = np.sqrt(errors_of_filter(used).mean(given.questions) * used.response()) / 2.0**used.shift
     bound = dense_bound(given.questions, 256)
     assert bound < found < 1.001 * bound
 
 
 def test_questions_have_the_errors_of_the_dense_inverse() -> None:
     """Mutants: a sum of the last k + 1, a rate for its square, ranges without their first period."""
-    used = filter_of(shape_for(sf.periods(60)))
+    used = quantise_time_shape(shape_for(sf.periods(60)))
     inverse = np.linalg.inv(dense(used))
-    over = errors_of(used)
+    over = errors_of_filter(used)
     for text in ("last 1", "last 7", "last 60", "decayed 0.6", "decayed 0.999"):
-        asked = question(text, 60)
+        asked = parse_question(text, 60)
         wanted = [((asked.weights(t + 1) @ inverse[: t + 1]) ** 2).sum() for t in range(60)]
         np.testing.assert_allclose(over.of(asked), wanted, rtol=1e-5)
     every = [np.mean([(inverse[s : t + 1].sum(axis=0) ** 2).sum() for s in range(t + 1)]) for t in range(60)]
-    np.testing.assert_allclose(over.of(question("ranges", 60)), every, rtol=1e-5)
+    np.testing.assert_allclose(over.of(parse_question("ranges", 60)), every, rtol=1e-5)
     for text in ("totals", "increments", "ranges", "last 7", "decayed 0.6"):
-        asked = question(text, 60)
+        asked = parse_question(text, 60)
         assert np.isclose(over.mean([(asked, 2.0)]), 2 * np.trace(inverse.T @ asked.gram(60) @ inverse), rtol=1e-5)
 
 
@@ -224,17 +224,19 @@ def test_blocks_tell_what_periods_tell() -> None:
     """Errors on blocks, by which parameters are searched, are within a percent: of 3,000 periods, in all questions."""
     given = sf.periods(3_000)
     shape = shape_for(given)
-    parameters = Parameters.of(listed(3_000, "worst totals").vector[None])
+    parameters = BufferParameters.of(listed_parameters(3_000, "worst totals").vector[None])
     for text in ("totals", "ranges", "last 50", "decayed 0.99"):
-        goal = Goal(3_000, ((question(text, 3_000), 1.0),), worst=False)
-        used = filter_of(shape)
-        exact = errors_of(used).mean(goal.asked) * used.response() / 4.0**used.shift
+        goal = Goal(3_000, ((parse_question(text, 3_000), 1.0),), worst=False)
+        used = quantise_time_shape(shape)
+        exact = errors_of_filter(used).mean(goal.asked) * used.response() / 4.0**used.shift
         assert np.isclose(goal.value(parameters)[0], np.log(exact) / 2, atol=0.01)
-    several = Goal(365, ((question("totals", 365), 1.0),), False, 12, 30, alike=True)
-    poles, zeros = begun(365, 4).decays
-    used = filter_of(TimeShape(poles, zeros, np.ones(365), alike=True))
+    several = Goal(365, ((parse_question("totals", 365), 1.0),), False, 12, 30, alike=True)
+    poles, zeros = initial_time_parameters(365, 4).decays
+    used = quantise_time_shape(TimeShape(poles, zeros, np.ones(365), alike=True))
     price = used.response(12, 30) / (4.0**used.shift * float(dense(used)[0, 0]) ** 2)
-    assert np.isclose(several.price(Parameters.of(begun(365, 4).vector[None]))[0], price, rtol=2e-3)
+    assert np.isclose(
+        several.price(BufferParameters.of(initial_time_parameters(365, 4).vector[None]))[0], price, rtol=2e-3
+    )
 
 
 @pytest.mark.parametrize(("name", "k"), [("worst totals", 9), ("mean totals", 10), ("mean ranges", 8)])
@@ -242,22 +244,24 @@ def test_shipped_parameters_are_found_again(name: str, k: int) -> None:
     """A search from elsewhere finds none that err less by more than a thousandth."""
     n = 2**k
     worst, asked = name.split()
-    goal = Goal(n, ((question(asked, n), 1.0),), worst == "worst")
-    shipped = listed(n, name)
+    goal = Goal(n, ((parse_question(asked, n), 1.0),), worst == "worst")
+    shipped = listed_parameters(n, name)
     assert shipped is not None
-    again = goal.value(Parameters.of(fit(goal, begun(n, 6), 120).vector[None]))[0]
-    assert goal.value(Parameters.of(shipped.vector[None]))[0] < again + 1e-3
-    assert listed(100, name) is None
-    assert listed(n, "worst decayed 0.9") is None
+    again = goal.value(BufferParameters.of(fit_time_parameters(goal, initial_time_parameters(n, 6), 120).vector[None]))[
+        0
+    ]
+    assert goal.value(BufferParameters.of(shipped.vector[None]))[0] < again + 1e-3
+    assert listed_parameters(100, name) is None
+    assert listed_parameters(n, "worst decayed 0.9") is None
 
 
 def test_a_stream_that_may_end_at_any_time_errs_little_at_all_times() -> None:
     """No scheme is below 1.2437 at every period to 512; doubling is at 2 or more."""
-    used = filter_of(shape_for(sf.periods(None)))
-    found = np.sqrt(errors_of(used).totals * used.response()) / 2.0**used.shift
+    used = quantise_time_shape(shape_for(sf.periods(None)))
+    found = np.sqrt(errors_of_filter(used).totals * used.response()) / 2.0**used.shift
     for n in (1, 2, 3, 8, 64, 2**10, 2**16, 2**20):
-        known = filter_of(shape_for(sf.periods(n)))
-        best = np.sqrt(errors_of(known).totals.max() * known.response()) / 2.0**known.shift
+        known = quantise_time_shape(shape_for(sf.periods(n)))
+        best = np.sqrt(errors_of_filter(known).totals.max() * known.response()) / 2.0**known.shift
         assert found[n - 1] < 1.27 * best
     with pytest.raises(PlanError, match="give a number"):
         sf.periods(None, ask="ranges")

@@ -16,7 +16,7 @@ from sfumato.plans.plan import price_design
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.strategies.design import Problem
 from sfumato.strategies.residual_planning import residual_design
-from sfumato.strategies.residual_tables import allocate
+from sfumato.strategies.residual_tables import allocate_residuals
 from sfumato.workloads import QueryFamily
 
 ROOT = Path(__file__).parents[2]
@@ -69,7 +69,7 @@ def _shares_of_the_other_relation(work: sf.Workload) -> float:
     unit = PrivacyUnit(Neighbours.REPLACE_ONE)
     problem = Problem(work, sf.gdp(1), unit, "gaussian")
     tables = [(item.family.sets, problem.table_weights(item)) for item in work.items if isinstance(item, QueryFamily)]
-    found = allocate(tables, work.domain.shape, objective="mean", power=2, free_total=True)
+    found = allocate_residuals(tables, work.domain.shape, objective="mean", power=2, free_total=True)
     return price_design(residual_design(problem, found.sets, found.precision), problem).objective_value
 
 

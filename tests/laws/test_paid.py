@@ -9,7 +9,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.operators import Dense, Identity
-from sfumato.strategies.dense_optimal import optimize
+from sfumato.strategies.dense_optimal import optimize_dense
 from sfumato.strategies.factors import Contrasts, Matrix
 from support.drawn import draw, fulfil
 from support.words import plan_with
@@ -81,12 +81,12 @@ def test_few_rows_over_many_columns_reach_what_is_proved_of_some(degree: int, ce
     was proved of the columns of one round scaled once more in the next."""
     x = np.arange(cells) / cells
     rows = 30 * np.vstack([np.kron(np.eye(2), x**k) for k in range(degree + 1)])
-    found = optimize(matrix=rows, tolerance=1e-5)
+    found = optimize_dense(matrix=rows, tolerance=1e-5)
     assert 0.0 <= found.gap <= 1e-5
     assert np.linalg.norm(found.strategy, axis=0).max() <= 1 + 1e-12
     reached = np.linalg.norm(rows @ np.linalg.pinv(found.strategy))
     assert reached == pytest.approx(found.upper_bound, rel=1e-6)
-    coarse = optimize(matrix=rows[:, :: cells // 100])
+    coarse = optimize_dense(matrix=rows[:, :: cells // 100])
     assert coarse.lower_bound <= found.upper_bound * (1 + 1e-9)
 
 

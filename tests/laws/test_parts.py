@@ -21,8 +21,8 @@ from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.releases.release import Release
 from sfumato.strategies.design import Problem
 from sfumato.strategies.geography import Spine
-from sfumato.strategies.geography_planning import designs
-from sfumato.strategies.impossible_cells import knowing
+from sfumato.strategies.geography_planning import design_geography
+from sfumato.strategies.impossible_cells import condition_on_impossible
 from support.places import grown, nested
 
 SETS = [[], ["a0"], ["a0", "a1"]]
@@ -36,7 +36,7 @@ def released(seed: int, fans: tuple[int, ...], residual: bool = False) -> Releas
     x = rng.poisson(rng.gamma(0.3, 4, work.domain.shape))
     unit = PrivacyUnit(Neighbours.REPLACE_ONE if seed == 3 else Neighbours.ADD_REMOVE)
     asked = Problem(work, sf.gdp(1), unit, "gaussian")
-    plan = price_design(designs(asked)[0], asked)
+    plan = price_design(design_geography(asked)[0], asked)
     assert isinstance(plan.strategy, Spine)
     return sf.release(plan, sf.Histogram(x), ledger=None)
 
@@ -80,7 +80,7 @@ def _runs(release: Release) -> tuple[tuple[int, int], ...]:
     strategy = release.plan.strategy
     assert isinstance(strategy, Spine)
     read = Readings(strategy, release.measurement.values, 1.0, [i for i in range(3) if i != strategy.place])
-    found = parts_module.Parts(read, [()], None, whole=True, possible=None)
+    found = parts_module.TreeParts(read, [()], None, whole=True, possible=None)
     assert found.level > 0
     return found.runs
 
@@ -225,8 +225,8 @@ def test_what_is_known_of_cells_that_cannot_be_is_used() -> None:
     domain = sf.Domain(place | {"a0": 2, "a1": 3}, impossible=["a0 == 1 and a1 >= 1"])
     work = sf.marginals(domain, sets=SETS, factors={"place": "levels"})
     asked = Problem(work, sf.gdp(1), PrivacyUnit(Neighbours.ADD_REMOVE), "gaussian")
-    plan = price_design(designs(asked)[0], asked)
-    under = knowing(plan.strategy, domain, largest_tables(work), [q.block for q in work.blocks])
+    plan = price_design(design_geography(asked)[0], asked)
+    under = condition_on_impossible(plan.strategy, domain, largest_tables(work), [q.block for q in work.blocks])
     x = np.random.default_rng(2).poisson(3.0, domain.shape)
     x[:, 1, 1:] = 0
     release = sf.release(replace(plan, strategy=under), sf.Histogram(x), ledger=None)

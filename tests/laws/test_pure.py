@@ -13,9 +13,9 @@ from sfumato.errors import WorkloadError
 from sfumato.operators import AllRange, Block, Dense, Prefix
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.strategies import dense_pure as pure
-from sfumato.strategies.certificates import sensitivity
-from sfumato.strategies.dense_optimal import optimize
-from sfumato.strategies.dense_pure import PureStrategy, error_and_gradient, optimize_pure, turned
+from sfumato.strategies.certificates import exact_sensitivity
+from sfumato.strategies.dense_optimal import optimize_dense
+from sfumato.strategies.dense_pure import PureStrategy, optimize_pure, pure_error_and_gradient, rotate_to_least_l1
 from sfumato.strategies.factors import Matrix, quantise
 
 ADD_REMOVE = PrivacyUnit(Neighbours.ADD_REMOVE)
@@ -47,7 +47,7 @@ def test_error_is_that_of_the_strategy_with_unit_columns(n, p):
     sums = np.maximum(rng.normal(size=(p, n)), 0.0)
     strategy = np.concatenate([np.eye(n), sums])
     strategy /= strategy.sum(axis=0)
-    error, _ = error_and_gradient(workload.T @ workload, sums)
+    error, _ = pure_error_and_gradient(workload.T @ workload, sums)
     assert error == pytest.approx(np.linalg.norm(workload @ np.linalg.pinv(strategy)) ** 2, rel=1e-10)
 
 
@@ -56,12 +56,14 @@ def test_gradient_is_that_of_finite_differences(n, p):
     rng = np.random.default_rng(n)
     workload = rng.normal(size=(n + 3, n))
     gram, sums = workload.T @ workload, rng.uniform(0.1, 2.0, size=(p, n))
-    _, gradient = error_and_gradient(gram, sums)
+    _, gradient = pure_error_and_gradient(gram, sums)
     step, found = 1e-5, np.empty((p, n))
     for at in np.ndindex(p, n):
         moved = np.zeros((p, n))
         moved[at] = step
-        found[at] = (error_and_gradient(gram, sums + moved)[0] - error_and_gradient(gram, sums - moved)[0]) / (2 * step)
+        found[at] = (
+            pure_error_and_gradient(gram, sums + moved)[0] - pure_error_and_gradient(gram, sums - moved)[0]
+        ) / (2 * step)
     assert np.allclose(found, gradient, atol=1e-7 * float(np.abs(gradient).max()))
 
 
@@ -74,7 +76,7 @@ def test_value_columns_and_bound(make, n):
     assert (strategy >= 0).all()
     assert np.allclose(strategy.sum(axis=0), 1.0, rtol=1e-12)
     assert found.value / math.sqrt(len(workload)) == pytest.approx(rmse(workload, strategy), rel=1e-8)
-    assert found.value >= optimize(workload.T @ workload).lower_bound * (1 - 1e-12)
+    assert found.value >= optimize_dense(workload.T @ workload).lower_bound * (1 - 1e-12)
     # every cell by itself is in the family
     assert found.value <= np.linalg.norm(workload) * (1 + 1e-9)
 
@@ -107,13 +109,13 @@ def test_a_strategy_is_turned_the_same_way_however_it_was_found(rows, columns, b
     rng = np.random.default_rng(rows)
     found = rng.normal(size=(rows, columns))
     across = None if basis is None else Dense(rng.integers(0, 2, (columns, basis)))
-    first, length = turned(found, across)
+    first, length = rotate_to_least_l1(found, across)
     assert np.allclose(first.T @ first, found.T @ found, atol=1e-12)
     whole = first if across is None else first @ across.dense()
     assert length == pytest.approx(float(np.abs(whole).sum(axis=0).max()), rel=1e-12)
     for _ in range(5):
         rotation = np.linalg.qr(rng.normal(size=(rows, rows)))[0]
-        other, again = turned(rotation @ found, across)
+        other, again = rotate_to_least_l1(rotation @ found, across)
         assert again == pytest.approx(length, rel=1e-9)
         assert np.allclose(other, first, atol=1e-9)
     start = found if across is None else found @ across.dense()
@@ -121,10 +123,10 @@ def test_a_strategy_is_turned_the_same_way_however_it_was_found(rows, columns, b
 
 
 def test_many_rows_are_left_as_they_are():
-    found, length = turned(np.eye(513), None)
+    found, length = rotate_to_least_l1(np.eye(513), None)
     assert np.array_equal(found, np.eye(513))
     assert length == math.inf
-    assert turned(np.zeros((0, 5)), None)[1] == 0.0
+    assert rotate_to_least_l1(np.zeros((0, 5)), None)[1] == 0.0
 
 
 @pytest.mark.parametrize("k", [3, 4, 5, 6])
@@ -150,7 +152,7 @@ def test_figures_of_few_queries_do_not_hang_on_rounding(monkeypatch):
         rotation = np.linalg.qr(np.random.default_rng(seed).normal(size=(4, 4)))[0]
 
         def rotated(*args, rotation=rotation, **options):
-            found = optimize(*args, **options)
+            found = optimize_dense(*args, **options)
             return dataclasses.replace(found, strategy=rotation @ found.strategy)
 
         monkeypatch.setattr("sfumato.strategies.dense_planning.optimize", rotated)
@@ -235,10 +237,10 @@ def test_integers_have_the_sensitivity_of_brute_force(merged):
     assert isinstance(factor, Matrix)
     whole = np.asarray(factor.measured.dense()).astype(object)
     blocks = (Block((("a",),), (factor.measured,)),)
-    added = sensitivity(blocks, {"a": 12}, ADD_REMOVE, 1)
+    added = exact_sensitivity(blocks, {"a": 12}, ADD_REMOVE, 1)
     assert (added.value, added.exact) == (max(abs(whole).sum(axis=0)), True)
     assert added.value == pytest.approx(2.0**12, rel=5e-3)
-    replaced = sensitivity(blocks, {"a": 12}, PrivacyUnit(Neighbours.REPLACE_ONE), 1)
+    replaced = exact_sensitivity(blocks, {"a": 12}, PrivacyUnit(Neighbours.REPLACE_ONE), 1)
     assert replaced.value == max(abs(whole[:, i] - whole[:, j]).sum() for i in range(12) for j in range(12))
 
 

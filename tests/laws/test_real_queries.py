@@ -11,7 +11,7 @@ import pytest
 import sfumato as sf
 from sfumato.errors import PlanError
 from sfumato.plans.plan import Plan
-from sfumato.privacy.sensitivity import fits
+from sfumato.privacy.sensitivity import noise_fits_price
 
 MOST = 1 + 1e-4
 RELATIONS = ("add-remove", "replace-one")
@@ -74,7 +74,7 @@ def test_drawn_matrices_have_the_noise_of_their_own_sensitivity() -> None:
         for relation in RELATIONS:
             for budget, noise in (ways[i % 6], ways[(i + 3) % 6]):
                 plan = direct(matrix, budget, noise, relation)
-                assert fits(plan.sensitivity, plan.noise, plan.price)
+                assert noise_fits_price(plan.sensitivity, plan.noise, plan.price)
                 errors = plan.standard_errors()
                 assert np.ptp(errors) == 0.0
                 worst = max(worst, float(errors[0]) / needed(matrix, relation, budget, noise))

@@ -16,10 +16,10 @@ import sfumato as sf
 from sfumato.errors import PlanError
 from sfumato.strategies import residual_allocation as search
 from sfumato.strategies import residual_tables as module
-from sfumato.strategies.attribute_sets import Sets, closure
+from sfumato.strategies.attribute_sets import Sets, downward_closure
 from sfumato.strategies.dense_swap import swap_largest, swap_optimum
-from sfumato.strategies.residual_allocation import Replaced
-from sfumato.strategies.residual_tables import Allocation, allocate
+from sfumato.strategies.residual_allocation import ReplacementCosts
+from sfumato.strategies.residual_tables import ResidualAllocation, allocate_residuals
 from sfumato.strategies.residuals import Residuals
 from support.allocation import variances
 
@@ -87,9 +87,9 @@ def _costs(sets: Sequence[Sets], sizes: Sequence[int]) -> tuple[Vector, Vector]:
     return np.array(distances).T, np.array(norms)
 
 
-def _ask(tables: Tables, sizes: Sequence[int], objective: Objective = "mean", **options: object) -> Allocation:
+def _ask(tables: Tables, sizes: Sequence[int], objective: Objective = "mean", **options: object) -> ResidualAllocation:
     given: dict[str, object] = {"free_total": True, "replaced": True, **options}
-    return allocate(tables, sizes, objective=objective, power=2, **given)  # type: ignore[arg-type]
+    return allocate_residuals(tables, sizes, objective=objective, power=2, **given)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("seed", range(21))
@@ -151,7 +151,7 @@ def test_value_and_price_are_those_of_brute_force(seed: int, objective: Objectiv
 def test_what_is_known_costs_nothing_and_counts_for_nothing(objective: Objective, known: list[list[int]]) -> None:
     """Mutants: what is known kept among the residuals; attributes exchanged that only some known tables hold."""
     tables, sizes = [(_combinations(4, 2), np.ones(6)), (_combinations(4, 3), np.ones(4))], [3, 3, 3, 3]
-    public = closure([np.array([k], dtype=np.int32).reshape(1, len(k)) for k in known], 4)
+    public = downward_closure([np.array([k], dtype=np.int32).reshape(1, len(k)) for k in known], 4)
     held = {tuple(r) for s in public for r in s.tolist()} | {()}
     for replaced in (False, True):
         found = _ask(tables, sizes, objective, known=public, replaced=replaced)
@@ -179,7 +179,7 @@ def _below(table: Sequence[int]) -> list[tuple[int, ...]]:
 
 
 def test_all_that_is_asked_may_be_known() -> None:
-    pairs = closure([np.array([[0, 1]], dtype=np.int32)], 2)
+    pairs = downward_closure([np.array([[0, 1]], dtype=np.int32)], 2)
     with pytest.raises(PlanError, match="all that is asked is public"):
         _ask([(_combinations(2, 1), np.ones(2))], [2, 3], known=pairs)
 
@@ -191,19 +191,19 @@ def test_one_unknown_per_kind_gives_what_one_per_set_gives(seed: int, monkeypatc
     sizes = np.repeat(rng.choice([2, 3, 5], 2, replace=False), [3, 4]).tolist()
     tables: Tables = [(s, np.ones(len(s))) for s in (_combinations(7, k) for k in ([2], [3], [1, 3], [2, 4])[seed % 4])]
     few = {o: _ask(tables, sizes, o) for o in ("mean", "max")}
-    monkeypatch.setattr(module, "kinds", lambda *_: np.arange(7, dtype=np.int32))
+    monkeypatch.setattr(module, "exchangeable_kinds", lambda *_: np.arange(7, dtype=np.int32))
     for objective, found in few.items():
         many = _ask(tables, sizes, objective)
         assert found.value == pytest.approx(many.value, rel=2e-6)
         assert max(found.bound, many.bound) <= min(found.value, many.value)
 
 
-def _drawn(rng: np.random.Generator) -> tuple[Replaced, Vector, list[int]]:
+def _drawn(rng: np.random.Generator) -> tuple[ReplacementCosts, Vector, list[int]]:
     """Sets over single attributes, with random precisions."""
     sizes = rng.choice([2, 2, 3, 4, 9], 9).tolist()
     sets = [s[rng.random(len(s)) < 0.8] for s in (_combinations(9, k) for k in range(4))]
     many = np.ones(sum(map(len, sets)))
-    found = Replaced(sets, many, np.array(sizes, dtype=float), np.ones(9, dtype=np.intp))
+    found = ReplacementCosts(sets, many, np.array(sizes, dtype=float), np.ones(9, dtype=np.intp))
     return found, 10.0 ** rng.uniform(-2, 0, len(many)), sizes
 
 
@@ -247,7 +247,7 @@ def test_a_search_that_misses_the_dearest_leaves_the_bound_true(
     for seed in range(9):
         tables, sizes = _random(seed)
         best = _ask(tables, sizes, objective)
-        monkeypatch.setattr(Replaced, "dearest", lambda _, __, near, every: (near[:1], np.full(1, 1.5)))
+        monkeypatch.setattr(ReplacementCosts, "dearest", lambda _, __, near, every: (near[:1], np.full(1, 1.5)))
         blind = _ask(tables, sizes, objective)
         monkeypatch.undo()
         assert blind.bound <= best.value
@@ -293,7 +293,7 @@ def test_the_price_is_that_of_the_farthest_cells_whatever_was_generated(
     if seed > 2:
         single = sf.marginals(work.domain, order=1)
         work = sf.stack(main=work, single=single, weights={"single": float(rng.uniform(0.1, 10))})
-        monkeypatch.setattr(Replaced, "dearest", lambda _, __, near, every: (near[:1], np.full(1, 1.5)))
+        monkeypatch.setattr(ReplacementCosts, "dearest", lambda _, __, near, every: (near[:1], np.full(1, 1.5)))
     plan = sf.plan(work, sf.gdp(1), neighbours="replace-one", mechanism="marginals", objective=objective)
     assert plan.sensitivity.exact
     assert plan.sensitivity.value == _farthest(plan)

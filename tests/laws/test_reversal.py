@@ -36,13 +36,13 @@ def test_gram_inverse_and_rounding_are_those_of_the_whole(n: int, seed: int) -> 
         np.testing.assert_array_equal(gram, gram[::-1, ::-1])
         np.testing.assert_allclose(gram, matrix.T @ matrix, atol=1e-12 * len(matrix) * n)
         inverse, projector = inverses.pseudo_inverse(gram)
-        wanted, onto = inverses.inverted(matrix.T @ matrix)
+        wanted, onto = inverses.invert_whole_gram(matrix.T @ matrix)
         np.testing.assert_allclose(inverse, wanted, atol=1e-7 * np.abs(wanted).max())
         assert (projector is None) == (onto is None) == (rows == (2 * outer, 2 * inner))
         if projector is not None and onto is not None:
             np.testing.assert_allclose(projector, onto, atol=1e-7)
         real = 100 * matrix
-        np.testing.assert_array_equal(factors._round_columns(real), factors._rounded(real))
+        np.testing.assert_array_equal(factors._round_columns(real), factors._round_column_chunk(real))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -50,6 +50,6 @@ def test_a_row_that_changes_otherwise_is_seen(seed: int) -> None:
     """Mutant: the sign by the first cell alone."""
     matrix = mirrored(8, (5, 4), seed)
     matrix[3, 2] += 1.0
-    assert inverses.mirrored(matrix) is None
+    assert inverses.reversal_signs(matrix) is None
     np.testing.assert_array_equal(inverses.gram_of(matrix), matrix.T @ matrix)
-    np.testing.assert_array_equal(factors._round_columns(9 * matrix), factors._rounded(9 * matrix))
+    np.testing.assert_array_equal(factors._round_columns(9 * matrix), factors._round_column_chunk(9 * matrix))

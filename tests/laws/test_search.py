@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sfumato.privacy import sums
-from sfumato.privacy.sums import Bundle, Sum
+from sfumato.privacy.sums import Bundle, SumOfProducts
 
 laws = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 
@@ -38,7 +38,7 @@ def searches(draw: st.DrawFn) -> tuple[list[Patterns], list[int], tuple[int, ...
     return patterns, scale, (1,) if parts == 1 else (1, 1, -2)
 
 
-def total_of(patterns: list[Patterns], scale: list[int], signs: tuple[int, ...]) -> Sum:
+def total_of(patterns: list[Patterns], scale: list[int], signs: tuple[int, ...]) -> SumOfProducts:
     """sum_b scale_b sum_k signs_k prod_g of pattern g's value for the kind of block b: every kind is a position."""
     starts = [0, *itertools.accumulate(len(rows[0]) for rows, _ in patterns)]
     sets = [[s + kinds[b] for s, (_, kinds) in zip(starts, patterns, strict=False)] for b in range(len(scale))]
@@ -54,7 +54,7 @@ def total_of(patterns: list[Patterns], scale: list[int], signs: tuple[int, ...])
         )
         for k, sign in enumerate(signs)
     ]
-    return Sum.of([len(rows) for rows, _ in patterns], parts, [Bundle.of(sets, scale)])
+    return SumOfProducts.of([len(rows) for rows, _ in patterns], parts, [Bundle.of(sets, scale)])
 
 
 @laws

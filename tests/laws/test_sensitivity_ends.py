@@ -10,7 +10,7 @@ import pytest
 
 import sfumato as sf
 from sfumato import check_maps
-from sfumato._util.codec import fingerprint
+from sfumato._util.codec import value_fingerprint
 from sfumato.maps import (
     AlikeMap,
     BlockMap,
@@ -27,10 +27,10 @@ from sfumato.maps import (
     TotalMap,
 )
 from sfumato.privacy import terms as columns_module
-from sfumato.privacy.sensitivity import Certificate, Pairs, certified, priced
-from sfumato.privacy.terms import Terms, distinct_columns
+from sfumato.privacy.sensitivity import Certificate, ColumnPairs, best_certified, certified_bound
+from sfumato.privacy.terms import MapTerms, distinct_columns
 from sfumato.privacy.unit import Neighbours, PrivacyUnit, Within
-from sfumato.strategies.certificates import proposals
+from sfumato.strategies.certificates import propose_certificates
 
 SWAP = PrivacyUnit(Neighbours.REPLACE_ONE)
 
@@ -112,24 +112,27 @@ def test_no_pair_of_columns_is_further_apart_than_some_of_the_ends(start: int, p
         assert {tuple(c) for c in ends.tolist()} <= {tuple(c) for c in columns.tolist()}
         assert _far(ends, power) == true, seed
         assert int((abs(ends) ** power).sum(axis=1).max()) == largest
-        found = priced(blocks, sizes, SWAP, power, proposals)[0]
+        found = best_certified(blocks, sizes, SWAP, power, propose_certificates)[0]
         assert found.value >= true
         assert not found.exact or found.value == true
         if power == 2:
-            assert Pairs(Terms.of(blocks, sizes, power), sizes, largest).bound(Certificate("pairs")) == (true, True)
+            assert ColumnPairs(MapTerms.of(blocks, sizes, power), sizes, largest).bound(Certificate("pairs")) == (
+                true,
+                True,
+            )
         combined = CombinationMap(tuple(blocks), rng.integers(-3, 4, (2, columns.shape[1])))
         sums = columns @ combined.matrix.T.astype(object)
-        assert certified([combined], sizes, SWAP, power) >= _far(sums, power)
+        assert certified_bound([combined], sizes, SWAP, power) >= _far(sums, power)
 
 
 @pytest.mark.parametrize("power", [1, 2])
 def test_where_records_are_replaced_within_groups_no_cell_is_left_out(power: int) -> None:
     """Mutant: ends of all cells, of which those of one group may be none: 0, 1, 9, 10 with 1 and 9 in one group."""
     codes = np.array([0, 1, 1, 2])
-    within = Within("g", "a", fingerprint(("a", codes)), codes)
+    within = Within("g", "a", value_fingerprint(("a", codes)), codes)
     unit = PrivacyUnit(Neighbours.REPLACE_ONE, within=within)
     block = BlockMap((("a",),), (DenseMap(np.array([[0, 1, 9, 10]])),))
-    found = priced([block], {"a": 4}, unit, power, proposals)[0]
+    found = best_certified([block], {"a": 4}, unit, power, propose_certificates)[0]
     assert found.value >= 8**power
     assert not found.exact or found.value == 8**power
 
@@ -139,7 +142,7 @@ def test_corners_are_exact_in_any_size() -> None:
     rng = np.random.default_rng(7)
     for bits in (3, 30, 40, 61, 63):
         points = rng.integers(1 - 2**bits, 2**bits - 1, (40, 2))
-        for found in (columns_module._ends(points), np.array(check_maps.corners(points))):  # pyright: ignore[reportPrivateUsage]
+        for found in (columns_module._hull_points(points), np.array(check_maps.convex_hull_corners(points))):  # pyright: ignore[reportPrivateUsage]
             for way in rng.integers(-9, 10, (50, 2)).astype(object):
                 assert (points.astype(object) @ way).max() == (points[found].astype(object) @ way).max()
 
@@ -156,7 +159,7 @@ def test_the_stranger_finds_the_same_of_corners_and_of_combinations(start: int) 
         blocks = [(1, ((("a",), "0"), (("g",), "g"))), (2, ((("a",), "1"),))]
         matrix = np.concatenate([np.kron(rows[0], np.eye(3, dtype=int)), 2 * np.kron(rows[1], np.ones((1, 3), int))])
         for power in (1, 2):
-            found = check_maps.sensitivity(blocks, ops, {"a": n, "g": 3}, power, replace=True, public=True)
+            found = check_maps.largest_record_change(blocks, ops, {"a": n, "g": 3}, power, replace=True, public=True)
             assert found == (_far(matrix.T.astype(object), power), True)
 
 
@@ -164,8 +167,8 @@ def test_a_sum_of_very_many_values_costs_its_range() -> None:
     """Twice the largest column before. Mutant: the cells of many values not looked at."""
     for cells in (5_001, 300_001):
         block = BlockMap((("a",),), (DenseMap(np.arange(-7, cells - 7)[None]),))
-        assert priced([block], {"a": cells}, SWAP, 2, proposals)[0].value == (cells - 1) ** 2
-        assert priced([block], {"a": cells}, SWAP, 1, proposals)[0].value == cells - 1
+        assert best_certified([block], {"a": cells}, SWAP, 2, propose_certificates)[0].value == (cells - 1) ** 2
+        assert best_certified([block], {"a": cells}, SWAP, 1, propose_certificates)[0].value == cells - 1
 
 
 @pytest.mark.parametrize("counts", [False, True])

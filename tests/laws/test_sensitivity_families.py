@@ -21,10 +21,10 @@ from sfumato.privacy import sums as products_module
 from sfumato.privacy import sums as sums_module
 from sfumato.privacy import terms as terms_module
 from sfumato.privacy.sensitivity import Changes, Sensitivity
-from sfumato.privacy.sums import Bundle, Products, Sum, least_symmetric
+from sfumato.privacy.sums import Bundle, Products, SumOfProducts, least_symmetric
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.strategies import certificates as proposals_module
-from sfumato.strategies.certificates import fit, of_changes, sensitivity
+from sfumato.strategies.certificates import exact_sensitivity, fit_products, propose_change_certificates
 from support.operators import simple
 from support.sensitivities import NAMES, blocks_over, brute_force, columns_of, expanded
 
@@ -85,7 +85,7 @@ def test_one_row_a_person(kind: str, neighbours: Neighbours, power: int, data: s
     taken for separate ones; factors of equal columns forgotten; sets that occur twice counted once."""
     blocks, sizes = data.draw(mixed(FACTORS[kind]))
     wanted = brute_force(columns_of(blocks, sizes), neighbours, 1, power)
-    found = sensitivity(blocks, sizes, PrivacyUnit(neighbours), power)
+    found = exact_sensitivity(blocks, sizes, PrivacyUnit(neighbours), power)
     if kind == "matrices" and neighbours is Neighbours.REPLACE_ONE and power == 1:
         # products of entries may leave int64; then it is a bound
         assert found.value == wanted if found.exact else found.value >= wanted
@@ -103,7 +103,7 @@ def test_several_rows_a_person(neighbours: Neighbours, power: int, data: st.Data
     for rows in (1, 2):
         wanted = brute_force(columns_of(blocks, sizes), neighbours, rows, power, persons=True)
         unit = PrivacyUnit(neighbours, "person", rows)
-        assert sensitivity(blocks, sizes, unit, power) == Sensitivity(power, wanted, exact=True)
+        assert exact_sensitivity(blocks, sizes, unit, power) == Sensitivity(power, wanted, exact=True)
 
 
 @pytest.mark.parametrize("kind", FACTORS)
@@ -125,7 +125,7 @@ def test_bounds_where_nothing_is_searched(kind: str, power: int, data: st.DataOb
         for name in ("_MOST_CELLS_ALONE", "_MOST_CELLS_JOINT"):
             patch.setattr(sensitivity_module, name, data.draw(st.sampled_from([0, 100])))
         for neighbours in Neighbours:
-            found = sensitivity(blocks, sizes, PrivacyUnit(neighbours), power)
+            found = exact_sensitivity(blocks, sizes, PrivacyUnit(neighbours), power)
             wanted = brute_force(columns, neighbours, 1, power)
             assert found.value == wanted if found.exact else found.value >= wanted
 
@@ -145,26 +145,28 @@ def test_a_family_is_its_blocks(neighbours: Neighbours, power: int, data: st.Dat
         multiples = data.draw(st.lists(MULTIPLE, min_size=len(sets), max_size=len(sets)))
         blocks.append(Family(names, factors, sets, np.array(multiples)))
     unit = PrivacyUnit(neighbours)
-    assert sensitivity(blocks, sizes, unit, power) == sensitivity(expanded(blocks), sizes, unit, power)
+    assert exact_sensitivity(blocks, sizes, unit, power) == exact_sensitivity(expanded(blocks), sizes, unit, power)
 
 
 def test_what_does_not_fit_is_refused() -> None:
     sets = np.array([[0], [1]])
     with pytest.raises(PlanError, match="quantise"):
-        sensitivity([Family(("a", "b"), (Residual(2), Dense([[0.5, 1.0]])), sets)], {"a": 2, "b": 2}, ADD_REMOVE, 2)
+        exact_sensitivity(
+            [Family(("a", "b"), (Residual(2), Dense([[0.5, 1.0]])), sets)], {"a": 2, "b": 2}, ADD_REMOVE, 2
+        )
     for sizes in ({"a": 2}, {"a": 2, "b": 3}):
         with pytest.raises(WorkloadError):
-            sensitivity([Family(("a", "b"), (Residual(2), Residual(2)), sets)], sizes, REPLACE_ONE, 2)
+            exact_sensitivity([Family(("a", "b"), (Residual(2), Residual(2)), sets)], sizes, REPLACE_ONE, 2)
     # what no set names does not matter
     unused = Family(("a", "b"), (Residual(2), Dense([[0.5, 1.0]])), sets[:1])
-    assert sensitivity([unused], {"a": 2}, REPLACE_ONE, 2) == Sensitivity(2, 8, exact=True)
+    assert exact_sensitivity([unused], {"a": 2}, REPLACE_ONE, 2) == Sensitivity(2, 8, exact=True)
 
 
 # ---- which attributes change ------------------------------------------------------------------------------
 
 
 @st.composite
-def changes(draw: st.DrawFn, most: int = 7) -> Sum:
+def changes(draw: st.DrawFn, most: int = 7) -> SumOfProducts:
     """Minus inner products over attributes of few classes, most sets of a type with the same weight."""
     d = draw(st.integers(1, most))
     numbers = [(90, -10), (6, -3), (2, -2), (1, 0), (20, -5), (5, 3), (2**40, -(2**20))]
@@ -180,10 +182,10 @@ def changes(draw: st.DrawFn, most: int = 7) -> Sum:
         if sets:
             bundles.append(Bundle.of(sets, weights))
     features = {v: (v, np.array(pairs[k], dtype=object)) for v, k in enumerate(own)}
-    return Sum.of([2] * d, [(features, [1] * d, -1)], bundles)
+    return SumOfProducts.of([2] * d, [(features, [1] * d, -1)], bundles)
 
 
-def farthest(given: Sum) -> int:
+def farthest(given: SumOfProducts) -> int:
     """The largest value by trying all sets of attributes."""
     rows = [row for sets, weights in given.bundles for row in zip(sets.tolist(), weights.tolist(), strict=True)]
     return max(
@@ -192,10 +194,10 @@ def farthest(given: Sum) -> int:
     )
 
 
-def proved(given: Sum) -> dict[str, list[tuple[int, bool]]]:
+def proved(given: SumOfProducts) -> dict[str, list[tuple[int, bool]]]:
     """What each method that is proposed proves; classes that look alike need not be, and are refused then."""
     out: dict[str, list[tuple[int, bool]]] = {}
-    for proposed in of_changes(given):
+    for proposed in propose_change_certificates(given):
         with suppress(PlanError):
             out.setdefault(proposed.method, []).append(Changes(1, 0, given, exact=True).bound(proposed))
     return out
@@ -203,7 +205,7 @@ def proved(given: Sum) -> dict[str, list[tuple[int, bool]]]:
 
 @settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 @given(changes(), st.data())
-def test_classes_of_attributes(case: Sum, data: st.DataObject) -> None:
+def test_classes_of_attributes(case: SumOfProducts, data: st.DataObject) -> None:
     """Mutants: classes believed without looking at the weights, at the number of sets, at sets that occur twice."""
     assume(case.bundles)
     wanted = farthest(case)
@@ -221,7 +223,7 @@ def test_classes_of_attributes(case: Sum, data: st.DataObject) -> None:
 
 @settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 @given(changes(), st.integers(1, 6))
-def test_elimination(case: Sum, width: int) -> None:
+def test_elimination(case: SumOfProducts, width: int) -> None:
     """Mutants: rounded to the nearest; a split bucket called exact; an attribute eliminated twice."""
     assume(case.bundles)
     wanted = farthest(case)
@@ -233,12 +235,12 @@ def test_elimination(case: Sum, width: int) -> None:
 
 @settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 @given(changes(), st.sampled_from([2, 5, 200]), st.data())
-def test_bounds_from_products(case: Sum, slices: int, data: st.DataObject) -> None:
+def test_bounds_from_products(case: SumOfProducts, slices: int, data: st.DataObject) -> None:
     """Mutants: sets that the strategy lacks not paid for; deviations of one sign forgotten; the square of an interval
     around 0; intervals that are open at an end. The proposal may be any."""
     assume(case.bundles)
     wanted = farthest(case)
-    given = fit(case)
+    given = fit_products(case)
     assume(given is not None)
     assert given is not None
     if data.draw(st.booleans()):
@@ -255,7 +257,7 @@ def test_bounds_from_products(case: Sum, slices: int, data: st.DataObject) -> No
 def test_weights_below_their_product_are_paid_for() -> None:
     """Three attributes, the last pair with less weight than its product; mutant: only weights above it cost."""
     features = tuple((v, np.array([6, -3], dtype=object)) for v in range(3))
-    case = Sum((2,) * 3, features, (Bundle.of([(0, 1), (0, 2), (1, 2)], [-7, -7, -1]),))
+    case = SumOfProducts((2,) * 3, features, (Bundle.of([(0, 1), (0, 2), (1, 2)], [-7, -7, -1]),))
     assert farthest(case) == 7 * 18 + 7 * 18 - 9
     assert -least_symmetric(case, Products((1, 1, 1), (0, 0, 63), 0)) >= farthest(case)
 
@@ -269,7 +271,7 @@ def test_two_factors_of_one_attribute_choose_apart(monkeypatch: pytest.MonkeyPat
     coarse, fine, signed = Dense([[1, 1, 0], [0, 0, 1]]), Dense(np.eye(3, dtype=np.int64)), Dense([[1, -1]])
     blocks = [Block((("a",), ("b",)), (coarse, signed)), Block((("a",),), (fine,))]
     monkeypatch.setattr(sensitivity_module, "_pairs_of_cells", refuse)
-    found = sensitivity(blocks, {"a": 3, "b": 2}, REPLACE_ONE, 2)
+    found = exact_sensitivity(blocks, {"a": 3, "b": 2}, REPLACE_ONE, 2)
     assert found == Sensitivity(2, 6, exact=False)
     assert brute_force(columns_of(blocks, {"a": 3, "b": 2}), Neighbours.REPLACE_ONE, 1, 2) == 6
 
@@ -279,14 +281,14 @@ def test_the_largest_column_may_be_below_the_sum_of_largest_ones(monkeypatch: py
     blocks = [Block((("a",),), (Dense([row]),)) for row in ([3, -1], [-1, 3])]
     monkeypatch.setattr(sensitivity_module, "_pairs_of_cells", refuse)
     monkeypatch.setattr(sensitivity_module, "_MOST_CELLS_ALONE", 0)
-    assert sensitivity(blocks, {"a": 2}, REPLACE_ONE, 2) == Sensitivity(2, 32, exact=False)
+    assert exact_sensitivity(blocks, {"a": 2}, REPLACE_ONE, 2) == Sensitivity(2, 32, exact=False)
 
 
 @laws
 @given(st.lists(st.sampled_from([2, 3, 5]), min_size=1, max_size=3))
 def test_tables_of_absolute_differences(sizes: list[int]) -> None:
     """Mutant: positions in the wrong place; rows of equal entries counted once."""
-    table = sensitivity_module._absolute_table([AlikeMap(n, n, -1).pairs() for n in sizes])
+    table = sensitivity_module._absolute_distance_table([AlikeMap(n, n, -1).pairs() for n in sizes])
     matrices = [[[n * (i == j) - 1 for j in range(n)] for i in range(n)] for n in sizes]
     for changed in itertools.product((0, 1), repeat=len(sizes)):
         cells = [(0, c) for c in changed]
@@ -319,7 +321,7 @@ def test_equal_attributes_at_any_number(d: int) -> None:
     weights = (1, 987_654_321, 123_456_789, 2**45 + 1)
     families, sizes = all_tables([10] * d, 3, lambda cells: np.full(len(cells), weights[cells.shape[1]]))
     column = sum(weights[k] ** 2 * math.comb(d, k) * 90**k for k in (1, 2, 3))
-    assert sensitivity(families, sizes, ADD_REMOVE, 2) == Sensitivity(2, column, exact=True)
+    assert exact_sensitivity(families, sizes, ADD_REMOVE, 2) == Sensitivity(2, column, exact=True)
     best = 0
     for t in range(d + 1):
         value = 0
@@ -328,23 +330,23 @@ def test_equal_attributes_at_any_number(d: int) -> None:
                 count = math.comb(t, j) * math.comb(d - t, k - j)
                 value += 2 * weights[k] ** 2 * count * (90**k - (-10) ** j * 90 ** (k - j))
         best = max(best, value)
-    assert sensitivity(families, sizes, REPLACE_ONE, 2) == Sensitivity(2, best, exact=True)
+    assert exact_sensitivity(families, sizes, REPLACE_ONE, 2) == Sensitivity(2, best, exact=True)
     person = PrivacyUnit(Neighbours.REPLACE_ONE, "id", 3)
-    assert sensitivity(families, sizes, person, 2) == Sensitivity(2, 9 * max(best, column), exact=True)
+    assert exact_sensitivity(families, sizes, person, 2) == Sensitivity(2, 9 * max(best, column), exact=True)
     # one set with another multiple leaves two classes
     multiples = np.array(families[-1].multiples)
     multiples[17] += 1
     families[-1] = Family(families[-1].names, families[-1].factors, families[-1].sets, multiples)
-    assert sensitivity(families, sizes, REPLACE_ONE, 2).value > best
-    assert sensitivity(families, sizes, REPLACE_ONE, 2).exact
+    assert exact_sensitivity(families, sizes, REPLACE_ONE, 2).value > best
+    assert exact_sensitivity(families, sizes, REPLACE_ONE, 2).exact
 
 
 def test_the_bound_is_close_where_all_attributes_differ() -> None:
     """Sixty attributes of 2 to 61 cells: within 0.1 % of a pair that a plain search finds."""
     for most in (2, 3):
         families, sizes = all_tables(range(2, 62), most, lambda cells: 2.0**40 / np.prod(cells**0.75, axis=1))
-        found = sensitivity(families, sizes, REPLACE_ONE, 2)
-        column = sensitivity(families, sizes, ADD_REMOVE, 2).value
+        found = exact_sensitivity(families, sizes, REPLACE_ONE, 2)
+        column = exact_sensitivity(families, sizes, ADD_REMOVE, 2).value
         assert not found.exact
         # a pair that is nearly at right angles is nowhere far below twice the column
         assert 2 * column < found.value < 2 * column * (1.001 if most == 3 else 1.003)
@@ -356,8 +358,8 @@ def test_the_bound_is_close_for_other_contrasts() -> None:
     factors = tuple(Dense(20 * np.tril(np.ones((n, n), dtype=np.int64)) - 10) for n in [5, 7] * 20)
     sets = np.array(list(itertools.combinations(range(40), 2)))
     sizes = dict(zip(names, [5, 7] * 20, strict=True))
-    found = sensitivity([Family(names, factors, sets)], sizes, REPLACE_ONE, 2)
-    column = sensitivity([Family(names, factors, sets)], sizes, ADD_REMOVE, 2).value
+    found = exact_sensitivity([Family(names, factors, sets)], sizes, REPLACE_ONE, 2)
+    column = exact_sensitivity([Family(names, factors, sets)], sizes, ADD_REMOVE, 2).value
     assert found.value < 2.1 * column
 
 
@@ -372,19 +374,19 @@ def test_few_tables_among_many_attributes_are_exact() -> None:
     for own, after in itertools.pairwise(values):
         step = [[2 * (own[0] * after[0] - own[a] * after[b]) for b in (0, 1)] for a in (0, 1)]
         best = (max(best[a] + step[a][0] for a in (0, 1)), max(best[a] + step[a][1] for a in (0, 1)))
-    assert sensitivity([chain], sizes, REPLACE_ONE, 2) == Sensitivity(2, max(best), exact=True)
+    assert exact_sensitivity([chain], sizes, REPLACE_ONE, 2) == Sensitivity(2, max(best), exact=True)
     star = Family(names, factors, np.array([(i, 59) for i in range(59)]))
     last, others = values[-1], values[:-1]
     centre = [sum(max(2 * (last[0] * o[0] - last[a] * o[b]) for b in (0, 1)) for o in others) for a in (0, 1)]
-    assert sensitivity([star], sizes, REPLACE_ONE, 2) == Sensitivity(2, max(centre), exact=True)
+    assert exact_sensitivity([star], sizes, REPLACE_ONE, 2) == Sensitivity(2, max(centre), exact=True)
 
 
 def test_a_zero_block_of_any_multiple() -> None:
     """Mutant: a multiple that leaves int64 where the block's entries are all 0."""
     zero = Block((("a",), ("b",)), (Scaled(Dense([[0, 0]]), 2**80), Identity(1)))
     joint = Block((("a", "b"),), (Residual(2),))
-    assert sensitivity([zero, joint], {"a": 2, "b": 1}, REPLACE_ONE, 1) == Sensitivity(1, 4, exact=True)
-    assert sensitivity([zero, joint], {"a": 2, "b": 1}, REPLACE_ONE, 2) == Sensitivity(2, 8, exact=True)
+    assert exact_sensitivity([zero, joint], {"a": 2, "b": 1}, REPLACE_ONE, 1) == Sensitivity(1, 4, exact=True)
+    assert exact_sensitivity([zero, joint], {"a": 2, "b": 1}, REPLACE_ONE, 2) == Sensitivity(2, 8, exact=True)
 
 
 def test_prefixes_and_residuals_together() -> None:
@@ -392,8 +394,8 @@ def test_prefixes_and_residuals_together() -> None:
     names = ("age", "a", "b", "c")
     sizes = {"age": 30, "a": 3, "b": 4, "c": 5}
     family = Family(names, factors, np.array(list(itertools.combinations(range(4), 2))), np.array([3, 1, 4, 1, 5, 9]))
-    found = sensitivity([family], sizes, REPLACE_ONE, 2)
-    assert found == sensitivity(list(family.blocks()), sizes, REPLACE_ONE, 2)
+    found = exact_sensitivity([family], sizes, REPLACE_ONE, 2)
+    assert found == exact_sensitivity(list(family.blocks()), sizes, REPLACE_ONE, 2)
     assert found.exact
 
 
@@ -411,13 +413,13 @@ def test_matrices_that_are_equal_are_one_and_others_are_not(same: bool, monkeypa
         Block((("b",),), (Dense(entries["b"].copy()),)),
     ]
     seen: list[int] = []
-    counted = sensitivity_module._combined
+    counted = sensitivity_module._group_patterns
 
-    def noted(terms: Any, tables: Any, signs: Any) -> Sum:
+    def noted(terms: Any, tables: Any, signs: Any) -> SumOfProducts:
         seen.append(len(terms.slots))
         return counted(terms, tables, signs)
 
-    monkeypatch.setattr(sensitivity_module, "_combined", noted)
-    found = sensitivity(blocks, sizes, REPLACE_ONE, 2)
+    monkeypatch.setattr(sensitivity_module, "_group_patterns", noted)
+    found = exact_sensitivity(blocks, sizes, REPLACE_ONE, 2)
     assert found == Sensitivity(2, brute_force(columns_of(blocks, sizes), Neighbours.REPLACE_ONE, 1, 2), exact=True)
     assert set(seen) == {2 if same else 3}

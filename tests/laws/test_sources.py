@@ -22,7 +22,7 @@ import sfumato as sf
 from sfumato.operators import AllRange, Block, Dense, Identity, LinearOperator, Tree
 from sfumato.privacy.budget import mu_of_approx
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.strategies.certificates import sensitivity
+from sfumato.strategies.certificates import exact_sensitivity
 from support.reconstructions import reconstruction
 
 ADD, SWAP = PrivacyUnit(Neighbours.ADD_REMOVE), PrivacyUnit(Neighbours.REPLACE_ONE)
@@ -31,7 +31,7 @@ CANONICAL: dict[str, Any] = {"strategy": "tree", "reconstruction": "canonical"}
 
 def size(operator: LinearOperator, unit: PrivacyUnit, power: int) -> float:
     """The sensitivity of counts, L1 or L2, as the curator prices it."""
-    found = sensitivity([Block((("t",),), (operator,))], {"t": operator.shape[1]}, unit, power)
+    found = exact_sensitivity([Block((("t",),), (operator,))], {"t": operator.shape[1]}, unit, power)
     assert found.exact
     return float(found.value) ** (1 / power)
 

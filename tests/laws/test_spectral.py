@@ -16,14 +16,21 @@ from sfumato.operators import Block, Identity, LinearOperator, Prefix
 from sfumato.plans.plan import price_design
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.strategies import spectral_search as planning
-from sfumato.strategies.certificates import sensitivity
-from sfumato.strategies.dense_optimal import optimize
+from sfumato.strategies.certificates import exact_sensitivity
+from sfumato.strategies.dense_optimal import optimize_dense
 from sfumato.strategies.design import Problem
 from sfumato.strategies.spectral import Spectral
-from sfumato.strategies.spectral_search import Asked, Axis, Levels, binned, descend, started
+from sfumato.strategies.spectral_search import (
+    AxisProducts,
+    GramAxis,
+    ProductLevels,
+    bin_levels,
+    descend_levels,
+    initial_levels,
+)
 from sfumato.strategies.strategy import marginalise
 from sfumato.workloads import QueryBlock, Workload
-from sfumato.workloads.core import on_domain
+from sfumato.workloads.core import block_on_domain
 
 SIZES = {"a": 5, "b": 4, "c": 3, "d": 1}
 UNIT = PrivacyUnit(Neighbours.ADD_REMOVE)
@@ -54,7 +61,7 @@ def _mixed() -> Workload:
 
 @functools.cache
 def _strategy(work: Workload) -> Spectral:
-    design = planning.design(_problem(work), math.inf)
+    design = planning.design_spectral(_problem(work), math.inf)
     assert design is not None
     built = design.build(design.fine)
     assert isinstance(built, Spectral)
@@ -62,7 +69,7 @@ def _strategy(work: Workload) -> Spectral:
 
 
 def _dense(work: Workload, block: Block) -> np.ndarray:
-    return np.asarray(on_domain(work.domain, block).dense(), dtype=np.float64)
+    return np.asarray(block_on_domain(work.domain, block).dense(), dtype=np.float64)
 
 
 def test_errors_and_covariances_are_those_of_dense_matrices() -> None:
@@ -93,8 +100,10 @@ def test_answers_without_noise_are_exact_and_the_price_is_that_of_the_largest_co
     for q in work.blocks:
         exact = marginalise(table, work.domain.names, q.block)
         np.testing.assert_allclose(strategy.answer(estimate, q.block), exact, atol=1e-6)
-    whole = np.concatenate([np.asarray(on_domain(work.domain, b).dense()).astype(object) for b in strategy.blocks])
-    assert sensitivity(strategy.blocks, SIZES, UNIT, 2).value == (whole**2).sum(axis=0).max()
+    whole = np.concatenate(
+        [np.asarray(block_on_domain(work.domain, b).dense()).astype(object) for b in strategy.blocks]
+    )
+    assert exact_sensitivity(strategy.blocks, SIZES, UNIT, 2).value == (whole**2).sum(axis=0).max()
 
 
 def test_what_was_not_measured_is_refused() -> None:
@@ -130,28 +139,32 @@ def test_bins_that_do_not_part_the_rows_are_refused() -> None:
 def test_the_search_ends_above_the_optimum_and_its_error_is_that_of_what_it_found() -> None:
     """Mutants seen: costs not squared; the price of the largest cell left out."""
     work = _mixed()
-    asked = Asked(
+    asked = AxisProducts(
         (
-            Axis(tuple(np.asarray(f(5).gram().dense(), dtype=np.float64) for f in (Prefix, Identity)), False, False, 5),
-            Axis(tuple(np.asarray(f(4).gram().dense(), dtype=np.float64) for f in (Identity, Prefix)), False, True, 4),
-            Axis((np.array([1 / 3 * 1.0, 4 / 3]),), True, True, 3),
+            GramAxis(
+                tuple(np.asarray(f(5).gram().dense(), dtype=np.float64) for f in (Prefix, Identity)), False, False, 5
+            ),
+            GramAxis(
+                tuple(np.asarray(f(4).gram().dense(), dtype=np.float64) for f in (Identity, Prefix)), False, True, 4
+            ),
+            GramAxis((np.array([1 / 3 * 1.0, 4 / 3]),), True, True, 3),
         ),
         ((1.0, (0, 0, 0)), (1.0, (1, 1, -1)), (1.0, (0, -1, 0))),
     )
     gram = functools.reduce(np.add, [_dense(work, q.block).T @ _dense(work, q.block) for q in work.blocks])
-    least = optimize(gram, tolerance=1e-6).lower_bound
+    least = optimize_dense(gram, tolerance=1e-6).lower_bound
     turned = np.linalg.qr(np.random.default_rng(3).normal(size=(4, 4)))[0]
     turned[:, 0] = 1.0
-    start = started(asked, (np.eye(5), turned, np.ones((1, 2))))
+    start = initial_levels(asked, (np.eye(5), turned, np.ones((1, 2))))
     assert start.error == pytest.approx(_error(asked, start, gram), rel=1e-2)
     every = tuple(np.arange(n) for n in start.levels.shape)
-    found = descend(asked, start, every, ((50.0, 60), (400.0, 100)))
+    found = descend_levels(asked, start, every, ((50.0, 60), (400.0, 100)))
     assert least <= found.error <= 1.015 * least
     assert found.error == pytest.approx(_error(asked, found, gram), rel=1e-3)
     np.testing.assert_array_equal(found.bases[1][:, 0], 1.0)
 
 
-def _error(asked: Asked, found: Levels, gram: np.ndarray) -> float:
+def _error(asked: AxisProducts, found: ProductLevels, gram: np.ndarray) -> float:
     """The root of the error of X, with the plain attribute's contrasts written out."""
     bases = list(found.bases)
     for i, axis in enumerate(asked.axes):
@@ -173,12 +186,12 @@ def test_a_plan_undercuts_tilted_residuals_of_ordered_attributes() -> None:
     work = _work([{n: (Prefix if n == m else Identity)(k) for n, k in sizes.items()} for m in sizes], sizes)
     problem = _problem(work)
     gram = functools.reduce(np.add, [_dense(work, q.block).T @ _dense(work, q.block) for q in work.blocks])
-    least = optimize(gram, tolerance=1e-4).lower_bound
-    design = planning.design(problem, 1.03 * least)
+    least = optimize_dense(gram, tolerance=1e-4).lower_bound
+    design = planning.design_spectral(problem, 1.03 * least)
     plan = price_design(design, problem)
     assert 1.0 <= plan.objective_value * math.sqrt(len(work)) / least <= 1.02  # tilted residuals: 1.026
     with pytest.raises(PlanError, match="did not undercut"):
-        planning.design(problem, 0.9 * least)
+        planning.design_spectral(problem, 0.9 * least)
 
 
 def test_rounding_leaves_columns_nearly_as_long_as_they_were() -> None:
@@ -186,34 +199,35 @@ def test_rounding_leaves_columns_nearly_as_long_as_they_were() -> None:
     rng = np.random.default_rng(5)
     for count, top in ((1, 100.0), (4, 30.0), (12, 200.0)):
         rows = rng.normal(size=(count, 40)) * top
-        found, nearest = planning._rounded(rows), np.rint(rows)
+        found, nearest = planning._round_preserving_columns(rows), np.rint(rows)
         assert np.abs(found - rows).max() <= 1.0
         ours, plain = (np.abs((r**2 - rows**2).sum(axis=0)) for r in (found, nearest))
         assert (ours <= plain).all()
         assert ours.mean() <= plain.mean() * (1.0 if count == 1 else 0.5)
     whole = np.array([[3.0, -2.0], [0.0, 5.0]])
-    np.testing.assert_array_equal(planning._rounded(whole), whole)
+    np.testing.assert_array_equal(planning._round_preserving_columns(whole), whole)
 
 
 def test_bins_are_as_many_on_all_axes_or_more_and_make_few_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutants: more bins without a look at the blocks; no more than as many on all axes."""
     sizes = {"a": 24, "b": 6, "c": 12}
     work = _work([{"a": Prefix(24), "b": Identity(6)}, {"a": Identity(24), "c": Prefix(12), "b": Prefix(6)}], sizes)
-    union = planning.Union(planning._applying(_problem(work)) or [], sizes)
-    asked = planning._asked(union, _problem(work).products or [])
-    found = planning._sorted(asked, started(asked, planning._bases(union)))
+    union = planning.Union(planning._applicable_products(_problem(work)) or [], sizes)
+    asked = planning._products_on_axes(union, _problem(work).products or [])
+    found = planning._sort_basis_vectors(asked, initial_levels(asked, planning._initial_bases(union)))
 
     def off(bins: planning.Bins) -> tuple[float, int]:
-        merged, short = binned(found, bins)
-        return descend(asked, merged, bins, ()).error, np.count_nonzero(short)
+        merged, short = bin_levels(found, bins)
+        return descend_levels(asked, merged, bins, ()).error, np.count_nonzero(short)
 
     gained = 0
     for most in (60, 150, 500):
         monkeypatch.setattr(planning, "_MOST_BLOCKS", most)
-        error, blocks = off(planning._bins(asked, found))
+        error, blocks = off(planning._choose_bins(asked, found))
         assert blocks <= most
         alike = [
-            off(tuple(planning._parted(*x, n) for x in zip(asked.axes, found.bases, strict=True))) for n in range(1, 11)
+            off(tuple(planning._axis_bins(*x, n) for x in zip(asked.axes, found.bases, strict=True)))
+            for n in range(1, 11)
         ]
         last = [e for e, count in alike if count <= most][-1]
         assert error <= last

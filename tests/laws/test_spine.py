@@ -15,17 +15,17 @@ from sfumato.maps import AlikeMap, BlockMap, MergedMap, TotalMap
 from sfumato.operators import Block, Dense, Identity, Prefix, Stack
 from sfumato.operators.base import FloatArray
 from sfumato.plans.plan import Plan, price_design
-from sfumato.privacy.sensitivity import certified
-from sfumato.privacy.terms import Terms
+from sfumato.privacy.sensitivity import certified_bound
+from sfumato.privacy.terms import MapTerms
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.strategies import geography_planning as allocation
 from sfumato.strategies.calibration import NoiseName
-from sfumato.strategies.certificates import certificate, sensitivity
-from sfumato.strategies.dense_optimal import optimize
+from sfumato.strategies.certificates import exact_sensitivity, find_certificate
+from sfumato.strategies.dense_optimal import optimize_dense
 from sfumato.strategies.design import Problem
-from sfumato.strategies.geography import Asked, Spine
-from sfumato.strategies.geography_planning import bound, designs
-from sfumato.strategies.geography_tree import Passes, Tree, slopes
+from sfumato.strategies.geography import AskedLevels, Spine
+from sfumato.strategies.geography_planning import allocation_bound, design_geography
+from sfumato.strategies.geography_tree import GroupTree, Passes, variance_slopes
 from support.places import dense, grown, least_squares, nested, random_spine, tree_codes
 
 ADD_REMOVE, REPLACE_ONE = PrivacyUnit(Neighbours.ADD_REMOVE), PrivacyUnit(Neighbours.REPLACE_ONE)
@@ -38,10 +38,10 @@ def problem(work: sf.Workload, unit: PrivacyUnit = ADD_REMOVE, noise: NoiseName 
 
 def planned(work: sf.Workload, unit: PrivacyUnit = ADD_REMOVE) -> Plan:
     asked = problem(work, unit)
-    return price_design(designs(asked)[0], asked)
+    return price_design(design_geography(asked)[0], asked)
 
 
-def sums_over(tree: Tree, codes: list[np.ndarray], order: list[np.ndarray]) -> list[FloatArray]:
+def sums_over(tree: GroupTree, codes: list[np.ndarray], order: list[np.ndarray]) -> list[FloatArray]:
     """Per level (nodes in the order of the tree, cells) which cells a node adds up."""
     cells = len(codes[0])
     rows = [(c == o[:, None]).astype(float) for c, o in zip(codes, order[1:], strict=True)]
@@ -57,7 +57,7 @@ def test_two_passes_are_the_dense_inverse(seed: int) -> None:
     """
     rng = np.random.default_rng(seed)
     codes = tree_codes(rng, int(rng.integers(1, 5)), int(rng.integers(1, 40)))
-    tree, order = Tree.of_codes(codes)
+    tree, order = GroupTree.of_codes(codes)
     precisions = [float(a) for a in rng.random(tree.depth + 1) + 0.1]
     for level in range(tree.depth):
         if rng.random() < 0.3:
@@ -71,7 +71,7 @@ def test_two_passes_are_the_dense_inverse(seed: int) -> None:
     given = [rng.standard_normal((len(c), 3)) for c in tree.counts]
     assert np.allclose(np.vstack(passes.solve(given)), whole @ np.vstack(given), rtol=0, atol=1e-9 * scale * len(whole))
     weights = [rng.random((len(c), 1)) for c in tree.counts]
-    found = np.concatenate([g[:, 0] for g in slopes(passes, weights)])
+    found = np.concatenate([g[:, 0] for g in variance_slopes(passes, weights)])
     assert np.allclose(found, whole**2 @ np.vstack(weights)[:, 0], rtol=1e-9, atol=0)
 
 
@@ -79,7 +79,7 @@ def test_two_passes_are_the_dense_inverse(seed: int) -> None:
 def test_merged_nodes_stand_for_all_that_are_alike(seed: int) -> None:
     """Mutants: nodes merged by their own children alone, or counted once for each parent."""
     rng = np.random.default_rng(seed)
-    tree, _ = Tree.of_codes(tree_codes(rng, 4, int(rng.integers(2, 60))))
+    tree, _ = GroupTree.of_codes(tree_codes(rng, 4, int(rng.integers(2, 60))))
     merged = tree.merged()
     precisions = [np.array([[a]]) for a in rng.random(tree.depth + 1) + 0.1]
     plain, few = Passes.of(tree, precisions), Passes.of(merged, precisions)
@@ -88,22 +88,22 @@ def test_merged_nodes_stand_for_all_that_are_alike(seed: int) -> None:
         assert merged.counts[level].sum() == len(tree.counts[level])
         every = np.repeat(few.variances[level][:, 0], merged.counts[level].astype(int))
         assert np.allclose(np.sort(every), np.sort(plain.variances[level][:, 0]), rtol=1e-12, atol=0)
-    one = slopes(plain, [np.full((len(c), 1), w) for c, w in zip(tree.counts, weights, strict=True)])
-    two = slopes(few, [w * c[:, None] for c, w in zip(merged.counts, weights, strict=True)])
+    one = variance_slopes(plain, [np.full((len(c), 1), w) for c, w in zip(tree.counts, weights, strict=True)])
+    two = variance_slopes(few, [w * c[:, None] for c, w in zip(merged.counts, weights, strict=True)])
     assert np.allclose([g.sum() for g in one], [g.sum() for g in two], rtol=1e-12, atol=0)
 
 
 def test_a_regular_tree_is_a_path() -> None:
     rows = grown((7, 11, 13))
     levels = [np.unique([r[i] for r in rows], return_inverse=True)[1].reshape(-1) for i in range(3)]
-    tree, _ = Tree.of_codes([c.astype(np.int64) for c in levels])
+    tree, _ = GroupTree.of_codes([c.astype(np.int64) for c in levels])
     assert [len(c) for c in tree.merged().counts] == [1, 1, 1, 1]
     assert [k.tolist() for k in tree.merged().kids] == [[7.0], [11.0], [13.0]]
 
 
 def test_levels_that_cross_are_no_tree() -> None:
     with pytest.raises(PlanError, match="in two of the coarser"):
-        Tree.of_codes([np.array([0, 0, 1, 1]), np.array([0, 1, 1, 2])])
+        GroupTree.of_codes([np.array([0, 0, 1, 1]), np.array([0, 1, 1, 2])])
 
 
 # ---- prices ----------------------------------------------------------------------------------------------------
@@ -126,10 +126,10 @@ def test_prices_are_those_of_brute_force_on_a_thousand_trees(unit: PrivacyUnit, 
         norms = (matrix**2).sum(axis=0)
         apart = norms[:, None] + norms - 2 * matrix.T @ matrix
         wanted = round(float(apart.max() if public else norms.max()))
-        found = sensitivity(made.blocks, sizes, unit, 2)
+        found = exact_sensitivity(made.blocks, sizes, unit, 2)
         assert (found.value, found.exact) == (wanted, True)
         maps = [b.lowered() for b in made.blocks]
-        assert certified(maps, sizes, unit, 2, certificate(made.blocks, sizes, unit, 2)) == wanted
+        assert certified_bound(maps, sizes, unit, 2, find_certificate(made.blocks, sizes, unit, 2)) == wanted
         halves += wanted != 2 * round(float(norms.max()))
     # tables without that of all records are farthest apart where nothing agrees, at twice a column
     assert halves > 50 or not (public and residual)
@@ -141,10 +141,10 @@ def test_the_wall_takes_for_one_level_what_groups_cells_alike_and_nothing_else()
     apart = MergedMap(AlikeMap(2), np.array([0, 1]))
     for same in (MergedMap(AlikeMap(2), np.array([0, 0])), MergedMap(TotalMap(2), np.array([0, 1]))):
         blocks = [BlockMap((("place",),), (f,)) for f in (same, apart)]
-        assert len(Terms.of(blocks, {"place": 2}, 2).slots) == 2
-        assert certified(blocks, {"place": 2}, REPLACE_ONE, 2) == 2
+        assert len(MapTerms.of(blocks, {"place": 2}, 2).slots) == 2
+        assert certified_bound(blocks, {"place": 2}, REPLACE_ONE, 2) == 2
     again = [BlockMap((("place",),), (MergedMap(AlikeMap(2), np.array([0, 0])),)) for _ in range(2)]
-    assert len(Terms.of(again, {"place": 2}, 2).slots) == 1
+    assert len(MapTerms.of(again, {"place": 2}, 2).slots) == 1
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -152,8 +152,8 @@ def test_precisions_cost_what_the_planner_says_they_cost(seed: int) -> None:
     """Mutant: k of changed attributes without its sign."""
     rng = np.random.default_rng(seed)
     work = nested(grown((2, 3), rng, 0.4), (2, 3), [[], ["a0"], ["a0", "a1"]])
-    asked = Asked.of(problem(work, REPLACE_ONE))
-    found = allocation.allocate(asked, asked.tree.merged(), replaced=True, public=True)
+    asked = AskedLevels.of(problem(work, REPLACE_ONE))
+    found = allocation.allocate_precisions(asked, asked.tree.merged(), replaced=True, public=True)
     cells = work.domain.shape[0]
     codes = [np.zeros(cells, dtype=np.int64), *(f.dense().argmax(axis=0) for f in asked.levels)]
     gram = np.zeros((work.domain.size, work.domain.size))
@@ -255,7 +255,7 @@ def test_the_bound_is_below_the_dense_optimum_and_the_plan_near_it(seed: int) ->
     made = planned(work)
     weights = np.repeat([asked.objective_weight(q) for q in work.blocks], [q.rows for q in work.blocks])
     matrix = np.sqrt(weights)[:, None] * dense(work.domain, [q.block for q in work.blocks])
-    found = optimize(matrix.T @ matrix, tolerance=1e-7)
+    found = optimize_dense(matrix.T @ matrix, tolerance=1e-7)
     least = float(
         np.linalg.norm(matrix @ np.linalg.pinv(found.strategy)) * np.linalg.norm(found.strategy, axis=0).max()
     )
@@ -295,10 +295,10 @@ def test_weights_move_the_bound_with_the_plan() -> None:
     assert other.objective_value <= 1.01 * other.bound
     errors = [float(p.standard_errors("L1").mean()) for p in (one, other)]
     assert errors[1] < 0.9 * errors[0]
-    asked = Asked.of(problem(heavy))
+    asked = AskedLevels.of(problem(heavy))
     tree = asked.tree.merged()
-    found = allocation.allocate(asked, tree, replaced=False, public=False)
-    assert bound(asked, asked.tree, found) == pytest.approx(bound(asked, tree, found), rel=1e-9)
+    found = allocation.allocate_precisions(asked, tree, replaced=False, public=False)
+    assert allocation_bound(asked, asked.tree, found) == pytest.approx(allocation_bound(asked, tree, found), rel=1e-9)
 
 
 def test_other_questions_are_left_to_other_designs() -> None:
@@ -310,6 +310,6 @@ def test_other_questions_are_left_to_other_designs() -> None:
         sf.identity(domain, "place"),
         work + sf.sums(domain, "a1"),
     ):
-        assert designs(problem(other)) == []
-    assert designs(problem(work, objective="max")) == []
-    assert designs(problem(work, noise="laplace")) == []
+        assert design_geography(problem(other)) == []
+    assert design_geography(problem(work, objective="max")) == []
+    assert design_geography(problem(work, noise="laplace")) == []

@@ -9,7 +9,7 @@ from enum import Enum
 import numpy as np
 import pytest
 
-from sfumato._util.codec import decode, encode, fingerprint, later, told
+from sfumato._util.codec import decode_value, deferred_field, encode_value, stored_fields, value_fingerprint
 from support.golden.classes import FILE, HOW, stored_classes, strange
 from support.golden.classes import told as names_of
 
@@ -31,31 +31,31 @@ class _Before:
 @dataclass(frozen=True)
 class _After:
     size: int
-    gap: float = later(0.0)
-    steps: tuple[int, ...] = later(())
-    table: str | None = later(None)
-    power: int = later(2)
+    gap: float = deferred_field(0.0)
+    steps: tuple[int, ...] = deferred_field(())
+    table: str | None = deferred_field(None)
+    power: int = deferred_field(2)
 
 
 def test_a_later_field_is_told_only_where_it_is_unusual() -> None:
     """Mutants: compared by truth, so that 0 stands for None; never told; always told."""
-    assert list(told(_Before(3))) == list(told(_After(3))) == [("size", 3)]
-    assert dict(told(_After(3, gap=0.5))) == {"size": 3, "gap": 0.5}
-    assert dict(told(_After(3, 0, steps=(1,), table=""))) == {"size": 3, "gap": 0, "steps": (1,), "table": ""}
-    assert dict(told(_After(3, power=0))) == {"size": 3, "power": 0}
-    assert dict(told(_After(3, table=np.zeros(2))))["table"].shape == (2,)  # type: ignore[arg-type]
+    assert list(stored_fields(_Before(3))) == list(stored_fields(_After(3))) == [("size", 3)]
+    assert dict(stored_fields(_After(3, gap=0.5))) == {"size": 3, "gap": 0.5}
+    assert dict(stored_fields(_After(3, 0, steps=(1,), table=""))) == {"size": 3, "gap": 0, "steps": (1,), "table": ""}
+    assert dict(stored_fields(_After(3, power=0))) == {"size": 3, "power": 0}
+    assert dict(stored_fields(_After(3, table=np.zeros(2))))["table"].shape == (2,)  # type: ignore[arg-type]
 
 
 def test_the_names_alone_decide_a_fingerprint() -> None:
     """A class of the same name and fields in another module has the same fingerprint. Mutant: the module is hashed."""
     cls = stored_classes()["RoundedGaussian"]
     value = cls(sigma=5)
-    before, tree = fingerprint(value), encode(value)[0]
+    before, tree = value_fingerprint(value), encode_value(value)[0]
     home = cls.__module__
     try:
         cls.__module__ = "sfumato.elsewhere"
-        assert fingerprint(value) == before
-        assert decode(tree, {}) == value
+        assert value_fingerprint(value) == before
+        assert decode_value(tree, {}) == value
     finally:
         cls.__module__ = home
 
@@ -85,7 +85,7 @@ def test_every_change_of_a_name_is_said() -> None:
     @dataclass(frozen=True)
     class D:
         x: int
-        y: int = later(0)
+        y: int = deferred_field(0)
 
     then = names_of({"A": A, "K": _Kind})
     assert strange(then, then) == []

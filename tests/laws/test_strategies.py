@@ -26,8 +26,8 @@ from support.searching import designs
 
 DOMAIN = Domain({"age": Integers(0, 5), "sex": Integers(0, 1), "place": Integers(0, 3, outside="other")})
 MAKERS = {
-    "direct": direct.designs,
-    "tree": tree.designs,
+    "direct": direct.design_direct,
+    "tree": tree.design_trees,
     "matrix": partial(designs, label="factorization"),
     "marginals": partial(designs, label="marginals"),
 }

@@ -25,7 +25,7 @@ from sfumato.plans.plan import Plan
 from sfumato.privacy.budget import Budget
 from sfumato.strategies.dense_blocks import FactorBlock
 from sfumato.strategies.dense_dual import pair_bound
-from sfumato.strategies.dense_optimal import optimize
+from sfumato.strategies.dense_optimal import optimize_dense
 from sfumato.strategies.dense_swap import PairBlock, SwapOptimum, swap_optimum
 from sfumato.strategies.strategy import marginalise
 from sfumato.workloads import Workload, identity, marginals, prefix, queries, ranges, stack, total
@@ -111,7 +111,7 @@ def test_no_weights_and_no_strategy_contradict_the_bounds(F: np.ndarray, data: s
 @settings(max_examples=40, deadline=None)
 @given(workloads(5))
 def test_it_is_the_factorization_norm_of_all_differences_of_columns(F: np.ndarray) -> None:
-    plain = optimize(matrix=F @ differences(F.shape[1]), tolerance=1e-6)
+    plain = optimize_dense(matrix=F @ differences(F.shape[1]), tolerance=1e-6)
     found = swap_optimum(matrix=F)
     assert found.lower_bound <= plain.upper_bound * (1 + 1e-9)
     assert plain.lower_bound <= found.upper_bound * (1 + 1e-9)
@@ -172,7 +172,7 @@ def test_prefixes_of_more_cells(n: int, rmse: float) -> None:
     found = swap_optimum(F.T @ F)
     assert found.gap <= 1e-6
     assert found.upper_bound / math.sqrt(n) == pytest.approx(rmse, rel=2e-6)
-    plain = optimize(F.T @ F)
+    plain = optimize_dense(F.T @ F)
     assert found.upper_bound <= 2 * plain.upper_bound
     assert pair_bound(F.T @ F) <= found.upper_bound
 

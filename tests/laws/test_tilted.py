@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato._util.codec import decode, encode, fingerprint
+from sfumato._util.codec import decode_value, encode_value, value_fingerprint
 from sfumato.domain import Domain, Integers
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import AllRange, Block, Dense, Family, Identity, LinearOperator, Prefix, Window
@@ -20,12 +20,12 @@ from sfumato.plans.plan import price_design
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.strategies import residual_planning as marginals
-from sfumato.strategies.certificates import sensitivity
+from sfumato.strategies.certificates import exact_sensitivity
 from sfumato.strategies.covariance import Lift, component_powers
 from sfumato.strategies.design import Problem
 from sfumato.strategies.residuals import Residuals
 from sfumato.strategies.strategy import marginalise
-from sfumato.strategies.tilted import Shape, Union, contrast, optimise
+from sfumato.strategies.tilted import TiltShape, Union, integer_contrast, optimise_shapes
 from sfumato.workloads import QueryBlock, Workload, identity, prefix, queries, ranges, stack, windows
 from support.reconstructions import check_covariances
 from support.searching import designs, everything
@@ -134,14 +134,14 @@ def test_components_of_joint_factors_and_cells_match_their_definition(power: int
             np.testing.assert_allclose(np.broadcast_to(sums, wanted.shape), wanted, rtol=1e-9, atol=1e-12)
 
 
-def _dense_effects(union: Union, shapes: Mapping[int, Shape], products: list[tuple[float, Factors]]) -> dict:
+def _dense_effects(union: Union, shapes: Mapping[int, TiltShape], products: list[tuple[float, Factors]]) -> dict:
     """v_S by the dense covariance that a unit of variance on S gives to the cells."""
     out = {}
     for s in (frozenset(c) for r in range(4) for c in itertools.combinations(SIZES, r)):
         covariance = np.ones((1, 1))
         for a, n in SIZES.items():
             i = union.names.index(a)
-            plain = Shape(np.full(n, 1 / n), (np.eye(n) - 1 / n) * (n - 1) / n, np.eye(n), np.ones(n))
+            plain = TiltShape(np.full(n, 1 / n), (np.eye(n) - 1 / n) * (n - 1) / n, np.eye(n), np.ones(n))
             shape = shapes.get(i, plain)
             covariance = np.kron(covariance, shape.covariance if a in s else np.outer(shape.tilt, shape.tilt))
         total = 0.0
@@ -157,7 +157,7 @@ def _dense_effects(union: Union, shapes: Mapping[int, Shape], products: list[tup
 def test_the_closed_form_is_the_dense_error(name: str) -> None:
     """Mutants: a Gram not squared into its weight, tr(Y G) and tᵀ G t exchanged."""
     union = Union(PRODUCTS[name], SIZES)
-    shapes = optimise(union)
+    shapes = optimise_shapes(union)
     dense = _dense_effects(union, shapes, PRODUCTS[name])
     for s, v in zip(union.sets, union.effects(shapes), strict=True):
         assert v == pytest.approx(dense.pop(s), rel=1e-9, abs=1e-6)
@@ -167,7 +167,7 @@ def test_the_closed_form_is_the_dense_error(name: str) -> None:
 @pytest.mark.parametrize("name", list(PRODUCTS))
 def test_shapes_are_feasible_and_tilts_never_hurt(name: str) -> None:
     union = Union(PRODUCTS[name], SIZES)
-    split, tilted = optimise(union, tilt=False), optimise(union)
+    split, tilted = optimise_shapes(union, tilt=False), optimise_shapes(union)
     assert union.error(tilted) <= union.error(split)
     for shapes in (split, tilted):
         for i, shape in shapes.items():
@@ -184,7 +184,7 @@ def test_the_split_optimum_of_one_attribute_reaches_its_nuclear_norm() -> None:
     """One prefix at t = 1/n: the least tr(X^+ G) with diag X <= 1, proved by the dual and never below the SVD bound."""
     n = 12
     union = Union([(1.0, {"a": Prefix(n)}), (1.0, {"b": Prefix(5)})], {"a": n, "b": 5})
-    shapes = optimise(union, tilt=False)
+    shapes = optimise_shapes(union, tilt=False)
     gram = np.asarray(Prefix(n).gram().dense(), dtype=float)
     centring = np.eye(n) - 1 / n
     nuclear = np.sqrt(np.maximum(np.linalg.eigvalsh(centring @ gram @ centring), 0)).sum()
@@ -201,8 +201,8 @@ def test_the_split_optimum_of_one_attribute_reaches_its_nuclear_norm() -> None:
 def test_rounded_contrasts_keep_their_price_and_nearly_the_error() -> None:
     """Mutant: the tilt not taken out of the columns before rounding."""
     union = Union(PRODUCTS["prefixes and cells"], SIZES)
-    for i, shape in optimise(union).items():
-        lift = Lift.of(contrast(shape, 2.0**12))
+    for i, shape in optimise_shapes(union).items():
+        lift = Lift.of(integer_contrast(shape, 2.0**12))
         assert lift.scale == pytest.approx(2.0**12, rel=1e-3)
         np.testing.assert_allclose(lift.tilt, shape.tilt, atol=2e-3)
         np.testing.assert_allclose(lift.spread @ lift.spread.T, shape.covariance, rtol=0.02, atol=2e-3)
@@ -213,9 +213,9 @@ def test_rounded_contrasts_keep_their_price_and_nearly_the_error() -> None:
 def test_the_price_is_the_brute_force_sensitivity(name: str) -> None:
     strategy = _tilted(_workload(PRODUCTS[name]))
     columns = np.concatenate([_dense(b) for b in strategy.blocks]).astype(object)
-    found = sensitivity(strategy.blocks, SIZES, PrivacyUnit(Neighbours.ADD_REMOVE), 2)
+    found = exact_sensitivity(strategy.blocks, SIZES, PrivacyUnit(Neighbours.ADD_REMOVE), 2)
     assert found.value == max((columns**2).sum(axis=0))
-    replaced = sensitivity(strategy.blocks, SIZES, PrivacyUnit(Neighbours.REPLACE_ONE), 2)
+    replaced = exact_sensitivity(strategy.blocks, SIZES, PrivacyUnit(Neighbours.REPLACE_ONE), 2)
     pairs = max(((columns[:, [j]] - columns) ** 2).sum(axis=0).max() for j in range(columns.shape[1]))
     assert replaced.value >= pairs
     largest = max(math.ceil(b.operator.max_abs) for f in strategy.blocks for b in f.blocks())
@@ -229,7 +229,7 @@ def test_the_plan_has_the_promised_error_and_is_the_better_design(name: str) -> 
     problem = _problem(work)
     even, tilted = (price_design(d, problem) for d in designs(problem, "marginals"))
     union = Union([(problem.objective_weight(q), q.block.by_attribute() or {}) for q in work.blocks], SIZES)
-    wanted = math.sqrt(union.error(optimise(union)) / problem.total_weight)
+    wanted = math.sqrt(union.error(optimise_shapes(union)) / problem.total_weight)
     assert tilted.objective_value == pytest.approx(wanted, rel=0.01)
     assert tilted.objective_value <= even.objective_value * 1.001
     assert "tilted residuals" in tilted.strategy.summary
@@ -275,8 +275,8 @@ def test_a_table_that_was_not_measured_is_refused() -> None:
 
 def test_the_strategy_survives_storing() -> None:
     strategy = _tilted(_workload(PRODUCTS["several factors on one attribute"]))
-    again = decode(*encode(strategy))
-    assert fingerprint(again) == fingerprint(strategy)
+    again = decode_value(*encode_value(strategy))
+    assert value_fingerprint(again) == value_fingerprint(strategy)
     query = Block((("a",), ("b",)), (Prefix(6), Identity(5)))
     np.testing.assert_array_equal(again.row_powers(query, 2), strategy.row_powers(query, 2))
 

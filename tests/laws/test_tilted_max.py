@@ -20,10 +20,10 @@ from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.strategies import tilted_bounds as tilted_max
 from sfumato.strategies.design import Problem
 from sfumato.strategies.residual_allocation import Effect
-from sfumato.strategies.residual_tables import corners, extremes
+from sfumato.strategies.residual_tables import extreme_rows, upper_hull_corners
 from sfumato.strategies.strategy import marginalise
-from sfumato.strategies.tilted import Product, Union, optimise
-from sfumato.strategies.tilted_bounds import Largest, optimise_largest, union_bound
+from sfumato.strategies.tilted import Product, Union, optimise_shapes
+from sfumato.strategies.tilted_bounds import LargestErrorUnion, optimise_largest, union_bound
 from sfumato.workloads import QueryBlock, Workload
 from support.searching import designs
 
@@ -151,8 +151,8 @@ def test_plans_for_the_largest_error_are_near_their_bound_and_no_worse_than_othe
     assert tilted.lower_bound <= tilted.objective_value <= tilted.lower_bound * 1.06
     assert tilted.objective_value <= plain.objective_value * 1.001
     assert tilted.objective_value <= math.sqrt(weighted) * 1.001
-    even = optimise(Union(CASES[name], SIZES))
-    for_even = Largest(CASES[name], SIZES)
+    even = optimise_shapes(Union(CASES[name], SIZES))
+    for_even = LargestErrorUnion(CASES[name], SIZES)
     shapes = optimise_largest(for_even)
     assert set(shapes) == set(even)
     # what the search believes is what the plan has, up to rounding
@@ -162,7 +162,7 @@ def test_plans_for_the_largest_error_are_near_their_bound_and_no_worse_than_othe
 @pytest.mark.parametrize("n", [2, 3, 16, 64])
 def test_one_prefix_reaches_the_factorization_norm(n: int) -> None:
     """The dual of gamma_2 meets it, far below the square root of the Toeplitz matrix. Mutant: tilts left at 1/n."""
-    union = Largest([(1.0, {"a": Prefix(n)})], {"a": n})
+    union = LargestErrorUnion([(1.0, {"a": Prefix(n)})], {"a": n})
     shapes = optimise_largest(union)
     products, weights = union.witness(shapes)
     proved = union_bound(products, {"a": n}, weights=weights)
@@ -178,8 +178,8 @@ def test_one_prefix_reaches_the_factorization_norm(n: int) -> None:
 def test_a_product_reaches_the_product_of_the_norms() -> None:
     """gamma_2 is multiplicative over Kronecker products."""
     sizes = {"a": 9, "b": 5}
-    parts = [Largest([(1.0, {a: Prefix(n)})], {a: n}) for a, n in sizes.items()]
-    both = Largest([(1.0, {a: Prefix(n) for a, n in sizes.items()})], sizes)
+    parts = [LargestErrorUnion([(1.0, {a: Prefix(n)})], {a: n}) for a, n in sizes.items()]
+    both = LargestErrorUnion([(1.0, {a: Prefix(n) for a, n in sizes.items()})], sizes)
     wanted = math.prod(u.error(optimise_largest(u)) for u in parts)
     assert both.error(optimise_largest(both)) == pytest.approx(wanted, rel=2e-3)
 
@@ -187,7 +187,7 @@ def test_a_product_reaches_the_product_of_the_norms() -> None:
 @pytest.mark.parametrize("name", list(CASES))
 @pytest.mark.parametrize("tilt", [True, False])
 def test_shapes_are_feasible(name: str, *, tilt: bool) -> None:
-    union = Largest(CASES[name], SIZES)
+    union = LargestErrorUnion(CASES[name], SIZES)
     for i, shape in optimise_largest(union, tilt=tilt).items():
         away = np.eye(union.sizes[i]) - shape.tilt
         assert np.einsum("ij,jk,ik->i", away, shape.precision, away).max() == pytest.approx(1.0, abs=1e-9)
@@ -198,7 +198,7 @@ def test_shapes_are_feasible(name: str, *, tilt: bool) -> None:
 @pytest.mark.parametrize("name", list(CASES))
 def test_the_closed_form_is_the_weighted_sum_of_dense_variances(name: str) -> None:
     """v_S of the weights that the witness holds. Mutants: (w t)^2 without the square, a product's rows of another."""
-    union = Largest(CASES[name], SIZES)
+    union = LargestErrorUnion(CASES[name], SIZES)
     shapes = optimise_largest(union)
     for r in (r for rows in union._rows.values() for r in rows):
         r.weights[:] = r.weights.mean(axis=0)  # the witness has one distribution for all
@@ -234,7 +234,7 @@ def _row_weights(scaled: LinearOperator, rows: LinearOperator) -> float:
 @pytest.mark.parametrize("name", list(CASES))
 def test_the_weights_of_the_witness_sum_to_one(name: str) -> None:
     """Else the bound would not be one. Mutant: the share of cells in an identity's rows left out."""
-    union = Largest(CASES[name], SIZES)
+    union = LargestErrorUnion(CASES[name], SIZES)
     products, _ = union.witness(optimise_largest(union))
     total = sum(
         weight / asked * math.prod(_row_weights(f, given_factors[a]) for a, f in factors.items())
@@ -253,7 +253,7 @@ def test_corners_hold_the_largest_of_every_direction(seed: int, count: int, slac
     x, y = np.cos(angle) ** shape * rng.choice([1, rng.random()]), np.sin(angle) ** shape
     if seed % 3 == 0:
         x, y = np.round(3 * x), np.round(3 * y)
-    kept = corners(x, y, slack)
+    kept = upper_hull_corners(x, y, slack)
     for a, b in rng.exponential(size=(20, 2)) ** 3:
         assert (a * x + b * y).max() <= (a * x + b * y)[kept].max() * (1 + slack) + 1e-12
     assert x[kept].max() == x.max()
@@ -275,7 +275,7 @@ def test_extremes_keep_the_largest_variance_of_every_allocation(seed: int) -> No
         for choice in itertools.product((False, True), repeat=len(pairs))
     }
     effect = Effect(2.0, tuple(lengths), sets)
-    (few,) = extremes([effect])
+    (few,) = extreme_rows([effect])
 
     def largest(e: Effect, noise: dict[frozenset[str], float]) -> float:
         total = np.zeros((1,) * len(pairs))
@@ -306,7 +306,7 @@ def test_too_many_rows_leave_the_shapes_of_the_mean(monkeypatch: pytest.MonkeyPa
     products: list[Product] = [(1.0, {"a": Prefix(6)}), (1.0, {"b": Prefix(6), "c": Identity(3)})]
     monkeypatch.setattr(tilted_max, "_MAX_WORK", 10.0)
     with pytest.raises(PlanError, match="too many different rows"):
-        Largest(products, SIZES)
+        LargestErrorUnion(products, SIZES)
     problem = _problem([(w, dict(f)) for w, f in products], "max")
     plain, tilted = (price_design(d, problem) for d in designs(problem, "marginals"))
     assert tilted.lower_bound is not None

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato._util.codec import decode, encode
+from sfumato._util.codec import decode_value, encode_value
 from sfumato.domain import Domain, Integers
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import Block, Grouping, Identity, Prefix, Sparse
@@ -19,8 +19,8 @@ from sfumato.planner.planning import plan
 from sfumato.plans.plan import price_design
 from sfumato.privacy.budget import Budget
 from sfumato.strategies import union_planning as unions
-from sfumato.strategies.certificates import sensitivity
-from sfumato.strategies.dense_optimal import optimize
+from sfumato.strategies.certificates import exact_sensitivity
+from sfumato.strategies.dense_optimal import optimize_dense
 from sfumato.strategies.union import Orbits, Product, solve_union
 from sfumato.strategies.union_symmetry import reduce_axis
 from sfumato.workloads import QueryBlock, Workload
@@ -60,7 +60,7 @@ def test_symmetries_keep_every_spectrum(seed: int) -> None:
 def test_the_optimum_is_that_of_the_dense_problem(seed: int) -> None:
     products = random_products(np.random.default_rng(seed))
     names = named(products)
-    wanted = optimize(matrix=dense(products, names), tolerance=1e-6)
+    wanted = optimize_dense(matrix=dense(products, names), tolerance=1e-6)
     found = solve_union(products, SIZES)
     lower, upper = math.prod(u.lower for u in found), math.prod(u.upper for u in found)
     assert lower <= upper <= lower * (1 + 1e-4)
@@ -74,7 +74,7 @@ def test_integers_are_read_back_without_bias_and_at_the_predicted_error(seed: in
     products = random_products(np.random.default_rng(seed))
     problem = problem_of(products)
     try:
-        design = unions.design(problem)
+        design = unions.design_union(problem)
     except PlanError:
         return
     made = price_design(design, problem)
@@ -96,11 +96,11 @@ def test_integers_are_read_back_without_bias_and_at_the_predicted_error(seed: in
     # the price, by looking at every column
     integers = measured.astype(np.int64).astype(object)
     assert made.sensitivity.value == max((integers**2).sum(axis=0))
-    assert sensitivity(strategy.blocks, SIZES, UNIT, 2).exact
+    assert exact_sensitivity(strategy.blocks, SIZES, UNIT, 2).exact
     # an optimum, up to the rounding of its integers
     assert design.bound is not None
     assert design.bound <= made.objective_value * math.sqrt(problem.total_weight) <= design.bound * (1 + 1e-4)
-    again = decode(*encode(strategy))
+    again = decode_value(*encode_value(strategy))
     assert isinstance(again, Orbits)
     np.testing.assert_array_equal(again.row_powers(blocks[0], 2), strategy.row_powers(blocks[0], 2))
 
@@ -109,7 +109,7 @@ def test_queries_outside_the_span_are_refused() -> None:
     """Mutants: cells that are the same told apart; kinds that are not measured taken for zero."""
     halves = Grouping(np.arange(6) // 3, 2)
     products: list[Product] = [(1.0, {"a": halves, "b": Identity(4)}), (1.0, {"a": halves, "c": Identity(2)})]
-    design = unions.design(problem_of(products))
+    design = unions.design_union(problem_of(products))
     strategy = design.build(design.fine)
     for bad in (
         Block((("a",),), (Identity(6),)),
@@ -157,5 +157,5 @@ def test_cells_of_unlike_histories_stay_apart() -> None:
     factor = Sparse.from_cells([np.array(r) for r in rows], 8)
     assert len(reduce_axis([factor]).axis.sizes) == 2
     (found,) = solve_union([(1.0, {"a": factor})], {"a": 8})
-    wanted = optimize(matrix=np.asarray(factor.dense(), dtype=np.float64))
+    wanted = optimize_dense(matrix=np.asarray(factor.dense(), dtype=np.float64))
     assert found.lower == pytest.approx(wanted.upper_bound, rel=1e-6)

@@ -29,7 +29,7 @@ PERSON = PrivacyUnit(Neighbours.REPLACE_ONE, person="id")
 
 def _designed(products: list[Product], unit: PrivacyUnit) -> Orbits | None:
     try:
-        design = unions.design(problem_of(products, unit))
+        design = unions.design_union(problem_of(products, unit))
     except PlanError:
         return None
     built = design.build(design.fine)
@@ -75,7 +75,7 @@ def test_replace_one_pays_for_the_farthest_pair_of_cells(seed: int, unit: Privac
     products = random_products(np.random.default_rng(seed))
     problem = problem_of(products, unit)
     try:
-        design = unions.design(problem)
+        design = unions.design_union(problem)
     except PlanError:
         return
     made = price_design(design, problem)
@@ -108,7 +108,7 @@ def test_simulated_errors_have_the_predicted_variances(relation: str) -> None:
     unit = PrivacyUnit(Neighbours.parse(relation))
     problem = problem_of([(1.0, {})], unit)
     problem = type(problem)(workload, problem.budget, unit, "gaussian")
-    design = unions.design(problem)
+    design = unions.design_union(problem)
     made = price_design(design, problem)
     found = simulate(made, np.full(domain.size, 3), repetitions=400, rng=5)
     ratio = (found.per_query_rmse / made.standard_errors()) ** 2

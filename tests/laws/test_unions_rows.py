@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from sfumato._util.codec import decode, encode
+from sfumato._util.codec import decode_value, encode_value
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import Block, Identity, Sparse
 from sfumato.operators.base import FloatArray
@@ -16,8 +16,8 @@ from sfumato.planner.simulate import simulate
 from sfumato.plans.plan import price_design
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.strategies import union_planning as unions
-from sfumato.strategies.certificates import sensitivity
-from sfumato.strategies.dense_optimal import optimize
+from sfumato.strategies.certificates import exact_sensitivity
+from sfumato.strategies.dense_optimal import optimize_dense
 from sfumato.strategies.union import Orbits, Product
 from sfumato.strategies.union_planning import solve_rows
 from support.reconstructions import check_covariances, reconstructions
@@ -50,7 +50,7 @@ def test_what_is_proved_encloses_the_dense_optimum() -> None:
             (found,) = solve_rows(products, SIZES)
         except PlanError:
             continue
-        wanted = optimize(matrix=dense(products, named(products)), tolerance=1e-6)
+        wanted = optimize_dense(matrix=dense(products, named(products)), tolerance=1e-6)
         assert found.lower <= wanted.upper_bound * (1 + 1e-9)
         assert wanted.lower_bound <= found.upper * (1 + 1e-9)
         assert found.upper <= found.lower * 1.003
@@ -85,11 +85,11 @@ def test_integers_are_read_back_without_bias_and_at_the_predicted_error() -> Non
         check_covariances(strategy, blocks[:2], found[:2])
         # the price, by looking at every column, as the stranger finds it too
         assert made.sensitivity.value == max((measured.astype(np.int64).astype(object) ** 2).sum(axis=0))
-        assert sensitivity(strategy.blocks, SIZES, UNIT, 2).exact
+        assert exact_sensitivity(strategy.blocks, SIZES, UNIT, 2).exact
         assert priced_by_a_stranger(strategy, SIZES) == (made.sensitivity.value, True)
         assert design.bound is not None
         assert design.bound <= made.objective_value * math.sqrt(problem.total_weight) <= design.bound * 1.004
-        again = decode(*encode(strategy))
+        again = decode_value(*encode_value(strategy))
         assert isinstance(again, Orbits)
         np.testing.assert_array_equal(again.row_powers(blocks[0], 2), strategy.row_powers(blocks[0], 2))
         tried += 1

@@ -14,7 +14,7 @@ def energy(operator: LinearOperator) -> float:
     """About the relative distance of the first point from the optimum."""
     problem, _ = read_problem(np.asarray(operator.gram().dense(), dtype=np.float64), None)
     blocks = [part.block for part in problem.parts()]
-    return dual._evaluate(blocks, dual.warm_start(blocks), 1e-12).energy
+    return dual._evaluate_dual(blocks, dual.warm_start(blocks), 1e-12).energy
 
 
 @pytest.mark.parametrize("operator", [AllRange(2_048), Prefix(1_024), Prefix(1_201)], ids=str)

@@ -16,10 +16,16 @@ from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import AllRange, Block, Dense, Identity, Kronecker, Prefix, Total
 from sfumato.operators.base import FloatArray
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.strategies.certificates import sensitivity
+from sfumato.strategies.certificates import exact_sensitivity
 from sfumato.strategies.factors import Cells, Matrix
 from sfumato.strategies.weighted import WeightedTables
-from sfumato.strategies.weighted_planning import cover, error_and_gradient, subset_sums, superset_sums, weigh
+from sfumato.strategies.weighted_planning import (
+    cover_with_tables,
+    log_error_and_gradient,
+    optimize_table_weights,
+    subset_sums,
+    superset_sums,
+)
 from sfumato.workloads import QueryBlock, Workload
 from support.reconstructions import check_covariances, reconstruction, reconstructions
 from support.words import plan_with
@@ -91,7 +97,7 @@ def test_what_is_exact_comes_back_exactly(public: bool) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_price_is_that_of_brute_force(name: str, neighbours: Neighbours) -> None:
     strategy, dense = made(name, public=neighbours is Neighbours.REPLACE_ONE)
-    found = sensitivity(strategy.blocks, SIZES, PrivacyUnit(neighbours), 1)
+    found = exact_sensitivity(strategy.blocks, SIZES, PrivacyUnit(neighbours), 1)
     if neighbours is Neighbours.ADD_REMOVE:
         assert found.value == np.abs(dense).sum(axis=0).max()
     else:
@@ -155,25 +161,30 @@ def test_error_and_gradient_are_those_of_the_strategy() -> None:
     effects = np.zeros(8)
     for s in range(4):
         effects[s] = math.prod(n - 1 if s >> i & 1 else 1 / n for i, n in enumerate(sizes[:2]))
-    value, gradient = error_and_gradient(weights, effects, scales)
+    value, gradient = log_error_and_gradient(weights, effects, scales)
     expected = np.linalg.norm(work @ np.linalg.pinv(dense))
     assert math.exp(value / 2) == pytest.approx(expected, rel=1e-10)
     steps = 1e-6 * np.eye(8)
     slopes = [
-        (error_and_gradient(weights + h, effects, scales)[0] - error_and_gradient(weights - h, effects, scales)[0])
+        (
+            log_error_and_gradient(weights + h, effects, scales)[0]
+            - log_error_and_gradient(weights - h, effects, scales)[0]
+        )
         / 2e-6
         for h in steps
     ]
     assert gradient == pytest.approx(slopes, rel=1e-5, abs=1e-7)
-    covered = cover(effects, scales, np.ones(8, dtype=bool))
+    covered = cover_with_tables(effects, scales, np.ones(8, dtype=bool))
     assert covered is not None
     assert (superset_sums(covered)[effects > 0] > 0).all()
-    assert weigh(effects, scales, np.ones(8, dtype=bool))[1] <= expected * np.abs(dense).sum(axis=0).max()
+    assert (
+        optimize_table_weights(effects, scales, np.ones(8, dtype=bool))[1] <= expected * np.abs(dense).sum(axis=0).max()
+    )
 
 
 def test_what_is_hardly_asked_stays_measured() -> None:
     effects, scales = np.array([0.0, 1.0, 1e-14, 0.0]), np.array([1.0, 2.0, 2.0, 4.0])
-    weights, _ = weigh(effects, scales, np.array([True, True, True, False]))
+    weights, _ = optimize_table_weights(effects, scales, np.array([True, True, True, False]))
     assert (superset_sums(weights)[1:3] > 0).all()
 
 
@@ -204,7 +215,7 @@ def test_no_table_deserves_another_share(neighbours: str, lattice: str) -> None:
 
     def loss(multiples: tuple[int, ...]) -> float:
         made = replace(found, multiples=multiples)
-        price = sensitivity(made.blocks, sizes, PrivacyUnit(Neighbours.parse(neighbours)), 1).value
+        price = exact_sensitivity(made.blocks, sizes, PrivacyUnit(Neighbours.parse(neighbours)), 1).value
         error = 0.0
         for q in blocks:
             powers = made.row_powers(q.block, 2)

@@ -13,10 +13,17 @@ from sfumato.errors import PlanError
 from sfumato.operators import Family, Identity
 from sfumato.privacy.noise import RoundedGaussian
 from sfumato.privacy.stream_price import MOST_COUNT, StreamTerms, WindowFilter
-from sfumato.strategies.periods import Periods, Question, question
+from sfumato.strategies.periods import Periods, TimeQuestion, parse_question
 from sfumato.strategies.time_decoding import Decoder
-from sfumato.strategies.time_errors import errors_of
-from sfumato.strategies.time_shapes import banded, dense, dense_bound, mean_bound, tree, width_for
+from sfumato.strategies.time_errors import errors_of_filter
+from sfumato.strategies.time_shapes import (
+    band_width_for,
+    banded_filter,
+    binary_tree_filter,
+    dense_bound,
+    dense_filter,
+    mean_bound,
+)
 from support.streams import drawn_window, filtered, heard
 
 QUESTIONS = ("totals", "increments", "last 3", "decayed 0.7", "ranges")
@@ -88,7 +95,7 @@ def test_a_filter_refuses_what_it_cannot_hold(changed: dict) -> None:
         WindowFilter(**good).check_count(MOST_COUNT + 1)
 
 
-def answers(inverse: np.ndarray, asked: Question, t: int) -> float:
+def answers(inverse: np.ndarray, asked: TimeQuestion, t: int) -> float:
     """The variance of a question at a period, from the inverse."""
     if not asked.ranges:
         return float(((asked.weights(t + 1) @ inverse[: t + 1]) ** 2).sum())
@@ -103,9 +110,9 @@ def test_errors_are_those_of_the_dense_inverse(alike: bool) -> None:
     taps[:, 0] = 100
     used = WindowFilter([12] if alike else [3, 1, 6, 2], taps)
     inverse = np.linalg.inv(heard(used).astype(float))
-    over = errors_of(used)
+    over = errors_of_filter(used)
     for text in QUESTIONS:
-        asked = question(text, 12)
+        asked = parse_question(text, 12)
         np.testing.assert_allclose(over.of(asked), [answers(inverse, asked, t) for t in range(12)], rtol=1e-9)
         gram = asked.gram(12)
         assert np.isclose(over.mean([(asked, 1.0)]), np.trace(inverse.T @ gram @ inverse), rtol=1e-9)
@@ -118,7 +125,7 @@ def test_the_way_back_finds_the_counts() -> None:
     """Without noise, of tables that weigh less than 1 too. Mutants: a state not moved on, taps of the period asked."""
     total = Family(("a",), (Identity(1),), np.zeros((1, 0), dtype=np.int32), np.array([3])).lowered()
     periods = sf.periods(40, per_person=4, apart=6)
-    for used in (banded(periods, 6), tree(sf.periods(40)), WindowFilter([7], [[5]])):
+    for used in (banded_filter(periods, 6), binary_tree_filter(sf.periods(40)), WindowFilter([7], [[5]])):
         terms = StreamTerms(used, (total,), 2, RoundedGaussian(Fraction(1)), 1, 1, 10**4)
         counts = np.random.default_rng(1).integers(0, 10**4, size=(used.periods, 1))
         decoder = Decoder(terms)
@@ -128,7 +135,7 @@ def test_the_way_back_finds_the_counts() -> None:
 
 
 def error(used: WindowFilter, given: Periods) -> float:
-    over = errors_of(used)
+    over = errors_of_filter(used)
     worst = given.objective == "worst"
     variance = over.together(given.questions).max() if worst else over.mean(given.questions)
     return float(variance * used.response(given.per_person, given.apart)) ** 0.5
@@ -151,30 +158,30 @@ def test_bands_for_people_in_several_periods(given, most: float) -> None:
     Mutants: a gradient without what columns of length 1 take from it, or of the band's first rows alone; the worst
     period as the mean; columns as a short stream has them.
     """
-    width = width_for(given)
+    width = band_width_for(given)
     assert width == given.apart
-    assert error(banded(given, width), given) < most
+    assert error(banded_filter(given, width), given) < most
 
 
 def test_a_window_is_within_half_a_percent_of_the_best() -> None:
     for n, many in ((256, 12), (300, 7)):
         given = sf.periods(n, ask=f"last {many}", objective="mean")
         bound = dense_bound(given.questions, n)
-        assert bound <= error(banded(given, 2 * many + 1), given) < 1.005 * bound
+        assert bound <= error(banded_filter(given, 2 * many + 1), given) < 1.005 * bound
 
 
 @pytest.mark.parametrize("asked", [("totals",), ("last 5",), ("ranges", "decayed 0.9")])
 def test_the_dense_optimum_meets_its_bound(asked: tuple[str, ...]) -> None:
     given = sf.periods(120, ask=asked, objective="mean")
     bound = dense_bound(given.questions, 120)
-    assert bound <= error(dense(given), given) < 1.0005 * bound
+    assert bound <= error(dense_filter(given), given) < 1.0005 * bound
     assert mean_bound(given.questions, 120) == bound
 
 
 def test_bounds_of_many_periods_are_those_of_decompositions() -> None:
     """Closed forms beside matrices. Mutant: a range counted twice."""
     for text, least in (("totals", 1 - 1e-9), ("ranges", 1 - 1e-9), ("decayed 0.9", 0.999)):
-        asked = ((question(text, 400), 1.0),)
+        asked = ((parse_question(text, 400), 1.0),)
         gram = asked[0][0].gram(400)
         roots = np.sqrt(np.linalg.eigvalsh(gram)).sum() / 20
         bound = mean_bound(asked, 400)
@@ -187,7 +194,7 @@ def test_the_tree_is_that_of_the_sources() -> None:
 
     In general sums take a node for every digit 1 of the period: 10.488 and 7.417 at 1,024, of noise 1 and price 1.
     """
-    used = tree(sf.periods(8))
+    used = binary_tree_filter(sf.periods(8))
     nodes = (heard(used) != 0).astype(int)
     wanted = [[1, 1], [1, 2], [3, 3], [1, 4], [5, 5], [5, 6], [7, 7], [1, 8]]
     assert [[int(np.flatnonzero(row)[0]) + 1, int(np.flatnonzero(row)[-1]) + 1] for row in nodes] == wanted
@@ -197,17 +204,17 @@ def test_the_tree_is_that_of_the_sources() -> None:
     assert sums.sum(axis=1).tolist() == [bin(t).count("1") for t in range(1, 9)]
     assert (sums @ nodes == np.tril(np.ones((8, 8)))).all()
     given = sf.periods(1024)
-    scale = tree(given).response() ** 0.5
-    totals = np.sqrt(errors_of(tree(given)).totals) * scale
+    scale = binary_tree_filter(given).response() ** 0.5
+    totals = np.sqrt(errors_of_filter(binary_tree_filter(given)).totals) * scale
     assert np.isclose(totals.max(), 10.488, atol=1e-3)
     assert np.isclose(np.sqrt((totals**2).mean()), 7.417, atol=1e-3)
 
 
 def test_strategies_without_structure_refuse_long_streams() -> None:
     for made, given, words in (
-        (tree, sf.periods(1_025), "1,024 periods"),
-        (tree, sf.periods(10, per_person=2), "one of them"),
-        (dense, sf.periods(10), "objective='mean'"),
+        (binary_tree_filter, sf.periods(1_025), "1,024 periods"),
+        (binary_tree_filter, sf.periods(10, per_person=2), "one of them"),
+        (dense_filter, sf.periods(10), "objective='mean'"),
     ):
         with pytest.raises(PlanError, match=words):
             made(given)
@@ -219,5 +226,5 @@ def test_decayed_sums_have_a_bound_at_any_length() -> None:
     for n, rate in ((385, 0.5), (385, 0.99), (600, 0.999999)):
         weights = rate ** np.maximum(0, np.subtract.outer(np.arange(n), np.arange(n))) * np.tri(n)
         exact = np.linalg.svd(weights, compute_uv=False).mean()
-        assert mean_bound([(Question(rate=rate), 1.0)], n) == pytest.approx(exact, rel=1e-10)
-    assert mean_bound([(Question(rate=0.99), 1.0), (Question(), 1.0)], 385) is None
+        assert mean_bound([(TimeQuestion(rate=rate), 1.0)], n) == pytest.approx(exact, rel=1e-10)
+    assert mean_bound([(TimeQuestion(rate=0.99), 1.0), (TimeQuestion(), 1.0)], 385) is None

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato._util.codec import fingerprint
+from sfumato._util.codec import value_fingerprint
 from sfumato.curator.curator import Curator
 from sfumato.errors import LedgerMismatch, PlanError
 from sfumato.operators import Block, Combination, Grouping, Identity, Scaled
@@ -22,14 +22,14 @@ from sfumato.postprocess import geography_parts as parts
 from sfumato.privacy import sensitivity as wall
 from sfumato.privacy.accounting import GaussianEvent
 from sfumato.privacy.debits import _unit_from_text, _unit_to_text  # pyright: ignore[reportPrivateUsage]
-from sfumato.privacy.ledger.words import secret
+from sfumato.privacy.ledger.words import secrecy_clause
 from sfumato.privacy.noise import RoundedGaussian
-from sfumato.privacy.sensitivity import certified
+from sfumato.privacy.sensitivity import certified_bound
 from sfumato.privacy.unit import Neighbours, PrivacyUnit, Within
-from sfumato.strategies.certificates import certificate, sensitivity
+from sfumato.strategies.certificates import exact_sensitivity, find_certificate
 from sfumato.strategies.design import Problem
 from sfumato.strategies.geography import Spine
-from sfumato.strategies.geography_planning import designs
+from sfumato.strategies.geography_planning import design_geography
 from sfumato.strategies.geography_tree import read_totals, read_unit
 from sfumato.strategies.strategy import KnownGroups
 from support.places import dense, grown, nested, random_spine
@@ -41,7 +41,7 @@ BOTH = pytest.mark.parametrize("residual", [False, True], ids=["tables", "residu
 
 def within(codes: Any, name: str = "L0", attribute: str = "place") -> PrivacyUnit:
     kept = np.asarray(codes, dtype=np.int64)
-    return PrivacyUnit("replace-one", within=Within(name, attribute, fingerprint((attribute, kept)), kept))  # pyright: ignore[reportArgumentType]
+    return PrivacyUnit("replace-one", within=Within(name, attribute, value_fingerprint((attribute, kept)), kept))  # pyright: ignore[reportArgumentType]
 
 
 def drawn(seed: int, *, residual: bool) -> tuple[Spine, PrivacyUnit, float, float]:
@@ -70,10 +70,10 @@ def test_prices_are_those_of_brute_force_over_pairs_of_one_group(residual: bool)
     for seed in range(1_000):
         made, unit, wanted, free = drawn(seed, residual=residual)
         sizes = dict(zip(made.names, made.shape, strict=True))
-        found = sensitivity(made.blocks, sizes, unit, 2)
+        found = exact_sensitivity(made.blocks, sizes, unit, 2)
         assert (found.value, found.exact) == (round(wanted), True)
         maps = [b.lowered() for b in made.blocks]
-        assert certified(maps, sizes, unit, 2, certificate(made.blocks, sizes, unit, 2)) == round(wanted)
+        assert certified_bound(maps, sizes, unit, 2, find_certificate(made.blocks, sizes, unit, 2)) == round(wanted)
         less += wanted < free
     assert less > 200
 
@@ -89,7 +89,7 @@ def test_of_many_cells_a_bound_is_proved_that_whole_tables_reach(
     for seed in range(60):
         made, unit, wanted, free = drawn(seed, residual=residual)
         sizes = dict(zip(made.names, made.shape, strict=True))
-        found = sensitivity(made.blocks, sizes, unit, 2).value
+        found = exact_sensitivity(made.blocks, sizes, unit, 2).value
         assert wanted <= found
         assert residual or found <= round(free)
 
@@ -114,12 +114,12 @@ def test_other_measurements_are_priced_no_lower_than_brute_force() -> None:
         own = np.repeat(codes, 3)
         summed = Combination(tuple(blocks), rng.integers(-2, 3, (3, len(matrix))))
         far = ((summed.matrix @ matrix)[:, :, None] - (summed.matrix @ matrix)[:, None]) ** 2
-        combined = sensitivity([summed], {"place": 4, "a": 3}, unit, 2)
+        combined = exact_sensitivity([summed], {"place": 4, "a": 3}, unit, 2)
         assert combined.value >= far.sum(axis=0)[own[:, None] == own].max()
         assert not combined.exact
         for power in (1, 2):
             apart = (np.abs(matrix[:, :, None] - matrix[:, None]) ** power).sum(axis=0)
-            found = sensitivity(blocks, {"place": 4, "a": 3}, unit, power)
+            found = exact_sensitivity(blocks, {"place": 4, "a": 3}, unit, power)
             assert found.value >= apart[own[:, None] == own].max()
             assert not found.exact or found.value == apart[own[:, None] == own].max()
 
@@ -154,7 +154,7 @@ def test_groups_that_are_not_of_the_cells_are_refused() -> None:
     assert held is not None
     for other in (replace(held, codes=None), within([0, 1] * 9).within, within([0, 0], attribute="nobody").within):
         with pytest.raises(PlanError, match="not of its cells"):
-            sensitivity(made.blocks, sizes, PrivacyUnit(Neighbours.REPLACE_ONE, within=other), 2)
+            exact_sensitivity(made.blocks, sizes, PrivacyUnit(Neighbours.REPLACE_ONE, within=other), 2)
 
 
 # ---- plans and releases -------------------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ def planned(work: sf.Workload, level: str, public: dict[Any, Any]) -> Plan:
     assert unit.within is not None
     known = read_totals(work.domain, unit.within, public)
     asked = Problem(work, sf.gdp(1), unit, "gaussian", known=(known,))
-    return price_design(designs(asked)[0], asked)
+    return price_design(design_geography(asked)[0], asked)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -221,7 +221,7 @@ def test_variances_covariances_and_answers_are_those_of_dense_least_squares(seed
     expected = asked @ even + back @ (np.concatenate(values) - measured @ even)
     assert np.abs(answers - expected).max() < 1e-8 * np.abs(expected).max()
     plain = Problem(work, sf.gdp(1), REPLACE_ONE, "gaussian")
-    other = price_design(designs(plain)[0], plain)
+    other = price_design(design_geography(plain)[0], plain)
     assert (made.standard_errors() <= other.standard_errors() * (1 + 1e-9)).mean() > 0.5
     assert made.rmse is not None
     assert other.rmse is not None
@@ -255,7 +255,7 @@ def test_a_release_keeps_the_totals_and_says_the_relation_everywhere(tmp_path: P
     assert entry.unit == made.unit
     facts = json.loads((tmp_path / "it" / "release.json").read_text())["privacy"]
     assert facts["within"][:2] == ["L0", "place"]
-    assert secret(made.unit) == "which of two records of the same L0 a given person has"
+    assert secrecy_clause(made.unit) == "which of two records of the same L0 a given person has"
     assert np.array_equal(sf.load(tmp_path / "it").answers, release.answers)
     with pytest.raises(LedgerMismatch, match="same L0"):
         sf.release(sf.plan(work, budget, neighbours="replace-one"), sf.Histogram(x), ledger=ledger, name="other")
@@ -309,12 +309,12 @@ def test_the_wall_refuses_the_price_where_any_record_may_be_replaced() -> None:
         RoundedGaussian(Fraction(2)),
         GaussianEvent(Fraction(1)),
     )
-    within_groups, anywhere = (sensitivity(blocks, sizes, unit, 2) for unit in (own, REPLACE_ONE))
+    within_groups, anywhere = (exact_sensitivity(blocks, sizes, unit, 2) for unit in (own, REPLACE_ONE))
     assert (within_groups.value, anywhere.value) == (2, 100)
     for unit in (own, REPLACE_ONE, within(np.zeros(len(level.groups)))):
         held = Curator(sf.Histogram(x), work.domain, unit, sf.Ledger.in_memory(sf.gdp(9)))
         measure = partial(held.measure, blocks, noise, price, name="a", plan_hash="0")
-        proof = certificate(blocks, sizes, unit, 2)
+        proof = find_certificate(blocks, sizes, unit, 2)
         if unit is own:
             assert measure(stated=within_groups, certificate=proof)[0].total == x.sum()
             continue

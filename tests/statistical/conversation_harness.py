@@ -30,7 +30,7 @@ from ledger_harness import child, statuses
 
 import sfumato as sf
 from sfumato.curator import Curator
-from sfumato.curator.conversations import Conversation, converse, resume
+from sfumato.curator.conversations import Conversation, open_conversation, resume_conversation
 from sfumato.curator.conversations.stored import read_transcript
 from sfumato.operators import Block, Dense
 from sfumato.privacy import files
@@ -75,13 +75,13 @@ def opened(folder: Path, count: int) -> None:
     folder.mkdir()
     sf.Ledger.create(folder / "l.db", total=sf.zcdp(10**9))
     cost = terms(count).cost(ZcdpEvent)
-    converse(curator(folder), terms(count), cost, name="c", plan_hash=HASH, store=folder / "c.db", about=count)
+    open_conversation(curator(folder), terms(count), cost, name="c", plan_hash=HASH, store=folder / "c.db", about=count)
 
 
 def warm_up(folder: Path) -> None:
     """Two steps of another conversation: tables of noise are then built, and children that are forked have them."""
     opened(folder / "warm", 2)
-    go_on(resume(curator(folder / "warm"), folder / "warm" / "c.db"), folder / "warm" / "log", 2)
+    go_on(resume_conversation(curator(folder / "warm"), folder / "warm" / "c.db"), folder / "warm" / "log", 2)
 
 
 def text(number: int, step: Step) -> str:
@@ -155,7 +155,7 @@ def kills(folder: Path, kills: int) -> Figures:
         while not done:
 
             def worker(beat: int, place: Path = place) -> None:
-                asked = resume(curator(place), place / "c.db")
+                asked = resume_conversation(curator(place), place / "c.db")
                 os.write(beat, b"1")
                 go_on(asked, place / "log", beat=beat)
 
@@ -189,7 +189,7 @@ def boundaries(folder: Path, opening: bool, lossy: bool = False, first: int = 1)
 
             def worker(place: Path = place, target: int = target, after: bool = after) -> None:
                 made = curator(place)
-                resumed = resume(made, place / "c.db") if lossy else None
+                resumed = resume_conversation(made, place / "c.db") if lossy else None
                 counter = iter(range(1, 10**6))
 
                 class Killing(sqlite3.Connection):
@@ -205,9 +205,11 @@ def boundaries(folder: Path, opening: bool, lossy: bool = False, first: int = 1)
 
                 files.sqlite3.connect = partial(sqlite3.connect, factory=Killing)
                 if opening:
-                    converse(made, terms(2), terms(2).cost(ZcdpEvent), name="c", plan_hash=HASH, store=place / "c.db")
+                    open_conversation(
+                        made, terms(2), terms(2).cost(ZcdpEvent), name="c", plan_hash=HASH, store=place / "c.db"
+                    )
                 else:
-                    go_on(resumed or resume(made, place / "c.db"), place / "log", 2)
+                    go_on(resumed or resume_conversation(made, place / "c.db"), place / "log", 2)
 
             ended = statuses([child(worker)]) == [0]
             if opening and not ended:
@@ -218,7 +220,7 @@ def boundaries(folder: Path, opening: bool, lossy: bool = False, first: int = 1)
             if ended or (lossy and figures["told_not_kept"]):
                 return figures
             if not opening:
-                go_on(resume(curator(place), place / "c.db"), place / "log")
+                go_on(resume_conversation(curator(place), place / "c.db"), place / "log")
                 add(figures, {"unfinished": int(judge(place, 2)["steps"] != 4)})
     raise AssertionError("it never ends")
 
@@ -227,13 +229,13 @@ def _left(place: Path) -> Figures:
     """What an opening that was killed has left: unpaid, or paid and usable; the same call goes on, and pays once."""
     spent = len(sf.Ledger(place / "l.db").entries())
     try:
-        usable = resume(curator(place), place / "c.db").remaining == 2
+        usable = resume_conversation(curator(place), place / "c.db").remaining == 2
     except sf.errors.LedgerError:
         usable = False
     opened_again = (
-        converse(curator(place), terms(2), terms(2).cost(ZcdpEvent), name="c", plan_hash=HASH, store=place / "c.db")[
-            0
-        ].remaining
+        open_conversation(
+            curator(place), terms(2), terms(2).cost(ZcdpEvent), name="c", plan_hash=HASH, store=place / "c.db"
+        )[0].remaining
         == 2
     )
     paid = len(sf.Ledger(place / "l.db").entries())
@@ -248,7 +250,7 @@ def race(folder: Path, processes: int, count: int) -> Figures:
     opened(place, count)
 
     def worker() -> None:
-        go_on(resume(curator(place), place / "c.db"), place / "log")
+        go_on(resume_conversation(curator(place), place / "c.db"), place / "log")
 
     pids = [child(worker) for _ in range(processes)]
     failures = sum(status != 0 for status in statuses(pids))

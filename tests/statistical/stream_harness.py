@@ -28,7 +28,7 @@ from ledger_harness import child, statuses
 
 import sfumato as sf
 from sfumato.curator import Curator
-from sfumato.curator.streams import PublicStream, resume_stream, stream
+from sfumato.curator.streams import PublicStream, open_public_stream, resume_stream
 from sfumato.curator.streams import state as states
 from sfumato.curator.streams.measuring import filter_period
 from sfumato.operators import Family, Residual
@@ -107,7 +107,7 @@ def opened(folder: Path, periods: int = PERIODS, *, people: bool = False) -> Non
         (folder / f"p{t}.csv").write_text("id,a,b\n" + "".join(rows))
     sf.Ledger.create(folder / "l.db", total=sf.gdp(10))
     given = terms(periods, people=people)
-    stream(curator(folder), given, PRICE, name="s", plan_hash=HASH, store=folder / "s.db", people=ROOM)
+    open_public_stream(curator(folder), given, PRICE, name="s", plan_hash=HASH, store=folder / "s.db", people=ROOM)
 
 
 def warm_up(folder: Path) -> None:
@@ -225,7 +225,7 @@ def boundaries(folder: Path, opening: bool, lossy: str = "", first: int = 1) -> 
                 made = curator(place)
                 if opening:
                     _kill_at(target, after=after)
-                    stream(made, terms(), PRICE, name="s", plan_hash=HASH, store=place / "s.db")
+                    open_public_stream(made, terms(), PRICE, name="s", plan_hash=HASH, store=place / "s.db")
                 elif lossy:  # the control has nothing to show before it appends
                     appended = resume_stream(made, place / "s.db")
                     _kill_at(target, after=after, lossy=lossy)
@@ -289,7 +289,8 @@ def _left(place: Path) -> Figures:
     except sf.errors.LedgerError:
         usable = False
     opened_again = (
-        stream(curator(place), terms(), PRICE, name="s", plan_hash=HASH, store=place / "s.db")[0].published == ()
+        open_public_stream(curator(place), terms(), PRICE, name="s", plan_hash=HASH, store=place / "s.db")[0].published
+        == ()
     )
     paid = len(sf.Ledger(place / "l.db").entries())
     wrong = int(paid != 1 or not opened_again or usable != bool(spent))

@@ -22,7 +22,7 @@ from sfumato.operators import Block, Identity, Scaled
 from sfumato.privacy.accounting import GaussianEvent, PureEvent
 from sfumato.privacy.noise import DiscreteLaplace, RoundedGaussian
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.strategies.certificates import sensitivity
+from sfumato.strategies.certificates import exact_sensitivity
 from support.audits import Worlds, audit, gaussian, pure
 
 CELLS = 1_000_000
@@ -67,7 +67,7 @@ def released(budget: sf.Budget, mechanism: str) -> Worlds:
 
 def measured(blocks: list[Block], power: int) -> tuple[Worlds, float]:
     """Several blocks measured together by the curator, one column each, and what is promised of them."""
-    size = sensitivity(blocks, {"cell": CELLS}, UNIT, power).value
+    size = exact_sensitivity(blocks, {"cell": CELLS}, UNIT, power).value
     law: Any = DiscreteLaplace(size) if power == 1 else RoundedGaussian(size)
     price = PureEvent(Fraction(1)) if power == 1 else GaussianEvent(Fraction(1, size))
     worlds: list[NDArray[Any]] = []

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.local.collecting import collect, report_cells
+from sfumato.local.collecting import answer_reports, report_cells
 from sfumato.local.plan import LocalPlan
 
 RUNS, PERSONS = 2_000, 60
@@ -41,7 +41,7 @@ def observed(plan: LocalPlan, counts: np.ndarray) -> np.ndarray:
     """(RUNS, k) answers of RUNS independent tables of reports."""
     cells = np.tile(np.repeat(np.arange(len(counts)), counts), RUNS).astype(np.int64)
     reports = report_cells(plan, cells).reshape(RUNS, -1)
-    return np.stack([collect(plan, r).answers for r in reports])
+    return np.stack([answer_reports(plan, r).answers for r in reports])
 
 
 @pytest.mark.parametrize("index", range(4))
@@ -76,7 +76,7 @@ def test_intervals_hold_at_least_as_often_as_they_say() -> None:
     truth = plan.reading.queries @ counts
     hits = []
     for _ in range(200):
-        low, high = collect(plan, report_cells(plan, cells)).intervals(0.9)
+        low, high = answer_reports(plan, report_cells(plan, cells)).intervals(0.9)
         hits.append(((low - 1e-9 <= truth) & (truth <= high + 1e-9))[:-1].mean())
     # errors of prefixes go together: at worst 200 independent trials
     assert np.mean(hits) > 0.9 - Z * np.sqrt(0.09 / 200)

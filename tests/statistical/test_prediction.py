@@ -18,7 +18,7 @@ from sfumato.mechanisms.carry_out import carry_out
 from sfumato.planner.planning import plan
 from sfumato.planner.simulate import simulate
 from sfumato.plans.plan import Plan
-from sfumato.plans.predictions import expand
+from sfumato.plans.predictions import expand_to_queries
 from sfumato.privacy.budget import Budget
 from sfumato.workloads import Workload, marginals, prefix, queries, ranges, stack, windows
 
@@ -93,7 +93,7 @@ def test_bias_variance_and_coverage(mechanism: str, ask: Ask, budget: Budget, re
     _check(error, deviation, kurtosis, (np.abs(error) <= width).mean(axis=1), 0.95)
     # the mean error over copies is the error of the query with the copies summed, which the plan knows too
     summed = ask([]).blocks[0]
-    powers = expand(found.strategy.row_powers(summed.block, 2), summed)
+    powers = expand_to_queries(found.strategy.row_powers(summed.block, 2), summed)
     spread = np.sqrt(powers * found.noise.variance / RELEASES) / REPEATS
     assert np.abs(error.mean(axis=1) / np.maximum(spread, 1e-12)).max() < Z, "the answers are biased"
 

@@ -16,7 +16,7 @@ from scipy.stats import chi2, norm
 from tests.support.insecure_bits import InsecureTestBits, ScriptedTestBits
 
 from sfumato.errors import InvalidInput
-from sfumato.plans.intervals import cdf, quantile
+from sfumato.plans.intervals import noise_cdf, noise_quantile
 from sfumato.privacy.amounts import exp_bounds, normal_cdf_bounds
 from sfumato.privacy.noise import (
     LINE_BITS,
@@ -46,8 +46,8 @@ def p_value(draws: NDArray[np.int64], law: NoiseLaw) -> float:
     inner = np.linspace(2 * thin[-1], 1 - 2 * thin[-1], 60).tolist()
     cuts: list[float] = []
     reached = [0.0]
-    for cut in sorted({quantile(law, p) for p in (*thin, *inner, *(1 - p for p in thin))}):
-        below = cdf(law, cut)
+    for cut in sorted({noise_quantile(law, p) for p in (*thin, *inner, *(1 - p for p in thin))}):
+        below = noise_cdf(law, cut)
         if min(below - reached[-1], 1 - below) * n >= 50:
             cuts.append(cut)
             reached.append(below)

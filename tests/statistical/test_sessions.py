@@ -16,7 +16,7 @@ from scipy.stats import binom
 
 import sfumato as sf
 from sfumato.curator import Curator
-from sfumato.curator.conversations import converse
+from sfumato.curator.conversations import open_conversation
 from sfumato.interactive import SessionAnswer
 from sfumato.interactive.opening import OnlineSession
 from sfumato.interactive.plan import SessionPlan
@@ -58,7 +58,7 @@ def _plan(neighbours: str, records: int, *, promised: bool) -> SessionPlan:
 
 def _open(plan: SessionPlan, table: Table) -> OnlineSession:
     curator = Curator(sf.Histogram(table), plan.domain, plan.unit, sf.Ledger.in_memory(plan.budget))
-    conversation, _ = converse(curator, plan.terms, plan.price, name="s", plan_hash=plan.fingerprint)
+    conversation, _ = open_conversation(curator, plan.terms, plan.price, name="s", plan_hash=plan.fingerprint)
     return OnlineSession(plan, conversation)
 
 

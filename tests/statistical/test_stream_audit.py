@@ -20,7 +20,7 @@ from sfumato.privacy.rounding import sqrt_up
 from sfumato.privacy.stream_price import IntegerFilter, StreamTerms
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.strategies.periods import Periods
-from sfumato.strategies.time_shapes import filter_of, shape_for
+from sfumato.strategies.time_shapes import quantise_time_shape, shape_for
 from support.audits import audit, gaussian
 
 PERIODS, CELLS = 8, 1_000_000
@@ -67,7 +67,7 @@ def betrays(used: IntegerFilter, sigma: Fraction) -> float:
 def test_an_adversary_who_chooses_the_tables_learns_no_more_than_is_paid_for(coarse: bool) -> None:
     """At mu = 1, with fine integers, and with coarse ones where rounding counts. The control: 5 % less noise.
     Mutants: a response without its diagonal, noise of the variance in place of the deviation."""
-    used = filter_of(shape_for(Periods(PERIODS)), 1e-3 if coarse else 1.0)
+    used = quantise_time_shape(shape_for(Periods(PERIODS)), 1e-3 if coarse else 1.0)
     terms = StreamTerms(used, TOTAL, 0, RoundedGaussian(Fraction(1)), 1, 1, 100)
     sigma = sqrt_up(terms.squared_shift({"a": 2}, PrivacyUnit("add-remove")))
     assert betrays(used, sigma) <= 1

@@ -8,8 +8,8 @@ import numpy as np
 
 from sfumato.errors import NotAnswerable
 from sfumato.operators.base import FloatArray
-from sfumato.strategies.attribute_sets import Sets, closure, locate
-from sfumato.strategies.residual_tables import Lattice, _reduced
+from sfumato.strategies.attribute_sets import Sets, downward_closure, locate_sets
+from sfumato.strategies.residual_tables import Lattice, _drop_one_cell_attributes
 
 
 def variances(tables: Sets, sets: Sequence[Sets], squares: Sequence[FloatArray], sizes: Sequence[int]) -> FloatArray:
@@ -20,13 +20,13 @@ def variances(tables: Sets, sets: Sequence[Sets], squares: Sequence[FloatArray],
     """
     if not len(tables):
         return np.empty(0)
-    reduced, places = _reduced(tables, sizes)
-    lattice = Lattice(closure(reduced, len(sizes)), len(sizes))
+    reduced, places = _drop_one_cell_attributes(tables, sizes)
+    lattice = Lattice(downward_closure(reduced, len(sizes)), len(sizes))
     n = np.asarray(sizes, dtype=np.float64)
     found: list[FloatArray] = []
     for k, wanted in enumerate(lattice.sets):
         known = sets[k] if k < len(sets) else wanted[:0]
-        where = locate(known, wanted, len(sizes))
+        where = locate_sets(known, wanted, len(sizes))
         if k and (where < 0).any():
             raise NotAnswerable(f"the residual of attributes {wanted[where < 0][0].tolist()} was not measured")
         given = np.append(squares[k] if k < len(sets) else [], 0.0)
@@ -34,5 +34,5 @@ def variances(tables: Sets, sets: Sequence[Sets], squares: Sequence[FloatArray],
     all_of = lattice.products(n**-2.0) * lattice.down(lattice.products(n * (n - 1)) * np.concatenate(found))
     out = np.empty(len(tables))
     for part, known, asked, rows in zip(lattice.split(all_of), lattice.sets, reduced, places, strict=True):
-        out[rows] = part[locate(known, asked, len(sizes))]
+        out[rows] = part[locate_sets(known, asked, len(sizes))]
     return out

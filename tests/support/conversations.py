@@ -13,7 +13,7 @@ import numpy as np
 
 import sfumato as sf
 from sfumato.curator import Curator
-from sfumato.curator.conversations import Conversation, converse
+from sfumato.curator.conversations import Conversation, open_conversation
 from sfumato.operators import Block, Dense
 from sfumato.privacy.accounting import ZcdpEvent
 from sfumato.privacy.conversation_price import Step, Terms
@@ -48,7 +48,7 @@ def curator(ledger: sf.Ledger, source: Any = TABLE, domain: sf.Domain = DOMAIN, 
 
 
 def opened(ledger: sf.Ledger, store: Path | None, about: Any = None) -> Conversation:
-    return converse(curator(ledger), TERMS, COST, name="c", plan_hash=HASH, store=store, about=about)[0]
+    return open_conversation(curator(ledger), TERMS, COST, name="c", plan_hash=HASH, store=store, about=about)[0]
 
 
 def lines(store: Path, *columns: str) -> list[tuple[Any, ...]]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from scipy.stats import chi2
 
-from sfumato.privacy.int128 import Wide
+from sfumato.privacy.int128 import UInt128Array
 
 __all__ = ["above_chance", "above_law", "behind", "differs", "exponential_law", "neighbours", "tables"]
 
@@ -26,9 +26,9 @@ def exponential_law(scores: Sequence[int], base: Fraction) -> list[Fraction]:
     return [w / sum(weights) for w in weights]
 
 
-def behind(scores: Sequence[int]) -> Wide:
+def behind(scores: Sequence[int]) -> UInt128Array:
     """How far each score is behind the best, in Python integers."""
-    return Wide.of([max(scores) - s for s in scores])
+    return UInt128Array.of([max(scores) - s for s in scores])
 
 
 def tables(cells: int, most: int) -> list[tuple[int, ...]]:

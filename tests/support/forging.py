@@ -29,7 +29,7 @@ class Forged:
         (shutil.copytree if release.is_dir() else shutil.copy)(release, self.release)
         shutil.copy(ledger, self.ledger)
         self.bundle = self.release / "release.sfumato" if release.is_dir() else self.release
-        self.doc = check_release.read(self.bundle)
+        self.doc = check_release.read_release_document(self.bundle)
         self.facts: dict[str, Any] = json.loads((release / "release.json").read_text()) if release.is_dir() else {}
         self.anchor = self.doc["provenance"]["anchor"]
         with closing(sqlite3.connect(self.ledger)) as file:
@@ -63,18 +63,18 @@ class Forged:
     def tell_ledger(self) -> None:
         """Let the ledger say what the release says now: its plan, price, unit and result."""
         plan, unit = self.plan, self.plan["unit"]
-        event = check_release.event_of(plan["price"])
+        event = check_release.stored_event_text(plan["price"])
         within = unit.get("within") or {}
         named = [within[k] for k in ("name", "attribute", "digest") if k in within]
         whom = json.dumps([unit["neighbours"]["value"], unit["person"], unit["rows_per_person"], *named])
-        told = check_maps.fingerprint([plan[k] for k in check_release.HASHED.split() if k in plan])
+        told = check_maps.document_fingerprint([plan[k] for k in check_release.HASHED.split() if k in plan])
         before = [Fraction(line[6]) for line in self.lines[1 : int(self.spend[0])] if line[1] == "spend"]
-        price = check_release.cost(event, self.lines[0][2])
+        price = check_release.event_cost(event, self.lines[0][2])
         paid = told + self.spend[3][len(told) :]  # of a stream with the first hash of its store
         self.spend[3:7] = [paid, event, str(price), str((before or [Fraction(0)])[-1] + price)]
         self.spend[10] = whom
         self.stored[3:5] = [paid, event]
-        self.stored[9] = told if self.streamed else check_maps.fingerprint(self.doc["measurement"])
+        self.stored[9] = told if self.streamed else check_maps.document_fingerprint(self.doc["measurement"])
         self.add_up()
 
     def add_up(self) -> None:
@@ -109,7 +109,7 @@ class Forged:
             self.facts["privacy"] |= {k: unit[k] for k in ("person", "rows_per_person")}
             self.facts["privacy"]["neighbours"] = unit["neighbours"]["value"]
             self.facts["privacy"]["budget"] = _budget(self.plan["budget"])
-            self.facts["hashes"]["plan"] = check_maps.fingerprint(told)
+            self.facts["hashes"]["plan"] = check_maps.document_fingerprint(told)
             with suppress(*check_release.BROKEN, check_release.Cannot):  # what has no form has no words
                 self._say()
             self.facts["ledger"] |= {"id": proof["ledger_id"], "anchor": proof["anchor"]}
@@ -125,7 +125,7 @@ class Forged:
         plan, whom, facts = self.plan, self.plan["unit"], self.facts
         hashed = {"workload": plan["workload"], "domain": plan["workload"]["domain"]}
         hashed["strategy"] = plan["course"] if "course" in plan else plan["strategy"]
-        facts["hashes"] |= {name: check_maps.fingerprint(value) for name, value in hashed.items()}
+        facts["hashes"] |= {name: check_maps.document_fingerprint(value) for name, value in hashed.items()}
         proof = self.doc["provenance"]
         facts |= {k: proof[k] for k in ("name", "created", "snapshot")} | {"table": proof.get("table")}
         facts["versions"] = dict(proof["versions"])
@@ -133,9 +133,12 @@ class Forged:
         facts |= {"impossible": impossible} if impossible else {}
         if "noise" in plan:
             noise, found, scale = plan["noise"], plan["sensitivity"], ("sigma", "scale")["scale" in plan["noise"]]
-            text = str(check_forms.exact(noise[scale]))
+            text = str(check_forms.read_stored_fraction(noise[scale]))
             facts["mechanism"] |= {"noise": {"law": noise["~class"], "scale": text}}
-            norm, value = ("L1", "L2 squared")[found["power"] - 1], str(check_forms.exact(found["value"]))
+            norm, value = (
+                ("L1", "L2 squared")[found["power"] - 1],
+                str(check_forms.read_stored_fraction(found["value"])),
+            )
             facts["mechanism"]["sensitivity"] = {"norm": norm, "value": value, "exact": found["exact"]}
         facts["mechanism"]["name"] = plan["mechanism"]
         facts["mechanism"] |= {k: plan[k] for k in ("records", "notes") if "course" in plan}
@@ -143,12 +146,12 @@ class Forged:
         named = [within[k] for k in ("name", "attribute", "digest") if k in within]
         facts["privacy"] |= {"within": named} if named else {}
         unit = [whom["neighbours"]["value"], whom["person"], whom["rows_per_person"], *named]
-        facts["privacy"]["unit"] = check_release.protects(unit)
-        facts["privacy"]["events"] = [check_release.exported(check_release.event_of(plan["price"]))]
-        budget, exact = plan["budget"], check_forms.exact
+        facts["privacy"]["unit"] = check_release.protection_sentence(unit)
+        facts["privacy"]["events"] = [check_release.export_event(check_release.stored_event_text(plan["price"]))]
+        budget, exact = plan["budget"], check_forms.read_stored_fraction
         with localcontext(Context(prec=110, Emax=10**9, Emin=-(10**9))):
             stated = (budget["kind"], exact(budget["parameter"]), exact(budget["delta"] or 0))
-            facts["privacy"]["statement"] = check_release.sentence(*stated)
+            facts["privacy"]["statement"] = check_release.budget_sentence(*stated)
 
     def _write_ledger(self, rehash: set[int] | None) -> list[str]:
         with closing(sqlite3.connect(self.ledger)) as file:
@@ -173,8 +176,8 @@ class Forged:
 
 def _budget(doc: Any) -> dict[str, str]:
     name = {"pure": "epsilon", "approx": "epsilon", "zcdp": "rho", "gdp": "mu"}[doc["kind"]]
-    given = {name: str(check_forms.exact(doc["parameter"]))}
-    return given if doc["delta"] is None else given | {"delta": str(check_forms.exact(doc["delta"]))}
+    given = {name: str(check_forms.read_stored_fraction(doc["parameter"]))}
+    return given if doc["delta"] is None else given | {"delta": str(check_forms.read_stored_fraction(doc["delta"]))}
 
 
 def verdict(

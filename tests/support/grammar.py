@@ -278,7 +278,7 @@ def _fits(value: Any, field: str) -> bool:
     for f, form in check_forms._FORMS.get(name, []):  # pyright: ignore[reportPrivateUsage]
         if f.rstrip("?") == own:
             with suppress(ValueError):
-                check_forms._Reader({}).holds(value, form, "", 0)  # pyright: ignore[reportPrivateUsage]
+                check_forms._FormReader({}).holds(value, form, "", 0)  # pyright: ignore[reportPrivateUsage]
                 return True
     return False
 

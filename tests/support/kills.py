@@ -135,10 +135,10 @@ def _child(body: Callable[[], object]) -> tuple[int, str]:
 def _judged(act: Act, place: Path) -> str:
     """What the same command makes of what a kill has left."""
     import sfumato as sf
-    from sfumato.privacy.files import holds
+    from sfumato.privacy.files import is_nonempty_file
 
     def spends() -> int:
-        if not holds(place / "l.db"):
+        if not is_nonempty_file(place / "l.db"):
             return 0
         return sum(e.kind == "spend" and e.price > 0 for e in sf.Ledger(place / "l.db").entries())
 

@@ -161,8 +161,8 @@ def _another_look(kind: str) -> Callable[[Forged], None]:
 
 def _least(f: Forged) -> Fraction:
     """A scale that is one unit of 2^-20 below what the stated sensitivity needs at the price."""
-    found, event = f.plan["sensitivity"], check_release.event_of(f.plan["price"])
-    needed = Fraction(check_forms.exact(found["value"])) / Fraction(event.split()[1])
+    found, event = f.plan["sensitivity"], check_release.stored_event_text(f.plan["price"])
+    needed = Fraction(check_forms.read_stored_fraction(found["value"])) / Fraction(event.split()[1])
     if event.startswith("zcdp"):
         needed /= 2
     if found["power"] == 2:
@@ -182,7 +182,7 @@ def _less_noise(*where: str) -> Callable[[Forged], None]:
 def _half_noise(f: Forged) -> None:
     for noise in (f.plan.get("noise"), f.measured["noise"]):
         if noise is not None:
-            noise[_scale(noise)] = _fraction(check_forms.exact(noise[_scale(noise)]) / 2)
+            noise[_scale(noise)] = _fraction(check_forms.read_stored_fraction(noise[_scale(noise)]) / 2)
 
 
 def _other_law(f: Forged) -> None:
@@ -194,8 +194,8 @@ def _other_law(f: Forged) -> None:
 
 def _cheaper(f: Forged) -> None:
     """The price that the ledger is told is a billionth below what the noise costs."""
-    found, noise = check_forms.exact(f.plan["sensitivity"]["value"]), f.plan["noise"]
-    scale = check_forms.exact(noise[_scale(noise)])
+    found, noise = check_forms.read_stored_fraction(f.plan["sensitivity"]["value"]), f.plan["noise"]
+    scale = check_forms.read_stored_fraction(noise[_scale(noise)])
     exact = found / scale ** f.plan["sensitivity"]["power"] / (2 if noise["~class"] == "DiscreteGaussian" else 1)
     name = next(k for k in f.plan["price"] if k != "~class")
     f.plan["price"][name] = _fraction(exact * Fraction(10**9 - 1, 10**9))
@@ -203,17 +203,17 @@ def _cheaper(f: Forged) -> None:
 
 def _half_price(f: Forged) -> None:
     name = next(k for k in f.plan["price"] if k != "~class")
-    f.plan["price"][name] = _fraction(check_forms.exact(f.plan["price"][name]) / 2)
+    f.plan["price"][name] = _fraction(check_forms.read_stored_fraction(f.plan["price"][name]) / 2)
 
 
 def _smaller_budget(f: Forged) -> None:
     f.plan["budget"]["parameter"] = _fraction(
-        check_forms.exact(f.plan["budget"]["parameter"]) * Fraction(999_999, 10**6)
+        check_forms.read_stored_fraction(f.plan["budget"]["parameter"]) * Fraction(999_999, 10**6)
     )
 
 
 def _smaller_sensitivity(f: Forged) -> None:
-    f.plan["sensitivity"]["value"] = int(check_forms.exact(f.plan["sensitivity"]["value"])) - 1
+    f.plan["sensitivity"]["value"] = int(check_forms.read_stored_fraction(f.plan["sensitivity"]["value"])) - 1
 
 
 # ---- whose privacy ------------------------------------------------------------------------------------------------
@@ -257,7 +257,7 @@ def _groups(*, named: bool) -> Callable[[Forged], None]:
         within = f.plan["unit"]["within"]
         within["codes"] = np.arange(len(within["codes"]))
         if named:
-            within["digest"] = check_maps.fingerprint([within["attribute"], within["codes"]])
+            within["digest"] = check_maps.document_fingerprint([within["attribute"], within["codes"]])
 
     return tell
 
@@ -482,7 +482,9 @@ def _terms(name: str, change: Callable[[Any], Any], stated: str | None = None) -
 
 
 def _sigma(f: Forged, factor: Fraction) -> None:
-    f.plan["terms"]["noise"]["sigma"] = _fraction(check_forms.exact(f.plan["terms"]["noise"]["sigma"]) * factor)
+    f.plan["terms"]["noise"]["sigma"] = _fraction(
+        check_forms.read_stored_fraction(f.plan["terms"]["noise"]["sigma"]) * factor
+    )
 
 
 def _sigma_larger(f: Forged) -> None:
@@ -491,13 +493,13 @@ def _sigma_larger(f: Forged) -> None:
 
 def _without_rounding(f: Forged) -> None:
     """The noise covers what the filter responds, to one part in 10^9, and nothing of its floors."""
-    terms, sizes, ops = f.plan["terms"], check_release.cells(f.plan), dict[str, Any]()
-    blocks = [b for family in terms["families"] for b in check_maps.blocks(family, sizes, ops)]
-    value, _ = check_maps.sensitivity(blocks, ops, sizes, 2, replace=False, public=False)
+    terms, sizes, ops = f.plan["terms"], check_release.declared_cell_counts(f.plan), dict[str, Any]()
+    blocks = [b for family in terms["families"] for b in check_maps.strategy_blocks(family, sizes, ops)]
+    value, _ = check_maps.largest_record_change(blocks, ops, sizes, 2, replace=False, public=False)
     rows = f.plan["unit"]["rows_per_person"]
-    response, _ = check_maps.over_time(terms["filter"], terms["participations"], terms["apart"])
+    response, _ = check_maps.stream_filter_bounds(terms["filter"], terms["participations"], terms["apart"])
     response *= Fraction(value * rows**2, 4 ** (terms["grain"] + terms["filter"]["shift"]))
-    needed = response / check_forms.exact(f.plan["price"]["mu_squared"])
+    needed = response / check_forms.read_stored_fraction(f.plan["price"]["mu_squared"])
     terms["noise"]["sigma"] = _fraction(Fraction(math.isqrt(math.ceil(needed * 2**40)) + 1, 2**20))
 
 

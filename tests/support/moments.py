@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from sfumato.plans.intervals import masses
+from sfumato.plans.intervals import noise_masses
 from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw, RoundedGaussian
 
 
@@ -16,7 +16,7 @@ def excess_kurtosis(law: NoiseLaw) -> float:
         q = math.exp(-1 / float(law.scale))
         return (1 + 4 * q + q * q) / (2 * q) if q else math.inf
     if law.variance < 16:
-        found = masses(law)
+        found = noise_masses(law)
         fourth = 2 * float(found @ np.arange(found.size, dtype=np.float64) ** 4)
         return fourth / law.variance**2 - 3 if law.variance**2 > 0 else math.inf
     # that of a normal plus an independent uniform rounding error

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 import sfumato as sf
 from sfumato.operators import Block, Grouping, Identity, LinearOperator
 from sfumato.operators.base import FloatArray
-from sfumato.strategies.geography import Spine, subsets
-from sfumato.workloads.core import on_domain
+from sfumato.strategies.geography import Spine, all_subsets
+from sfumato.workloads.core import block_on_domain
 
 __all__ = ["dense", "grown", "least_squares", "nested", "random_spine", "tree_codes"]
 
@@ -58,7 +58,7 @@ def nested(
 
 def dense(domain: sf.Domain, blocks: Sequence[Block]) -> FloatArray:
     """The rows of blocks over all cells."""
-    return np.vstack([np.asarray(on_domain(domain, b).dense(), dtype=np.float64) for b in blocks])
+    return np.vstack([np.asarray(block_on_domain(domain, b).dense(), dtype=np.float64) for b in blocks])
 
 
 def least_squares(measured: FloatArray, asked: FloatArray, *, public: bool) -> FloatArray:
@@ -83,7 +83,7 @@ def random_spine(rng: np.random.Generator, *, residual: bool, public: bool) -> S
         levels[-1] = Grouping(distinct[-1], leaves)
     sizes = [int(n) for n in rng.integers(2, 4, int(rng.integers(1, 3)))]
     names, shape = ("place", *(f"a{i}" for i in range(len(sizes)))), (leaves, *sizes)
-    every = list(subsets(tuple(range(1, len(shape)))))
+    every = list(all_subsets(tuple(range(1, len(shape)))))
     pairs = [(level, s) for level in range(len(levels) + 1) for s in every]
     chosen = [p for p in pairs if rng.random() < 0.6] or pairs[-1:]
     if public:

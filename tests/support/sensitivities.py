@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sfumato.operators import Block, Dense, Family, Identity, LinearOperator, Scaled
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.strategies.certificates import sensitivity
+from sfumato.strategies.certificates import exact_sensitivity
 from support.operators import written_out
 
 __all__ = ["NAMES", "Case", "blocks_over", "brute_force", "cases", "check_price", "columns_of", "expanded"]
@@ -96,9 +96,9 @@ def check_price(operator: LinearOperator, power: int) -> None:
     n = operator.shape[1]
     matrix = operator.dense().astype(object)
     block = Block((("t",),), (operator,))
-    add = sensitivity([block], {"t": n}, PrivacyUnit(Neighbours.ADD_REMOVE), power)
+    add = exact_sensitivity([block], {"t": n}, PrivacyUnit(Neighbours.ADD_REMOVE), power)
     assert add.value == (np.abs(matrix) ** power).sum(axis=0).max()
-    swap = sensitivity([block], {"t": n}, PrivacyUnit(Neighbours.REPLACE_ONE), power)
+    swap = exact_sensitivity([block], {"t": n}, PrivacyUnit(Neighbours.REPLACE_ONE), power)
     far = max((np.abs(matrix - matrix[:, [j]]) ** power).sum(axis=0).max() for j in range(n))
     assert swap.value >= far
     assert not swap.exact or swap.value == far

@@ -9,7 +9,7 @@ import numpy as np
 
 import sfumato as sf
 from sfumato.curator import Curator
-from sfumato.curator.conversations import Conversation, converse
+from sfumato.curator.conversations import Conversation, open_conversation
 from sfumato.interactive.opening import OnlineSession
 from sfumato.interactive.plan import SessionPlan
 from support.words import open_with
@@ -37,4 +37,4 @@ def stored(folder: Path, **options: Any) -> tuple[OnlineSession, Path]:
 
 def conversing(plan: SessionPlan, table: np.ndarray) -> Conversation:
     curator = Curator(sf.Histogram(table), DOMAIN, plan.unit, sf.Ledger.in_memory(GENEROUS))
-    return converse(curator, plan.terms, plan.price, name="s", plan_hash=plan.fingerprint)[0]
+    return open_conversation(curator, plan.terms, plan.price, name="s", plan_hash=plan.fingerprint)[0]

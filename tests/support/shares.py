@@ -10,7 +10,7 @@ import numpy as np
 from sfumato.cells import POINTS
 from sfumato.curator.rows.counting import SHARES, shares
 from sfumato.maps import AlikeMap, BlockMap, DenseMap, Map, TotalMap
-from sfumato.privacy.sensitivity import certified
+from sfumato.privacy.sensitivity import certified_bound
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
 __all__ = ["ADD", "REPLACE", "errs"]
@@ -85,7 +85,7 @@ def errs(count: int, first: int) -> tuple[int, float]:
         added = _added(blocks, sizes, measures, rng)
         for power, unit in itertools.product((1, 2), (ADD, REPLACE)):
             named = [m for m in measures if any(m in b.attributes for b in blocks)]
-            price = certified(blocks, sizes, unit, power, None, named)
+            price = certified_bound(blocks, sizes, unit, power, None, named)
             found = _largest(added, power, replaced=unit is REPLACE)
             low += price < found
             if unit is ADD and found:

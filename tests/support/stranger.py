@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sfumato import check_maps
-from sfumato._util.codec import encode
+from sfumato._util.codec import encode_value
 from sfumato.strategies.strategy import Strategy
 
 
@@ -15,13 +15,13 @@ def priced_by_a_stranger(strategy: Strategy, sizes: Mapping[str, int]) -> tuple[
     """Its squared sensitivity, and whether that is exact; its blocks are found to be those that are measured."""
 
     def stored(value: object) -> Any:
-        document, arrays = encode(value)
+        document, arrays = encode_value(value)
         return json.loads(
             json.dumps(document), object_hook=lambda d: arrays[d["~array"]] if "~array" in d else check_maps.Doc(d)
         )
 
     ops: dict[str, Any] = {}
     own_sizes = dict(sizes)
-    measured = check_maps.blocks(stored(strategy), own_sizes, ops)
-    assert measured == [b for own in strategy.blocks for b in check_maps.blocks(stored(own), own_sizes, {})]
-    return check_maps.sensitivity(measured, ops, own_sizes, 2, False, False)
+    measured = check_maps.strategy_blocks(stored(strategy), own_sizes, ops)
+    assert measured == [b for own in strategy.blocks for b in check_maps.strategy_blocks(stored(own), own_sizes, {})]
+    return check_maps.largest_record_change(measured, ops, own_sizes, 2, False, False)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sfumato.operators import Family, Residual
 from sfumato.privacy.accounting import GaussianEvent
 from sfumato.privacy.noise import RoundedGaussian
-from sfumato.privacy.stream_price import IntegerFilter, StreamTerms, WindowFilter, multiples_of
+from sfumato.privacy.stream_price import IntegerFilter, StreamTerms, WindowFilter, family_multiples
 from sfumato.privacy.unit import PrivacyUnit
 
 Objects = NDArray[Any]
@@ -127,5 +127,7 @@ def exact(of: StreamTerms, tables: np.ndarray) -> Iterator[np.ndarray]:
             matrix = np.ones((1, 1), dtype=np.int64)
             for a in axes:
                 matrix = np.kron(matrix, Residual((2, 3)[a]).matvec(np.eye((2, 3)[a], dtype=np.int64)))
-            parts.append(filtered(of.filter, table, int(multiples_of(family)[i]), of.grain) @ matrix.T.astype(object))
+            parts.append(
+                filtered(of.filter, table, int(family_multiples(family)[i]), of.grain) @ matrix.T.astype(object)
+            )
     yield from np.concatenate(parts, axis=1)

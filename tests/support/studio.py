@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from sfumato.studio.app import Keys
-from sfumato.studio.drafts import version_of
-from sfumato.studio.serving import listening, server
-from sfumato.studio.workspace import Desk, Places
+from sfumato.studio.app import AccessKeys
+from sfumato.studio.drafts import text_version
+from sfumato.studio.serving import listening_socket, make_server
+from sfumato.studio.workspace import Places, Workspace
 
 SPEC = """
 [data]
@@ -77,8 +77,8 @@ class Said:
 class Studio:
     """A running studio; `ask` and `post` send what the page's browser would, unless told otherwise."""
 
-    desk: Desk
-    keys: Keys
+    desk: Workspace
+    keys: AccessKeys
     key: str = ""
     headers: dict[str, str] = field(default_factory=dict)
 
@@ -125,7 +125,7 @@ class Studio:
     @property
     def version(self) -> str:
         """The state of the spec that a window which was just opened shows."""
-        return version_of(self.desk.text)
+        return text_version(self.desk.text)
 
     def paid(self, name: str, what: str = "release") -> dict[str, Any]:
         """Pay for the plan of the spec as it is, and wait for the end."""
@@ -153,10 +153,10 @@ def folder(place: Path, spec: str = SPEC, rows: str = ROWS) -> Path:
 @contextmanager
 def studio(place: Path, spec: str = "spec.toml", *, entered: bool = True) -> Iterator[Studio]:
     """A studio over a folder."""
-    with listening() as found:
-        keys = Keys(found.getsockname()[1])
-        desk = Desk(Places(place / spec, place / "budget.db", place / "releases", place / "sessions"))
-        running = server(desk, keys)
+    with listening_socket() as found:
+        keys = AccessKeys(found.getsockname()[1])
+        desk = Workspace(Places(place / spec, place / "budget.db", place / "releases", place / "sessions"))
+        running = make_server(desk, keys)
         thread = threading.Thread(target=running.run, kwargs={"sockets": [found]}, daemon=True)
         thread.start()
         try:

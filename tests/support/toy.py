@@ -26,7 +26,7 @@ class Plain(Designed):
     automatic: ClassVar[bool] = False
 
     def designs(self, problem: Problem, progress: Any) -> list[Design]:
-        return [direct.on_cells(problem, plain=self.sums)]
+        return [direct.design_cell_noise(problem, plain=self.sums)]
 
 
 def every_other(domain: sf.Domain, attribute: str) -> sf.Workload:

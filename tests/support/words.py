@@ -6,9 +6,9 @@ import inspect
 from typing import Any
 
 import sfumato as sf
-from sfumato.mechanisms import made
+from sfumato.mechanisms import make_mechanism
 from sfumato.planner.opening import currency_of, plan_and_open
-from sfumato.releases.released import opened
+from sfumato.releases.released import as_ledger
 
 __all__ = ["open_with", "plan_with"]
 
@@ -21,13 +21,13 @@ def plan_with(what: Any, budget: Any, *, mechanism: str = "auto", queries: Any =
     if queries is not None:
         what = what.queries(queries)
     own = {name: options.pop(name) for name in list(options) if name not in _PLAN}
-    return sf.plan(what, budget, mechanism=made(mechanism, **own), **options)
+    return sf.plan(what, budget, mechanism=make_mechanism(mechanism, **own), **options)
 
 
 def open_with(source: Any, what: Any, budget: Any, *, mechanism: str = "pmw", **options: Any) -> Any:
     """A session, planned for its ledger and, where the number of records is public, for what the table has."""
     opening: dict[str, Any] = {"name": "session", "store": None, "table": None, "records": None, "ledger": None}
     opening |= {name: options.pop(name) for name in list(options) if name in (*opening, *_UNIT)}
-    account = opening["ledger"] = opened(opening["ledger"])
-    value = made(mechanism, **options, currency=currency_of(account, mechanism))
+    account = opening["ledger"] = as_ledger(opening["ledger"])
+    value = make_mechanism(mechanism, **options, currency=currency_of(account, mechanism))
     return plan_and_open(source, what, budget, mechanism=value, **opening)

@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 import sfumato as sf
-from sfumato._util.bundles import pack, unpack
-from sfumato._util.codec import encode, fingerprint
+from sfumato._util.bundles import pack_value, unpack_value
+from sfumato._util.codec import encode_value, value_fingerprint
 from sfumato.curator.streams.stored import read_stream
 from sfumato.interactive import session_status
 from sfumato.plans.plan import price_design
@@ -127,12 +127,12 @@ def _session(path: Path) -> dict[str, Any]:
 def _stream(path: Path) -> dict[str, Any]:
     s = read_stream(path)
     told = {"name": s.name, "ledger": s.ledger_id, "anchor": s.anchor, "paid": s.paid}
-    return told | {"periods": [[p.label, p.total, fingerprint(p)] for p in s.published]}
+    return told | {"periods": [[p.label, p.total, value_fingerprint(p)] for p in s.published]}
 
 
 def _values(path: Path) -> dict[str, Any]:
     """Of a tuple: what the class of each is called in files, and its fingerprint."""
-    return {"values": [[encode(v)[0]["~class"], fingerprint(v)] for v in unpack(path.read_bytes())]}
+    return {"values": [[encode_value(v)[0]["~class"], value_fingerprint(v)] for v in unpack_value(path.read_bytes())]}
 
 
 def _ledger(path: Path) -> dict[str, Any]:
@@ -262,7 +262,7 @@ def _plans() -> dict[str, Any]:
     small = sf.Domain({"a": 3, "b": 2, "c": 2})
     work = sf.stack(sf.prefix(small, "a", by=["b", "c"]), sf.prefix(small, "a", by=["c"]), sf.identity(small, "b"))
     problem = Problem(work, sf.gdp(1), PrivacyUnit(sf.Neighbours.ADD_REMOVE), "gaussian", "cells")
-    design = planning.design(problem, math.inf)  # taken by itself where domains are larger
+    design = planning.design_spectral(problem, math.inf)  # taken by itself where domains are larger
     assert design is not None
     found["spectral"] = price_design(design, problem)
     days = sf.Domain({"day": sf.Dates("2026-01-01", "2026-12-31", by="month"), "s": sf.Booleans()})
@@ -419,7 +419,7 @@ def _write_values() -> None:
     from sfumato.privacy.boosting_score import Misses
     from sfumato.privacy.conversation_price import Step
     from sfumato.privacy.sums import Products
-    from sfumato.strategies.buffered_toeplitz import unscaled
+    from sfumato.strategies.buffered_toeplitz import best_buffered_strategy
     from sfumato.strategies.factors import TotalOnly
 
     parts: dict[str, Any] = {
@@ -456,9 +456,9 @@ def _write_values() -> None:
         Products((2, 3), (1, 4), 5),
         Step(misses, 7, True),
         TotalOnly(2),
-        unscaled(40, "prefixes").at(700.0),
+        best_buffered_strategy(40, "prefixes").at(700.0),
     )
-    (WRITTEN / "values" / "rest.zip").write_bytes(pack(values))
+    (WRITTEN / "values" / "rest.zip").write_bytes(pack_value(values))
 
 
 _SPEC = """[data]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sfumato._util.codec import fingerprint
+from sfumato._util.codec import value_fingerprint
 from sfumato.cells import Codes, Edges, Grid, Truths, Wholes
 from sfumato.curator import Curator
 from sfumato.domain import Bins, Booleans, Categories, Domain, Hierarchy, Integers
@@ -36,7 +36,7 @@ def test_a_grid_has_the_cells_of_its_domain() -> None:
         assert (rule.kind, rule.outside, rule.missing) == (attribute.kind, attribute.outside, attribute.missing)
         assert (rule.size, rule.drops) == (attribute.size, attribute.drops)
     assert Grid.of(grid) is grid
-    assert fingerprint(Grid.of(domain)) == fingerprint(grid)
+    assert value_fingerprint(Grid.of(domain)) == value_fingerprint(grid)
     assert grid.rules[4] == Codes(kind="hierarchy", codes=("a1", "a2", "b1"), edition=1)
 
 

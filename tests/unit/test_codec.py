@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfumato._util.codec import decode, encode, fingerprint, rebuild, storable
+from sfumato._util.codec import decode_value, encode_value, rebuild, storable, value_fingerprint
 from sfumato._util.documents import read_document, write_atomically, write_document
 from sfumato.domain import Domain
 from sfumato.errors import InvalidInput
@@ -68,9 +68,9 @@ def signless(value: Any) -> Any:
 @given(values)
 def test_values_come_back(value: Any) -> None:
     value = signless(value)
-    tree, arrays = encode(value)
+    tree, arrays = encode_value(value)
     assert arrays == {}
-    assert alike(decode(json.loads(json.dumps(tree, allow_nan=False)), arrays), value)
+    assert alike(decode_value(json.loads(json.dumps(tree, allow_nan=False)), arrays), value)
 
 
 def test_what_is_rebuilt_shares_no_memory_with_what_was_given() -> None:
@@ -89,7 +89,7 @@ def test_what_is_rebuilt_shares_no_memory_with_what_was_given() -> None:
 def test_whole_numbers_of_any_length_come_back() -> None:
     """Mutant: decimal texts, of which Python reads and writes at most 4300 digits."""
     for value in (10**5000, -(10**5000), Fraction(10**5000, 3**5000), 2**1024, 2**1024 - 1):
-        back = decode(*encode((value,)))[0]
+        back = decode_value(*encode_value((value,)))[0]
         assert back == value
         assert type(back) is type(value)
 
@@ -97,7 +97,7 @@ def test_whole_numbers_of_any_length_come_back() -> None:
 @given(values, values)
 def test_fingerprints_are_equal_for_equal_values_alone(a: Any, b: Any) -> None:
     a, b = signless(a), signless(b)
-    assert (fingerprint(a) == fingerprint(b)) == alike(a, b)
+    assert (value_fingerprint(a) == value_fingerprint(b)) == alike(a, b)
 
 
 @pytest.mark.parametrize("dtype", ["?", "i1", "u1", "<i8", ">i8", "u8", "f2", "<f4", ">f8"])
@@ -112,14 +112,14 @@ def test_arrays_come_back(tmp_path: Path, dtype: str, shape: tuple[int, ...]) ->
     assert np.array_equal(back, array)
     assert np.array_equal(turned, array.T)
     assert not back.flags.writeable
-    assert fingerprint(array) == fingerprint(array.astype(array.dtype.newbyteorder("<")))
+    assert value_fingerprint(array) == value_fingerprint(array.astype(array.dtype.newbyteorder("<")))
 
 
 def test_fingerprints_of_arrays() -> None:
     a = np.arange(6)
     variants = [a, a.reshape(2, 3), a.reshape(3, 2), a.astype(float), a[::-1], (a,), (a, a), a[:5]]
-    assert len({fingerprint(v) for v in variants}) == len(variants)
-    assert fingerprint(np.asfortranarray(a.reshape(2, 3))) == fingerprint(a.reshape(2, 3))
+    assert len({value_fingerprint(v) for v in variants}) == len(variants)
+    assert value_fingerprint(np.asfortranarray(a.reshape(2, 3))) == value_fingerprint(a.reshape(2, 3))
 
 
 def test_stored_classes_come_back(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def nested(depth: int) -> Any:
 )
 def test_what_cannot_be_stored_is_refused(value: Any, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput):
-        encode(value)
+        encode_value(value)
     with pytest.raises(InvalidInput):
         write_document(tmp_path / "v", value)
     assert list(tmp_path.iterdir()) == []
@@ -225,22 +225,22 @@ def test_one_name_one_class() -> None:
 def test_foreign_trees_are_refused(tree: Any) -> None:
     """Mutant: whatever a constructor raises on values that no caller could pass reaches the reader as it is."""
     with pytest.raises(InvalidInput):
-        decode(tree, {})
+        decode_value(tree, {})
     with pytest.raises(InvalidInput):
-        decode([[tree]], {})
+        decode_value([[tree]], {})
 
 
 def test_depth_is_limited_both_ways() -> None:
-    assert decode(*encode(nested(60))) == nested(60)
+    assert decode_value(*encode_value(nested(60))) == nested(60)
     tree: Any = 0
     for _ in range(100):
         tree = [tree]
     with pytest.raises(InvalidInput, match="deep"):
-        decode(tree, {})
+        decode_value(tree, {})
     for _ in range(100_000):
         tree = [tree]
     with pytest.raises(InvalidInput):
-        decode(tree, {})
+        decode_value(tree, {})
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:

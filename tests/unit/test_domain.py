@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from sfumato._util.bundles import check_text, shorten
 from sfumato._util.checks import check_distinct, read_number, show_count
-from sfumato._util.codec import decode, encode, fingerprint
+from sfumato._util.codec import decode_value, encode_value, value_fingerprint
 from sfumato.domain import OTHER, Attribute, Bins, Booleans, Categories, Domain, Integers
 from sfumato.errors import DomainError, InvalidInput
 
@@ -166,7 +166,7 @@ def test_equality_sees_the_order_of_the_cells() -> None:
     assert a == Domain({"x": 2, "y": Integers(0, 2)})
     assert hash(a) == hash(Domain({"x": 2, "y": 3}))
     assert a != "x"
-    assert fingerprint(a) != fingerprint(b)
+    assert value_fingerprint(a) != value_fingerprint(b)
     assert len({a, b, Domain({"x": 2, "y": 3})}) == 2
 
 
@@ -344,9 +344,9 @@ def test_one_schema_one_fingerprint() -> None:
             "d": Booleans(missing="other"),
         }
     )
-    back = decode(*encode(domain))
+    back = decode_value(*encode_value(domain))
     assert back == domain
-    assert fingerprint(back) == fingerprint(domain)
+    assert value_fingerprint(back) == value_fingerprint(domain)
     assert back["c"].midpoints == domain["c"].midpoints
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfumato._util.codec import decode, encode, fingerprint
+from sfumato._util.codec import decode_value, encode_value, value_fingerprint
 from sfumato.errors import WorkloadError
 from sfumato.operators import Dense, Family, Identity, LinearOperator, Prefix, Residual, Total
 
@@ -45,7 +45,7 @@ def test_a_family_is_its_blocks(family: Family, random: object) -> None:
         family.place(group, family.apply(group, np.stack([tables[i] for i in group])), into)
     wanted = [b.operator.matvec(t.reshape(-1)) for b, t in zip(blocks, tables, strict=True)]
     assert into.tolist() == np.concatenate(wanted).tolist()
-    assert fingerprint(decode(*encode(family))) == fingerprint(family)
+    assert value_fingerprint(decode_value(*encode_value(family))) == value_fingerprint(family)
 
 
 def test_sets_with_the_same_factors_are_taken_together() -> None:

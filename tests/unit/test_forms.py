@@ -36,7 +36,7 @@ def test_every_form_of_the_table_is_known() -> None:
     known |= {f"{t}*{n}" for t in ("bool", "int32", "int64", "uint16", "uint64", "float64") for n in ("", 1, 2, 3)}
 
     def words(form: str) -> Any:
-        for f in check_forms._split(form):  # pyright: ignore[reportPrivateUsage]
+        for f in check_forms._split_alternatives(form):  # pyright: ignore[reportPrivateUsage]
             if f[0] in "[{":
                 for part in f[1:-1].split(":", 1) if f[0] == "{" else [f[1:-1]]:
                     yield from words(part)
@@ -59,12 +59,12 @@ def _refused(change: Any, match: str, arrays: dict[str, Any] | None = None) -> N
     tree = json.loads(json.dumps(GOOD))
     tree = change(tree) or tree
     with pytest.raises(Malformed, match=match):
-        check_forms.documents(tree, {"a0": np.eye(2, dtype=int), "a1": np.ones(2, int)} | (arrays or {}))
+        check_forms.check_document_forms(tree, {"a0": np.eye(2, dtype=int), "a1": np.ones(2, int)} | (arrays or {}))
 
 
 def test_a_document_says_what_it_says_in_one_way_alone() -> None:
     """Mutants: each line of the reader left out."""
-    check_forms.documents(GOOD, {"a0": np.eye(2, dtype=int), "a1": np.ones(2, int)})
+    check_forms.check_document_forms(GOOD, {"a0": np.eye(2, dtype=int), "a1": np.ones(2, int)})
     _refused(lambda t: t.update(zzz=1), "other fields: zzz")
     _refused(lambda t: {k: t[k] for k in reversed(t)}, "another order")
     _refused(lambda t: t.pop("total"), "other fields: total")
@@ -94,13 +94,13 @@ def test_a_document_says_what_it_says_in_one_way_alone() -> None:
 def test_a_name_stands_once_and_a_number_is_one(text: str) -> None:
     """Mutants: json.loads with what it takes for granted."""
     with pytest.raises(Malformed):
-        check_forms.parse(text)
+        check_forms.parse_strict_json(text)
 
 
 def test_numbers_are_read_exactly() -> None:
     large = {"~integer": hex(-(2**1024))}
-    assert check_forms.exact({"~fraction": [large, 3]}).numerator == -(2**1024)
-    assert check_forms.exact(7) == 7
+    assert check_forms.read_stored_fraction({"~fraction": [large, 3]}).numerator == -(2**1024)
+    assert check_forms.read_stored_fraction(7) == 7
     for bad in (True, 1.0, "1", None, [1], {"~integer": "0x" + "0" * 300}, {"~integer": "0XF" + "0" * 300}):
         with pytest.raises(Malformed):
-            check_forms.exact(bad)
+            check_forms.read_stored_fraction(bad)

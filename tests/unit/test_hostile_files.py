@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato._util import bundles
-from sfumato._util.bundles import pack, unpack
-from sfumato._util.codec import fingerprint
+from sfumato._util.bundles import pack_value, unpack_value
+from sfumato._util.codec import value_fingerprint
 from sfumato._util.documents import read_document, write_document
 from sfumato.errors import InvalidInput
 from sfumato.operators import Dense
@@ -171,7 +171,7 @@ def test_a_small_file_unpacks_to_little(tmp_path: Path) -> None:
     assert path.stat().st_size < 300_000
     assert peak(refused(path, "unpack")) < 2**20
     with pytest.raises(InvalidInput, match="unpack"):
-        unpack(path.read_bytes())
+        unpack_value(path.read_bytes())
     halves = bundle(tmp_path / "w", {"document.json": ARRAY, **{f"a{i}.npy": zeros[: 2**26 - 2**20] for i in range(2)}})
     assert peak(refused(halves, "unpack")) < 2**20
     text = bundle(tmp_path / "x", {"document.json": b"[" + b"[]," * (40 * 2**20) + b"[]]"})
@@ -221,7 +221,7 @@ def test_whatever_is_written_can_be_read(packed: bool, tmp_path: Path) -> None:
         "x" * (17 * 2**20),
     ):
         if packed:
-            back = unpack(pack(value))
+            back = unpack_value(pack_value(value))
         else:
             write_document(tmp_path / "v", value)
             back = read_document(tmp_path / "v", object)
@@ -231,8 +231,8 @@ def test_whatever_is_written_can_be_read(packed: bool, tmp_path: Path) -> None:
 
 def test_small_values_are_packed() -> None:
     """The control of the test above: questions of conversations are kept by the thousand."""
-    assert len(pack(np.zeros(10**6))) < 10**5
-    assert len(pack(["ab"] * 10**5)) < 10**4
+    assert len(pack_value(np.zeros(10**6))) < 10**5
+    assert len(pack_value(["ab"] * 10**5)) < 10**4
 
 
 @settings(deadline=None, max_examples=200)
@@ -253,7 +253,7 @@ def test_damaged_files_are_refused_or_harmless(tmp_path_factory: pytest.TempPath
         back = read_document(folder / "v", tuple)
     except InvalidInput:
         return
-    assert fingerprint(back) == fingerprint(value)
+    assert value_fingerprint(back) == value_fingerprint(value)
 
 
 def test_what_is_no_bundle_is_refused(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_outside_of_a_notebook_there_is_none(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_text_is_text(drawn: list[str]) -> None:
-    with notebooks.watched("<b>", None) as line:
+    with notebooks.show_progress("<b>", None) as line:
         assert line is not None
         line(1, 0.5)
         line.jobs("<i>", 1, 2)  # type: ignore[attr-defined]

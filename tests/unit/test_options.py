@@ -13,8 +13,8 @@ import pytest
 import sfumato as sf
 from sfumato.errors import InvalidInput, PlanError, SfumatoError
 from sfumato.mechanisms import MECHANISMS
-from sfumato.mechanisms.sketches import automatic
-from sfumato.planner.planning import Name, Objective, compared, request
+from sfumato.mechanisms.sketches import choose_sketch
+from sfumato.planner.planning import Name, Objective, compared, make_request
 from sfumato.strategies.design import OBJECTIVES
 from support.words import open_with, plan_with
 
@@ -217,12 +217,12 @@ def test_direct_noise_is_shared_by_the_largest_error() -> None:
 
 def test_key_options_leave_those_alone_that_they_belong_to() -> None:
     """Mutant: auto takes a histogram, and the width is gone."""
-    asked = request(KEYS.queries([[1, 2]]), APPROX, neighbours="add-remove", records=100)
-    assert automatic(asked).mechanism == "histogram"
-    made = automatic(asked, width=2**11)
+    asked = make_request(KEYS.queries([[1, 2]]), APPROX, neighbours="add-remove", records=100)
+    assert choose_sketch(asked).mechanism == "histogram"
+    made = choose_sketch(asked, width=2**11)
     assert made.mechanism in ("hybrid", "count-sketch")
     assert made.map.rows == 2**11
-    signs = automatic(replace(asked, records=None), dimension=77)
+    signs = choose_sketch(replace(asked, records=None), dimension=77)
     assert (signs.mechanism, signs.map.rows) == ("sparse-project", 77)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sfumato._util.codec import fingerprint
+from sfumato._util.codec import value_fingerprint
 from sfumato.errors import InvalidInput, SpecError
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours
@@ -447,7 +447,7 @@ def test_factors_public_tables_and_margins(tmp_path: Path) -> None:
         pairs=marginals(domain, 2, factors={"age": "prefix"}),
         windows=marginals(domain, sets=[["age"]], factors={"age": ("windows", 3)}),
     )
-    assert fingerprint(spec.workload) == fingerprint(wanted)
+    assert value_fingerprint(spec.workload) == value_fingerprint(wanted)
     assert spec.public == {("sex",): [10, 20, 0]}
     assert spec.margins == {"pairs": 12.5}
 

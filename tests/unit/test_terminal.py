@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from sfumato.terminal import Line
+from sfumato.terminal import TerminalLine
 
 
 def test_a_line_tells_steps_and_jobs() -> None:
     said: list[str] = []
-    line = Line("releasing", said.append)
+    line = TerminalLine("releasing", said.append)
     line(3, float("nan"))
     line(4, 0.01)
     line.jobs("counting", 2, 5)

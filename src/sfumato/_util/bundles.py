@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato._util.codec import decode, encode, plain
-from sfumato.check_forms import documents, parse
+from sfumato._util.codec import decode_value, encode_value, little_endian_array
+from sfumato.check_forms import check_document_forms, parse_strict_json
 from sfumato.errors import DomainError, InvalidInput
 
-__all__ = ["UNREADABLE", "bundled", "check_text", "pack", "shorten", "unbundled", "unpack"]
+__all__ = ["UNREADABLE", "check_text", "pack_value", "read_zip_document", "shorten", "unpack_value", "zip_writer"]
 
 
 Arrays = dict[str, NDArray[Any]]
@@ -49,9 +49,9 @@ UNREADABLE = (
 )
 
 
-def bundled(tree: Any, arrays: Arrays, how: int) -> Callable[[Path | io.BytesIO], None]:
+def zip_writer(tree: Any, arrays: Arrays, how: int) -> Callable[[Path | io.BytesIO], None]:
     """What writes a zip of one JSON document and plain arrays. Raises InvalidInput at once for what is too large."""
-    inside = {k: plain(a) for k, a in arrays.items()}
+    inside = {k: little_endian_array(a) for k, a in arrays.items()}
     document = json.dumps(tree, ensure_ascii=True, allow_nan=False).encode()
     size = sum(a.nbytes for a in inside.values())
     if len(document) > _MAX_JSON_BYTES or size > _MAX_ARRAY_BYTES:
@@ -73,31 +73,31 @@ def bundled(tree: Any, arrays: Arrays, how: int) -> Callable[[Path | io.BytesIO]
     return write
 
 
-def pack(value: object) -> bytes:
+def pack_value(value: object) -> bytes:
     """One value as the bytes of a small file. Raises InvalidInput for what cannot be stored."""
     target = io.BytesIO()
-    bundled(*encode(value), zipfile.ZIP_DEFLATED)(target)
+    zip_writer(*encode_value(value), zipfile.ZIP_DEFLATED)(target)
     return target.getvalue()
 
 
-def unpack(data: bytes) -> Any:
+def unpack_value(data: bytes) -> Any:
     """What `pack` was given; sequences come back as tuples. Raises InvalidInput for anything else."""
     try:
-        tree, arrays = unbundled(io.BytesIO(data))
-        documents(tree, arrays)
-        return decode(tree, arrays)
+        tree, arrays = read_zip_document(io.BytesIO(data))
+        check_document_forms(tree, arrays)
+        return decode_value(tree, arrays)
     except UNREADABLE as error:
         raise InvalidInput(f"what was stored cannot be read: {error}") from error
 
 
-def unbundled(source: Path | io.BytesIO) -> tuple[Any, Arrays]:
+def read_zip_document(source: Path | io.BytesIO) -> tuple[Any, Arrays]:
     size = source.getbuffer().nbytes if isinstance(source, io.BytesIO) else source.stat().st_size
     with zipfile.ZipFile(source) as bundle:
         members = bundle.infolist()
         _check_members(members, size)
-        tree = parse(_unpacked(bundle, bundle.getinfo(_DOCUMENT)))
+        tree = parse_strict_json(_unpack_member(bundle, bundle.getinfo(_DOCUMENT)))
         arrays = {
-            m.filename.removesuffix(".npy"): _read_array(_unpacked(bundle, m))
+            m.filename.removesuffix(".npy"): _read_array(_unpack_member(bundle, m))
             for m in members
             if m.filename != _DOCUMENT
         }
@@ -122,7 +122,7 @@ def _check_members(members: list[zipfile.ZipInfo], size: int) -> None:
         raise InvalidInput(f"of its {size:,} bytes it would unpack more than {most:,} of text or {room:,} of arrays")
 
 
-def _unpacked(bundle: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytearray:
+def _unpack_member(bundle: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytearray:
     """A part, unpacked piece by piece and no further than its entry says, whatever there is."""
     content = bytearray(member.file_size)
     with bundle.open(member) as packed:

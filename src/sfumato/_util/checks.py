@@ -19,10 +19,19 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 
 from sfumato._util.bundles import shorten
-from sfumato._util.elsewhere import engine
+from sfumato._util.elsewhere import find_engine
 from sfumato.errors import DomainError, SpecError
 
-__all__ = ["Number", "check_distinct", "nearest", "read_number", "read_text", "same_table", "show_count", "show_number"]
+__all__ = [
+    "Number",
+    "check_distinct",
+    "read_number",
+    "read_text",
+    "same_table",
+    "show_count",
+    "show_number",
+    "suggest_name",
+]
 
 
 Number = int | float
@@ -90,7 +99,7 @@ _MAX_COMPARED = 2_000  # names compared with a misspelt one: milliseconds
 _MAX_LISTED = 12  # names in an error text: a line or two
 
 
-def nearest(given: str, allowed: Iterable[str]) -> str:
+def suggest_name(given: str, allowed: Iterable[str]) -> str:
     """For messages: the allowed name most like the given one, and the names that are allowed."""
     names = list(itertools.islice(allowed, _MAX_COMPARED + 1))
     folded = {n.casefold(): n for n in reversed(names)}
@@ -107,20 +116,20 @@ def same_table(one: str, other: str) -> bool:
     """
     if one == other:
         return True
-    mine, theirs = engine(one), engine(other)
+    mine, theirs = find_engine(one), find_engine(other)
     if mine is not None or theirs is not None:
         # a server has several names, so its is not compared
-        return mine is not None and type(mine) is type(theirs) and _may_be(mine.table, theirs.table)
+        return mine is not None and type(mine) is type(theirs) and _may_be_same_name(mine.table, theirs.table)
     # links and hard links too; what does not exist cannot be read
-    return any(os.path.samefile(a, b) for a in _files(one) for b in _files(other))
+    return any(os.path.samefile(a, b) for a in _files_of_source(one) for b in _files_of_source(other))
 
 
-def _may_be(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+def _may_be_same_name(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
     """Whether names of tables, from the catalogue to the table, may be of one: what is not said may be anything."""
     return all(a == b or not a or not b for a, b in zip(reversed(one), reversed(other), strict=False))
 
 
-def _files(address: str) -> list[str]:
+def _files_of_source(address: str) -> list[str]:
     """What is there of a path, of duckdb:///file.db?table=t, of a folder with all that is in it, or of a pattern."""
     path = unquote(urlsplit(address).path.removeprefix("/")) if address.startswith("duckdb:") else address
     if os.path.isdir(path):

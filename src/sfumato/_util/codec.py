@@ -19,16 +19,27 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato._util.files import forget
+from sfumato._util.files import release_pages
 from sfumato.errors import InvalidInput
 
-__all__ = ["before", "decode", "distinct", "encode", "fingerprint", "later", "plain", "rebuild", "storable", "told"]
+__all__ = [
+    "decode_value",
+    "deferred_defaults",
+    "deferred_field",
+    "distinct_rows",
+    "encode_value",
+    "little_endian_array",
+    "rebuild",
+    "storable",
+    "stored_fields",
+    "value_fingerprint",
+]
 
 
 _LATER = "later"
 
 
-def later(default: object, before: object = None) -> Any:
+def deferred_field(default: object, before: object = None) -> Any:
     """A field with a default, for a class of which values were stored without it.
 
     While it has its default it is neither stored nor hashed. So a value that was stored before keeps its fingerprint,
@@ -38,12 +49,12 @@ def later(default: object, before: object = None) -> Any:
     return field(default=default, repr=before is None, metadata={_LATER: default if before is None else before})
 
 
-def before(cls: Any) -> dict[str, object]:
+def deferred_defaults(cls: Any) -> dict[str, object]:
     """What a class's value has in fields that it was stored without."""
     return {f.name: f.metadata[_LATER] for f in fields(cls) if _LATER in f.metadata}
 
 
-def told(value: Any) -> Iterator[tuple[str, object]]:
+def stored_fields(value: Any) -> Iterator[tuple[str, object]]:
     """The fields of a dataclass's value that are stored, and what they hold."""
     for f in fields(value):
         if not f.init:
@@ -80,13 +91,13 @@ def storable(cls: T) -> T:
     return cls
 
 
-def encode(value: object) -> tuple[Any, Arrays]:
+def encode_value(value: object) -> tuple[Any, Arrays]:
     """Split a value into a JSON tree and the arrays it refers to by name."""
     arrays: Arrays = {}
-    return _encode(value, arrays, 0), arrays
+    return _encode_node(value, arrays, 0), arrays
 
 
-def _encode(value: object, arrays: Arrays, depth: int) -> Any:
+def _encode_node(value: object, arrays: Arrays, depth: int) -> Any:
     if depth > _MAX_DEPTH:
         raise InvalidInput(f"a value nested deeper than {_MAX_DEPTH} levels cannot be stored")
     if value is None or isinstance(value, bool):
@@ -104,27 +115,29 @@ def _encode(value: object, arrays: Arrays, depth: int) -> Any:
     if isinstance(value, Fraction):
         return {"~fraction": [_encode_integer(value.numerator), _encode_integer(value.denominator)]}
     if isinstance(value, (tuple, list)):
-        return [_encode(item, arrays, depth + 1) for item in value]
+        return [_encode_node(item, arrays, depth + 1) for item in value]
     if isinstance(value, np.ndarray):
         if value.dtype.kind not in "biuf" or value.dtype.itemsize > 8:
             raise InvalidInput(f"an array of {value.dtype} cannot be stored; use numbers of at most 64 bits")
         key = f"a{len(arrays)}"
-        arrays[key] = value if isinstance(value, np.memmap) else plain(value)
+        arrays[key] = value if isinstance(value, np.memmap) else little_endian_array(value)
         return {"~array": key}
     if isinstance(value, Mapping):
-        return {"~map": [[_encode(k, arrays, depth + 1), _encode(v, arrays, depth + 1)] for k, v in value.items()]}
+        return {
+            "~map": [[_encode_node(k, arrays, depth + 1), _encode_node(v, arrays, depth + 1)] for k, v in value.items()]
+        }
     name = vars(type(value)).get("stored_as", type(value).__name__)
     if _CLASSES.get(name) is not type(value):
         raise InvalidInput(f"a {name} cannot be stored")
     if isinstance(value, Enum):
         return {"~class": name, "value": value.value}
     if is_dataclass(value):
-        body = {key: _encode(held, arrays, depth + 1) for key, held in told(value)}
+        body = {key: _encode_node(held, arrays, depth + 1) for key, held in stored_fields(value)}
         return {"~class": name, **body}
     raise InvalidInput(f"a {name} cannot be stored")
 
 
-def plain(array: NDArray[Any]) -> NDArray[Any]:
+def little_endian_array(array: NDArray[Any]) -> NDArray[Any]:
     """An array as it is stored: little-endian, in C order."""
     return np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
 
@@ -134,13 +147,13 @@ def _encode_integer(value: int) -> int | dict[str, str]:
     return value if abs(value) < 2**1024 else {"~integer": hex(value)}
 
 
-def decode(tree: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
+def decode_value(tree: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
     """The value that `encode` was given; sequences come back as tuples. Raises InvalidInput for anything else.
 
     An array is used once, as `encode` does: a value that names it a thousand times could copy it a thousand times.
     """
     try:
-        return _decode(tree, dict(arrays), 0)
+        return _decode_node(tree, dict(arrays), 0)
     except InvalidInput:
         raise
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
@@ -148,11 +161,11 @@ def decode(tree: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
         raise InvalidInput(f"what was stored cannot be read: {type(error).__name__}: {error}") from error
 
 
-def _decode(tree: Any, arrays: Arrays, depth: int) -> Any:
+def _decode_node(tree: Any, arrays: Arrays, depth: int) -> Any:
     if depth > _MAX_DEPTH + 1:
         raise InvalidInput("what was stored is nested too deeply")
     if isinstance(tree, list):
-        return tuple(_decode(item, arrays, depth + 1) for item in tree)
+        return tuple(_decode_node(item, arrays, depth + 1) for item in tree)
     if not isinstance(tree, dict):
         return tree
     if "~float" in tree:
@@ -162,14 +175,14 @@ def _decode(tree: Any, arrays: Arrays, depth: int) -> Any:
             raise InvalidInput(f"an integer has more than {_MAX_HEX_DIGITS:,} digits")
         return int(tree["~integer"], 16)
     if "~fraction" in tree:
-        numerator, denominator = _decode(tree["~fraction"], arrays, depth + 1)
+        numerator, denominator = _decode_node(tree["~fraction"], arrays, depth + 1)
         return Fraction(operator.index(numerator), operator.index(denominator))
     if "~array" in tree:
         array = arrays.pop(tree["~array"]).view()
         array.flags.writeable = False
         return array
     if "~map" in tree:
-        pairs = [(_decode(k, arrays, depth + 1), _decode(v, arrays, depth + 1)) for k, v in tree["~map"]]
+        pairs = [(_decode_node(k, arrays, depth + 1), _decode_node(v, arrays, depth + 1)) for k, v in tree["~map"]]
         if len(dict(pairs)) != len(pairs):
             raise InvalidInput("what was stored holds a key twice")
         return dict(pairs)
@@ -180,8 +193,8 @@ def _decode(tree: Any, arrays: Arrays, depth: int) -> Any:
     cls = _CLASSES.get(name)
     if cls is None:
         raise InvalidInput(f"the file holds a {tree.get('~class', 'value')!r} that this version does not know")
-    body = {key: _decode(item, arrays, depth + 1) for key, item in tree.items() if key != "~class"}
-    return cls(**(before(cls) | body if is_dataclass(cls) else body))
+    body = {key: _decode_node(item, arrays, depth + 1) for key, item in tree.items() if key != "~class"}
+    return cls(**(deferred_defaults(cls) | body if is_dataclass(cls) else body))
 
 
 def rebuild(value: object) -> Any:
@@ -189,27 +202,27 @@ def rebuild(value: object) -> Any:
 
     Whoever keeps the arrays that were given cannot change it any more.
     """
-    tree, arrays = encode(value)
-    return decode(tree, {key: np.array(array, order="C") for key, array in arrays.items()})
+    tree, arrays = encode_value(value)
+    return decode_value(tree, {key: np.array(array, order="C") for key, array in arrays.items()})
 
 
-def fingerprint(value: object) -> str:
+def value_fingerprint(value: object) -> str:
     """SHA-256 over the canonical form of a value: equal values have equal fingerprints."""
-    tree, arrays = encode(value)
+    tree, arrays = encode_value(value)
     digest = hashlib.sha256(json.dumps(tree, sort_keys=True, ensure_ascii=True).encode())
     for key, array in arrays.items():
         digest.update(f"{key}:{array.dtype.str}:{array.shape}".encode())
         flat = array.reshape(-1)
         for start in range(0, flat.size, _HASHED):
             digest.update(flat[start : start + _HASHED].data)
-            forget(array)
+            release_pages(array)
     return digest.hexdigest()
 
 
 Numbers = NDArray[np.int64]
 
 
-def distinct(rows: Numbers, base: int) -> tuple[Numbers, Numbers]:
+def distinct_rows(rows: Numbers, base: int) -> tuple[Numbers, Numbers]:
     """Where each distinct row of numbers below `base` stands first, in lexicographic order, and which one each is."""
     code = np.zeros(len(rows), dtype=np.int64)
     top = 1

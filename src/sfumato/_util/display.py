@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-__all__ = ["EMPTY", "Progress", "in_notebook", "watched"]
+__all__ = ["EMPTY", "Progress", "in_notebook", "show_progress"]
 
 
 Progress = Callable[[int, float], None]
@@ -35,19 +35,19 @@ def in_notebook() -> bool:
 
 
 @contextmanager
-def watched(text: str, progress: Progress | None) -> Generator[Progress | None]:
+def show_progress(text: str, progress: Progress | None) -> Generator[Progress | None]:
     """The progress that was given; in a notebook, where none was, one that draws a line and takes it away again."""
     if progress is not None or not in_notebook():
         yield progress
         return
-    line = _Line(text)
+    line = _NotebookLine(text)
     try:
         yield line
     finally:
         line.end()
 
 
-class _Line:
+class _NotebookLine:
     """Steps of a computation, or jobs of an engine, below the cell."""
 
     __slots__ = ("_handle", "_next", "_text")

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato._util.bundles import UNREADABLE, bundled, unbundled
-from sfumato._util.codec import decode, encode
-from sfumato._util.files import place, sync_folder
-from sfumato.check_forms import documents
+from sfumato._util.bundles import UNREADABLE, read_zip_document, zip_writer
+from sfumato._util.codec import decode_value, encode_value
+from sfumato._util.files import scratch_folder, sync_folder
+from sfumato.check_forms import check_document_forms
 from sfumato.errors import InvalidInput, SfumatoError
 
-__all__ = ["ENDINGS", "held", "is_beside", "read_document", "write_atomically", "write_document"]
+__all__ = ["ENDINGS", "defer_signals", "file_name_beside", "read_document", "write_atomically", "write_document"]
 
 
 Arrays = dict[str, NDArray[Any]]
@@ -33,7 +33,7 @@ _BESIDE = re.compile(r"values-[0-9]{1,6}\.npy")
 
 def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
     """Write in a place of its own, sync it, then rename it to `path` and sync the folder."""
-    with place(path) as folder:
+    with scratch_folder(path) as folder:
         partial = folder / path.name
         write(partial)
         with partial.open("rb") as handle:
@@ -47,18 +47,18 @@ def write_document(path: str | os.PathLike[str], value: object, *, beside: bool 
 
     With `beside`, arrays that are whole files values-i.npy of the same folder stay there, and are named.
     """
-    tree, arrays = encode(value)
-    places = {k: is_beside(a, Path(path).parent) for k, a in arrays.items()} if beside else {}
+    tree, arrays = encode_value(value)
+    places = {k: file_name_beside(a, Path(path).parent) for k, a in arrays.items()} if beside else {}
     outside = {k: name for k, name in places.items() if name is not None}
     if outside:
         tree = {_OUTSIDE: outside, "value": tree}
     inside = {k: a for k, a in arrays.items() if k not in outside}
     # noisy integers and optimised coefficients do not compress; the text does
-    write = bundled(tree, inside, zipfile.ZIP_STORED)
+    write = zip_writer(tree, inside, zipfile.ZIP_STORED)
     write_atomically(Path(path), write)
 
 
-def is_beside(array: NDArray[Any], folder: Path) -> str | None:
+def file_name_beside(array: NDArray[Any], folder: Path) -> str | None:
     """The name of the file in a folder that an array is the whole of, or None."""
     name = getattr(array, "filename", None)
     if not isinstance(array, np.memmap) or name is None or array.ndim != 1 or not array.flags.c_contiguous:
@@ -68,7 +68,7 @@ def is_beside(array: NDArray[Any], folder: Path) -> str | None:
     return path.name if whole and _BESIDE.fullmatch(path.name) and folder.samefile(path.parent) else None
 
 
-def _read_beside(folder: Path, name: object) -> NDArray[Any]:
+def _read_array_beside(folder: Path, name: object) -> NDArray[Any]:
     if not isinstance(name, str) or not _BESIDE.fullmatch(name):
         raise InvalidInput(f"it names the foreign file {name!r}")
     path = folder / name
@@ -90,15 +90,15 @@ def read_document(path: str | os.PathLike[str], expected: type | tuple[type, ...
     try:
         if not Path(path).is_file():
             raise InvalidInput("no regular file is there")
-        tree, arrays = unbundled(Path(path))
+        tree, arrays = read_zip_document(Path(path))
         if isinstance(tree, dict) and _OUTSIDE in tree:
             outside = tree[_OUTSIDE]
             if not beside or not isinstance(outside, dict):
                 raise InvalidInput("it names files beside it")
-            arrays |= {k: _read_beside(Path(path).parent, name) for k, name in outside.items()}
+            arrays |= {k: _read_array_beside(Path(path).parent, name) for k, name in outside.items()}
             tree = tree["value"]
-        documents(tree, arrays)
-        value = decode(tree, arrays)
+        check_document_forms(tree, arrays)
+        value = decode_value(tree, arrays)
     except UNREADABLE as error:
         raise InvalidInput(f"{path} is not a file that sfumato wrote: {error}") from error
     if not isinstance(value, expected):
@@ -116,7 +116,7 @@ ENDINGS = (KeyboardInterrupt, SystemExit)
 
 
 @contextmanager
-def held() -> Generator[None]:
+def defer_signals() -> Generator[None]:
     """Have SIGINT and SIGTERM, in the main thread, act at the end of the block in place of within it."""
     noted, before = list[int](), dict[int, object]()
 

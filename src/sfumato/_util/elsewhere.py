@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["engine", "engines"]
+__all__ = ["engines", "find_engine"]
 
 
 engines: list[Callable[[object], Any]] = []
 """From a source of data to what opens it (`wall.engines.streams.Stream`), or None where it is not theirs."""
 
 
-def engine(source: object) -> Any:
+def find_engine(source: object) -> Any:
     """Who opens a source that is no file and no frame, or None. Raises InvalidInput for an address that is none."""
     return next((found for ask in engines if (found := ask(source)) is not None), None)

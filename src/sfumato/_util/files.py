@@ -24,7 +24,15 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["PAID", "Place", "forget", "left", "place", "room", "sync_folder"]
+__all__ = [
+    "PAID",
+    "ScratchFolder",
+    "abandoned_folders",
+    "allocate_zeros",
+    "release_pages",
+    "scratch_folder",
+    "sync_folder",
+]
 
 
 try:
@@ -40,7 +48,7 @@ PAID = "paid"
 _PARTIAL = "partial"
 
 
-class Place:
+class ScratchFolder:
     """A new empty folder beside `target`, of this process alone; what killed processes left beside `target` goes.
 
     `path` may be filled, and renamed. Raises OSError where no folder can be made.
@@ -49,7 +57,7 @@ class Place:
     __slots__ = ("_lock", "_process", "path")
 
     def __init__(self, target: Path, mode: int = 0o777, ending: str = _PARTIAL) -> None:
-        with left(target) as places:
+        with abandoned_folders(target) as places:
             for path in places:
                 shutil.rmtree(path, ignore_errors=True)
         self._process = os.getpid()
@@ -57,7 +65,7 @@ class Place:
             self.path = target.with_name(f".{target.name}.{secrets.token_hex(8)}.{ending}")
             self.path.mkdir(mode)
             try:
-                self._lock = _locked(self.path)
+                self._lock = _lock_folder(self.path)
             except (BlockingIOError, FileNotFoundError):
                 continue  # one who cleared took it for a leftover, in the moment before it was locked
             return
@@ -89,16 +97,16 @@ def sync_folder(path: Path) -> None:
 
 
 @contextmanager
-def place(target: Path) -> Generator[Path]:
+def scratch_folder(target: Path) -> Generator[Path]:
     """A `Place` for the time of a block."""
-    made = Place(target)
+    made = ScratchFolder(target)
     try:
         yield made.path
     finally:
         made.remove()
 
 
-def _locked(path: Path) -> int | None:
+def _lock_folder(path: Path) -> int | None:
     """A descriptor that holds the lock of a folder, or None where folders cannot be locked.
 
     Raises BlockingIOError where another has it, FileNotFoundError where the folder is gone.
@@ -120,7 +128,7 @@ def _locked(path: Path) -> int | None:
 
 
 @contextmanager
-def left(target: Path, ending: str = _PARTIAL) -> Generator[list[Path]]:
+def abandoned_folders(target: Path, ending: str = _PARTIAL) -> Generator[list[Path]]:
     """The places that this user's killed processes left beside `target`; for the time of the block nobody has them."""
     shape = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{16}}\.{ending}")
     places, locks = list[Path](), list[int]()
@@ -131,7 +139,7 @@ def left(target: Path, ending: str = _PARTIAL) -> Generator[list[Path]]:
         mine = list[Path]()
         for path in sorted(places):
             with suppress(OSError):
-                if path.stat().st_uid == os.geteuid() and (lock := _locked(path)) is not None:
+                if path.stat().st_uid == os.geteuid() and (lock := _lock_folder(path)) is not None:
                     locks.append(lock)
                     mine.append(path)
         yield mine
@@ -144,7 +152,7 @@ IN_MEMORY = 2**25
 """Values up to this number (256 MB) are held in memory."""
 
 
-def room(count: int, path: Path | None = None, *, limit: int | None = None) -> NDArray[np.int64]:
+def allocate_zeros(count: int, path: Path | None = None, *, limit: int | None = None) -> NDArray[np.int64]:
     """An int64 array of `count` zeros: in memory up to `limit`, else in a new .npy file at `path`.
 
     Without a path the file has no name and goes with the array. The disk's blocks are taken at once, so that
@@ -154,20 +162,20 @@ def room(count: int, path: Path | None = None, *, limit: int | None = None) -> N
         return np.zeros(count, dtype=np.int64)
     if path is None:
         with tempfile.TemporaryFile() as handle:
-            return _mapped(handle, count)
+            return _map_rest_of_file(handle, count)
     name = str(path.resolve())
     with open(name, "xb+") as handle:
         try:
             header = {"descr": "<i8", "fortran_order": False, "shape": (count,)}
             np.lib.format.write_array_header_1_0(handle, header)
             handle.flush()
-            return _mapped(handle, count)
+            return _map_rest_of_file(handle, count)
         except BaseException:
             os.unlink(name)
             raise
 
 
-def _mapped(handle: IO[bytes], count: int) -> NDArray[np.int64]:
+def _map_rest_of_file(handle: IO[bytes], count: int) -> NDArray[np.int64]:
     """The rest of a file, made long enough, as an array."""
     offset = handle.tell()
     if hasattr(os, "posix_fallocate"):
@@ -177,7 +185,7 @@ def _mapped(handle: IO[bytes], count: int) -> NDArray[np.int64]:
     return np.memmap(handle, dtype=np.int64, mode="r+", offset=offset, shape=(count,))
 
 
-def forget(array: object) -> None:
+def release_pages(array: object) -> None:
     """Give back the memory that a file's pages take up in this process; what was written stays in the file."""
     mapped = getattr(array, "_mmap", None)
     # pages of a private mapping hold changes that are nowhere else

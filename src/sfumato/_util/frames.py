@@ -12,7 +12,7 @@ from typing import Any
 
 from sfumato.errors import InvalidInput, MissingExtra, how_to_install
 
-__all__ = ["SHOWN_ROWS", "Frame", "Framed", "package", "printable", "safe_text"]
+__all__ = ["SHOWN_ROWS", "Frame", "FrameConvertible", "optional_package", "printable", "safe_text"]
 
 
 SHOWN_ROWS = 40
@@ -21,7 +21,7 @@ _WIDE = 160  # pixels of an error bar: what is left beside a few columns
 _LONG = 24  # characters of a cell from which its column gets room: a phone shows two such columns
 
 
-def _bar(ends: tuple[float, float, float] | None, least: float, most: float) -> str:
+def _interval_bar(ends: tuple[float, float, float] | None, least: float, most: float) -> str:
     """A line from low to high with a dot at the value, on one scale with the other rows."""
     if ends is None or not all(map(math.isfinite, ends)):
         return ""
@@ -52,7 +52,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-class Framed(ABC):
+class FrameConvertible(ABC):
     """What is rows of columns, and so turns into anybody's data frame."""
 
     __slots__ = ()
@@ -74,7 +74,7 @@ class Framed(ABC):
         Raises:
             MissingExtra: pandas is not installed.
         """
-        return package("pandas").DataFrame(dict(self.frame().columns))
+        return optional_package("pandas").DataFrame(dict(self.frame().columns))
 
     def to_polars(self) -> Any:
         """The rows as a polars DataFrame.
@@ -85,7 +85,7 @@ class Framed(ABC):
         Raises:
             MissingExtra: polars is not installed.
         """
-        return package("polars").DataFrame(dict(self.frame().columns))
+        return optional_package("polars").DataFrame(dict(self.frame().columns))
 
     def to_arrow(self) -> Any:
         """The rows as a pyarrow Table.
@@ -96,11 +96,11 @@ class Framed(ABC):
         Raises:
             MissingExtra: pyarrow is not installed.
         """
-        return package("pyarrow").table(dict(self.frame().columns))
+        return optional_package("pyarrow").table(dict(self.frame().columns))
 
 
 @dataclass(frozen=True, slots=True)
-class Frame(Framed):
+class Frame(FrameConvertible):
     """Columns of equal length by name.
 
     Args:
@@ -171,7 +171,7 @@ class Frame(Framed):
         right = [
             n in numbers or all(isinstance(row[n], (int, float)) or row[n] is None for row in shown) for n in names
         ]
-        return [printable(n) for n in names], [[_cell(row[n]) for n in names] for row in shown], right
+        return [printable(n) for n in names], [[_format_cell(row[n]) for n in names] for row in shown], right
 
     def to_text(self, most: int = SHOWN_ROWS) -> str:
         """The first rows for a terminal, in aligned columns.
@@ -231,7 +231,7 @@ class Frame(Framed):
         lines: list[str] = []
         for i, row in enumerate(body):
             cells = "".join(cell("td", html.escape(c), right=n) for c, n in zip(row, numeric, strict=True))
-            cells += cell("td", _bar(drawn[i], min(ends), max(ends)), right=False) if drawn else ""
+            cells += cell("td", _interval_bar(drawn[i], min(ends), max(ends)), right=False) if drawn else ""
             lines.append(f"<tr>{cells}</tr>")
         left = len(self) - len(body)
         told = f"{caption} (… {left:,} more rows)" if left > 0 else caption
@@ -251,7 +251,7 @@ class Frame(Framed):
         return [None if None in row else row for row in rows]
 
 
-def _cell(value: object) -> str:
+def _format_cell(value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, float):
@@ -259,7 +259,7 @@ def _cell(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else safe_text(str(value))
 
 
-def package(name: str, extra: str | None = None) -> Any:
+def optional_package(name: str, extra: str | None = None) -> Any:
     """An optional package; MissingExtra says how to install it where it is not there."""
     try:
         return importlib.import_module(name)

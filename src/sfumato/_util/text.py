@@ -14,7 +14,16 @@ from functools import cache
 
 from sfumato.errors import DomainError
 
-__all__ = ["BLANKS", "SHARP", "capitals", "composed", "day_of", "fields_of", "pattern", "plain"]
+__all__ = [
+    "BLANKS",
+    "SHARP",
+    "case_folding_pairs",
+    "comparable_text",
+    "date_format_fields",
+    "date_pattern",
+    "normalize_nfc",
+    "parse_day_number",
+]
 
 
 BLANKS = " \t\n\v\f\r\u00a0"  # what DuckDB, spreadsheets and keyboards leave around a text
@@ -26,22 +35,22 @@ _ZONE = r"(?:(Z)|([+-])([01][0-9]|2[0-3]):?([0-5][0-9])(?::?([0-5][0-9]))?)?"
 _TIME = f"{_DAYTIME}{_ZONE})?"  # of a day: hour, minute, second, Z, sign, hour, minute, second
 
 
-def composed(text: str) -> str:
+def normalize_nfc(text: str) -> str:
     """A text in Unicode's form NFC, in which equal letters are equal characters."""
     return unicodedata.normalize("NFC", text)
 
 
-def plain(text: str, *, trim: bool = False, ignore_case: bool = False) -> str:
+def comparable_text(text: str, *, trim: bool = False, ignore_case: bool = False) -> str:
     """A text as it is compared: composed, without blanks around it, without capitals."""
-    text = composed(text)
+    text = normalize_nfc(text)
     if ignore_case:
-        small = _small()
-        text = composed("".join(small.get(c, c) for c in text).replace(*SHARP))
+        small = _small_letters()
+        text = normalize_nfc("".join(small.get(c, c) for c in text).replace(*SHARP))
     return text.strip(BLANKS) if trim else text
 
 
 @cache
-def _small() -> dict[str, str]:
+def _small_letters() -> dict[str, str]:
     """The small letter of each letter that has another one: one letter for one."""
     found: dict[str, str] = {}
     for char in map(chr, _CASED):
@@ -51,18 +60,18 @@ def _small() -> dict[str, str]:
     return found
 
 
-def capitals(codes: Iterable[str]) -> tuple[str, str]:
+def case_folding_pairs(codes: Iterable[str]) -> tuple[str, str]:
     """The letters that are made small where a text is looked up among these codes, and what they become.
 
     Others can be in none of the codes, whatever stands around them.
     """
     parts = set(unicodedata.normalize("NFD", "".join(codes)))
     parts |= {SHARP[0]} if "s" in parts else set()
-    pairs = [(c, s) for c, s in _small().items() if parts.issuperset(unicodedata.normalize("NFD", s))]
+    pairs = [(c, s) for c, s in _small_letters().items() if parts.issuperset(unicodedata.normalize("NFD", s))]
     return "".join(c for c, _ in pairs), "".join(s for _, s in pairs)
 
 
-def fields_of(given: str) -> list[str]:
+def date_format_fields(given: str) -> list[str]:
     """The parts of a format of days: %d, %m and %Y, each once, and what stands between. Raises DomainError."""
     parts = re.split(r"(%.)", given) if type(given) is str else []
     named = parts[1::2]
@@ -76,12 +85,12 @@ def fields_of(given: str) -> list[str]:
 
 
 @cache
-def pattern(given: str = "%Y-%m-%d", *, strict: bool = False) -> tuple[str, tuple[int, int, int]]:
+def date_pattern(given: str = "%Y-%m-%d", *, strict: bool = False) -> tuple[str, tuple[int, int, int]]:
     """A regular expression of days as a format writes them, and which of its groups are year, month and day.
 
     A month or a day may be written by one digit where signs part it from others, unless `strict`.
     """
-    parts = fields_of(given)
+    parts = date_format_fields(given)
     short = not strict and all(parts[2:-1:2])
     digits = {"%Y": "([0-9]{4})"} | dict.fromkeys(("%m", "%d"), "([0-9]{1,2})" if short else "([0-9]{2})")
     written = "".join(digits.get(p) or re.escape(p) for p in parts)
@@ -89,10 +98,10 @@ def pattern(given: str = "%Y-%m-%d", *, strict: bool = False) -> tuple[str, tupl
     return written + _TIME, (year, month, day)
 
 
-def day_of(text: str, format: str = "") -> int | None:
+def parse_day_number(text: str, format: str = "") -> int | None:
     """The number of the day that a text writes, at UTC where it says how far from that it is; None where it is none."""
     for given, strict in (("%Y-%m-%d", True), (format, False)):
-        expression, places = pattern(given or "%Y-%m-%d", strict=strict or not given)
+        expression, places = date_pattern(given or "%Y-%m-%d", strict=strict or not given)
         found = re.fullmatch(expression, text.strip(BLANKS), re.ASCII)
         if found is None:
             continue

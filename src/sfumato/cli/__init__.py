@@ -12,9 +12,9 @@ import typer
 from sfumato.cli import keys, ledgers, pages, planning, releases, sessions, statistics, streams
 from sfumato.cli import pages as studio
 from sfumato.cli import planning as samples
-from sfumato.cli.options import called, spoken
+from sfumato.cli.options import message_for_command, typed_command
 from sfumato.errors import NotWritten, SfumatoError
-from sfumato.terminal import same_bytes
+from sfumato.terminal import use_utf8_output
 
 __all__ = ["app", "main"]
 
@@ -28,7 +28,7 @@ def main() -> None:
 
     130 is Ctrl-C, 143 an end by SIGTERM: nothing was spent, or it says what was.
     """
-    same_bytes()
+    use_utf8_output()
     with suppress(ValueError):  # of a program that runs it in another thread
         signal.signal(signal.SIGTERM, _terminated)
     try:
@@ -40,14 +40,14 @@ def main() -> None:
             typer.echo(f"sfumato: {cause}", err=True)
         raise
     except NotWritten as error:
-        _fail(error, NOT_WRITTEN)
+        _exit_with_error(error, NOT_WRITTEN)
     except SfumatoError as error:
-        _fail(error, REFUSED)
+        _exit_with_error(error, REFUSED)
     except (MemoryError, ImportError) as error:
         # what fails after a debit is NotWritten; of a library, the system says so in words of its own
         if isinstance(error, ImportError) and not any(word in str(error) for word in ("map segment", "allocate")):
             raise
-        _fail(
+        _exit_with_error(
             MemoryError("memory is exhausted, before anything was spent; free some or raise the limit (ulimit -v)"),
             REFUSED,
         )
@@ -57,12 +57,12 @@ def _terminated(number: int, _: object) -> NoReturn:
     raise SystemExit(128 + number)
 
 
-def _fail(error: Exception, code: int) -> None:
-    typer.echo(f"sfumato: {spoken(str(error), called(app, sys.argv[1:]))}", err=True)
+def _exit_with_error(error: Exception, code: int) -> None:
+    typer.echo(f"sfumato: {message_for_command(str(error), typed_command(app, sys.argv[1:]))}", err=True)
     raise SystemExit(code)
 
 
-def _version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         from sfumato import __version__
 
@@ -73,7 +73,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _about(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """Answers to large sets of linear queries about a sensitive table, under differential privacy.

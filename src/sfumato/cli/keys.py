@@ -10,7 +10,7 @@ import typer
 from sfumato.cli.options import Json, Out
 from sfumato.cli.options import Table as Named
 from sfumato.errors import InvalidInput
-from sfumato.terminal import busy, show_answer, writing
+from sfumato.terminal import refuse_write_errors, show_activity, show_answer
 
 if TYPE_CHECKING:
     from sfumato.planner.planning import Name
@@ -55,8 +55,8 @@ def plan(
     from sfumato.planner.planning import plan as decide
 
     found = decide(
-        _universe(column, text),
-        _budget(epsilon, delta, rho),
+        _key_universe(column, text),
+        _budget_of_options(epsilon, delta, rho),
         neighbours=neighbours,
         records=records,
         mechanism=cast("Name", mechanism),  # refused there, with all names
@@ -64,7 +64,7 @@ def plan(
         rows_per_person=rows_per_person,
     )
     if out is not None:
-        with writing(out):
+        with refuse_write_errors(out):
             found.save(out)
     typer.echo(str(found))
 
@@ -84,12 +84,12 @@ def sketch(
     Example:
       sfumato keys sketch items.plan items.csv --ledger keys.db --name 2026-11 -o items.sketch
     """
-    from sfumato.planner.loading import read
+    from sfumato.planner.loading import read_stored
     from sfumato.plans.keys import KeyPlan
     from sfumato.releasing import release
 
-    with busy("sketching"):
-        done = release(read(plan, KeyPlan), table, ledger=ledger, name=name, out=out, table=named)
+    with show_activity("sketching"):
+        done = release(read_stored(plan, KeyPlan), table, ledger=ledger, name=name, out=out, table=named)
     typer.echo(f"{done.plan}\n\nWritten to {out}. To ask: sfumato keys ask {out} KEY [KEY ...]")
 
 
@@ -107,7 +107,7 @@ def ask(
       sfumato keys ask items.sketch 5 17 4711
     """
     from sfumato.interactive.opening import keeps_session
-    from sfumato.planner.loading import read
+    from sfumato.planner.loading import read_stored
     from sfumato.releases.sketches import SketchRelease
 
     if file.is_file() and keeps_session(file):
@@ -115,14 +115,14 @@ def ask(
             f"{file} keeps a session, which is asked with the ledger that paid: "
             f"sfumato session ask {file} --key {keys[0]} --ledger LEDGER"
         )
-    found = read(file, SketchRelease)
-    answer = found.ask(read_keys(keys, found.plan.keys), confidence=confidence)
+    found = read_stored(file, SketchRelease)
+    answer = found.ask(parse_key_arguments(keys, found.plan.keys), confidence=confidence)
     numbers = {"answer": answer.value, "standard_error": answer.standard_error, "low": answer.low, "high": answer.high}
     show_answer(keys, numbers, confidence=confidence, as_json=as_json)
 
 
 @commands.command("open")
-def open_(
+def open_histogram_command(
     table: Table,
     column: Column,
     neighbours: Related,
@@ -144,19 +144,19 @@ def open_(
       sfumato keys open items.csv --column item --neighbours add-remove --epsilon 1 --ledger l.db --name desk -o desk.db
       sfumato session ask desk.db --key 5 --key 17 --ledger l.db
     """
-    from sfumato.mechanisms.registry import made
+    from sfumato.mechanisms.registry import make_mechanism
     from sfumato.planner.opening import plan_and_open
     from sfumato.privacy.ledger import Ledger
 
     if out.exists():
         raise InvalidInput(f"{out} exists; choose another path, or go on with it by: sfumato session ask {out}")
-    with busy("opening"):
+    with show_activity("opening"):
         account = Ledger(ledger)
         opened = plan_and_open(
             table,
-            _universe(column, text),
-            _budget(epsilon, delta, rho),
-            mechanism=made("histogram", currency=account.currency.value),
+            _key_universe(column, text),
+            _budget_of_options(epsilon, delta, rho),
+            mechanism=make_mechanism("histogram", currency=account.currency.value),
             records=None,
             ledger=account,
             table=named,
@@ -170,7 +170,7 @@ def open_(
     typer.echo(f"{opened.explain()}\n\nKept in {out}. To ask: {asking}")
 
 
-def read_keys(given: list[str], keys: Keys) -> list[str] | list[int]:
+def parse_key_arguments(given: list[str], keys: Keys) -> list[str] | list[int]:
     """Keys as a universe has them: texts, or whole numbers."""
     if keys.kind == "text":
         return given
@@ -179,13 +179,13 @@ def read_keys(given: list[str], keys: Keys) -> list[str] | list[int]:
     return [int(text) for text in given]
 
 
-def _universe(column: str, text: bool) -> Keys:
+def _key_universe(column: str, text: bool) -> Keys:
     from sfumato.sketches import Keys
 
     return Keys(column, "text" if text else "integer")
 
 
-def _budget(epsilon: str | None, delta: str | None, rho: str | None) -> Budget:
+def _budget_of_options(epsilon: str | None, delta: str | None, rho: str | None) -> Budget:
     from sfumato.privacy.budget import Budget
 
     given = {"epsilon": epsilon, "delta": delta, "rho": rho}

@@ -69,7 +69,7 @@ def verify(
     Example:
       sfumato ledger verify budget.db --anchor 17:9f86d0...
     """
-    from sfumato.privacy.amounts import readable
+    from sfumato.privacy.amounts import readable_number
     from sfumato.privacy.ledger import Ledger
 
     opened = Ledger(path)
@@ -78,7 +78,7 @@ def verify(
     facts = {"id": found.ledger_id, "lines": found.entries, "spent": str(found.spent), "unreleased": unreleased}
     facts |= {"remaining": str(found.remaining), "anchor": found.anchor, "anchor_checked": anchor}
     text = f"{path}: {found.entries:,} lines, unbroken{', and continues from the anchor' if anchor else ''}\n"
-    text += f"remaining {readable(found.remaining)} of {opened.currency}; anchor {found.anchor}"
+    text += f"remaining {readable_number(found.remaining)} of {opened.currency}; anchor {found.anchor}"
     show_result(facts, text, as_json=as_json)
 
 

@@ -43,7 +43,7 @@ _WORDS = {"or sf.load": "or read it with sfumato show"}
 _KEYWORD = re.compile(r"(?<![\w.\[=-])([a-z_]+)=(?:'([\w.-]+)'|(?![=\w'\"\[{(\\]))")
 
 
-def spoken(text: str, command: Any) -> str:
+def message_for_command(text: str, command: Any) -> str:
     """A message about Python's keywords as the command has them: its options, or for those with a spec its tables."""
     if command is None:
         return text
@@ -63,7 +63,7 @@ def spoken(text: str, command: Any) -> str:
     return _KEYWORD.sub(said, text)
 
 
-def called(app: typer.Typer, arguments: Sequence[str]) -> Any:
+def typed_command(app: typer.Typer, arguments: Sequence[str]) -> Any:
     """The command that was typed; None where there is none."""
     command: Any = typer.main.get_command(app)
     for word in arguments:

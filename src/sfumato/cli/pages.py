@@ -9,7 +9,7 @@ import typer
 
 from sfumato.cli.options import Folder
 from sfumato.errors import InvalidInput, MissingExtra, how_to_install
-from sfumato.terminal import writing
+from sfumato.terminal import refuse_write_errors
 
 commands = typer.Typer()
 
@@ -40,7 +40,7 @@ def publish(
         return found
 
     found, before = whole(folder), None if earlier is None else whole(earlier)
-    with writing(out):
+    with refuse_write_errors(out):
         place = publish(found, out, earlier=before)
     size = sum(f.stat().st_size for f in place.rglob("*") if f.is_file())
     typer.echo(f"Written to {place}: {size / 1e6:.1f} MB for any web server. Look at it:")
@@ -78,12 +78,12 @@ def studio(
       sfumato studio --demo
     """
     try:
-        from sfumato.studio.serving import prepared, serve
+        from sfumato.studio.serving import prepare_spec, serve_studio
         from sfumato.studio.workspace import Places
     except ImportError as error:
         raise MissingExtra(f"{error.name} is not installed; {how_to_install('ui')}") from error
-    with writing(Path.cwd()):
-        spec, header = prepared(given, Path.cwd(), demo=demo)
+    with refuse_write_errors(Path.cwd()):
+        spec, header = prepare_spec(given, Path.cwd(), demo=demo)
     beside = spec.parent
     places = Places(spec, ledger or beside / "budget.db", out or beside / "releases", sessions or beside / "sessions")
-    serve(places, header, opens=not no_browser)
+    serve_studio(places, header, opens=not no_browser)

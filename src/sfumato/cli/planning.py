@@ -12,10 +12,10 @@ import typer
 from sfumato._util.frames import safe_text
 from sfumato.cli.options import Decimal, Delimiter, Encoding, Json, Out, Sheet, Thousands
 from sfumato.errors import InvalidInput
-from sfumato.terminal import busy, csv_text, print_json, write_new, writing
+from sfumato.terminal import csv_text, print_json, refuse_write_errors, show_activity, write_new
 
 if TYPE_CHECKING:
-    from sfumato.curator.rows.samples import Odd, Placed
+    from sfumato.curator.rows.samples import OddRows, PlacedRows
     from sfumato.domain import Attribute
     from sfumato.specs import Spec
 
@@ -38,7 +38,7 @@ def demo(
 
     steps = run_demo(out)
     while True:
-        with busy("working"), writing(out or Path()):
+        with show_activity("working"), refuse_write_errors(out or Path()):
             text = next(steps, None)
         if text is None:
             return
@@ -66,23 +66,23 @@ def init(
       sfumato init people.csv -o people.toml
       sfumato init leute.csv -o leute.toml --decimal , --thousands . --encoding cp1252
     """
-    from sfumato.curator.rows.samples import column_names, doubt, table_at
+    from sfumato.curator.rows.samples import column_names, named_or_spec_table, undeclared_notation
     from sfumato.curator.rows.written import source_of
     from sfumato.workloads.schema import spec_template
 
     written = {"decimal": decimal, "thousands": thousands, "encoding": encoding, "delimiter": delimiter}
-    given = table_at(None, table, **written, sheet=sheet)
+    given = named_or_spec_table(None, table, **written, sheet=sheet)
     names = column_names(given)
     place = table if "://" in table else os.path.relpath(table, out.parent)
     write_new(out, spec_template(names, source=place, written=source_of(given).declared()))
-    odd = sum(map(_like_data, names))
+    odd = sum(map(_looks_like_data, names))
     if odd:
         typer.echo(
             f"sfumato: {odd} of the {len(names)} names look like numbers or dates. If the first line of the table is a "
             f"record and no header, {out} now holds what that record says: delete it and add a header",
             err=True,
         )
-    if (said := doubt(given)) in _DOUBTS:
+    if (said := undeclared_notation(given)) in _DOUBTS:
         typer.echo(f"sfumato: {_DOUBTS[said]}", err=True)
     typer.echo(f"{out} holds the names of the columns; fill in what is blank, then: sfumato plan {out}")
     typer.echo(f"To see rows as they are declared, drawn without the table: sfumato mock {out}")
@@ -95,7 +95,7 @@ _DOUBTS = {
 }
 
 
-def _like_data(name: str) -> bool:
+def _looks_like_data(name: str) -> bool:
     """Whether a column's name is one that a value would have."""
     text = name.strip()
     try:
@@ -159,8 +159,8 @@ def plan(
     """
     from dataclasses import replace
 
-    from sfumato.present.words import plan_facts
-    from sfumato.releasing import budget_of_margin, plan_of, plan_of_margins
+    from sfumato.present.words import plan_as_json
+    from sfumato.releasing import budget_of_margin, plan_from_spec, plan_of_margins
     from sfumato.specs import read_spec
 
     if margins and margin:
@@ -171,17 +171,17 @@ def plan(
     if what_if:
         if margins or margin is not None or every or out is not None:
             raise InvalidInput("--what-if plans several variants and keeps none; leave the other options out")
-        _side_by_side(read, what_if, as_json=as_json)
+        _compare_variants(read, what_if, as_json=as_json)
         return
-    with busy("planning") as progress:
+    with show_activity("planning") as progress:
         if margin is not None:
             read = replace(read, budget=budget_of_margin(read, margin))
-        found = plan_of_margins(read) if margins else plan_of(read, progress, compare=every)
+        found = plan_of_margins(read) if margins else plan_from_spec(read, progress, compare=every)
     if out is not None:
-        with writing(out):
+        with refuse_write_errors(out):
             found.save(out)
     if as_json:
-        print_json(plan_facts(found) | ({} if margin is None else {"margin": margin}))
+        print_json(plan_as_json(found) | ({} if margin is None else {"margin": margin}))
         return
     if margins or margin is not None:
         what = f"the margins of {spec}" if margin is None else f"a margin of {margin:,.6g} at 95 %"
@@ -198,16 +198,16 @@ def plan(
         typer.echo(f"\nSaved to {out}. To {how}")
 
 
-def _side_by_side(spec: Spec, changes: list[str], *, as_json: bool) -> None:
+def _compare_variants(spec: Spec, changes: list[str], *, as_json: bool) -> None:
     """The margins of every part and number of attributes under each variant of a spec."""
     from sfumato._util.frames import Frame
     from sfumato.plans.planned import WorkloadPlan
-    from sfumato.releasing import plan_of, variants
+    from sfumato.releasing import plan_from_spec, spec_variants
 
     plans, orders = list[tuple[dict[str, str], WorkloadPlan]](), list[Frame]()
-    for variant in variants(spec, changes):
-        with busy(f"planning {variant.name}") as progress:
-            found = plan_of(variant.spec, progress)
+    for variant in spec_variants(spec, changes):
+        with show_activity(f"planning {variant.name}") as progress:
+            found = plan_from_spec(variant.spec, progress)
         known = found.error_tables()
         if not known:
             raise InvalidInput(f"with {variant.name} nothing is known of the errors before data: nothing to compare")
@@ -252,7 +252,7 @@ def mock(
       sfumato mock people.toml -n 20 -o mock.csv
     """
     from sfumato._util.frames import Frame
-    from sfumato.curator.rows.samples import table_of
+    from sfumato.curator.rows.samples import spec_table_source
     from sfumato.curator.rows.written import source_of
     from sfumato.domain.mock import mock_columns
     from sfumato.workloads.reading import read_toml
@@ -266,7 +266,7 @@ def mock(
     person, most = privacy.text("person"), max(1, privacy.whole("rows_per_person") or 1)
     if person and person not in columns:
         columns = {person: [f"p{i // most + 1}" for i in range(rows)]} | columns
-    how = source_of(table_of(root.section("data"), spec.parent))
+    how = source_of(spec_table_source(root.section("data"), spec.parent))
     if how.decimal != ".":
         numeric = [n for n, a in domain.attributes.items() if a.intervals is not None]
         columns |= {n: [v.replace(".", how.decimal) for v in columns[n]] for n in numeric}
@@ -300,12 +300,12 @@ def check(
     """
     from dataclasses import asdict
 
-    from sfumato.curator.rows.samples import place_sample, refuse_source, table_at
+    from sfumato.curator.rows.samples import named_or_spec_table, place_sample, refuse_protected_sample
     from sfumato.specs import read_spec
     from sfumato.strategies.geography_tree import read_unit
 
     read = read_spec(spec)
-    refuse_source(sample, read.source)
+    refuse_protected_sample(sample, read.source)
     if not public:
         raise InvalidInput(
             "a check shows values and exact counts, without noise and without a charge: it is for public or mock rows "
@@ -313,19 +313,19 @@ def check(
             "sfumato mock draws rows that anybody may see. Nothing was read"
         )
     unit = read_unit(read.neighbours, read.person, read.rows_per_person, read.domain)
-    found = place_sample(table_at(read.source, sample) or sample, read.domain, unit)
+    found = place_sample(named_or_spec_table(read.source, sample) or sample, read.domain, unit)
     if as_json:
         print_json({"sample": sample} | asdict(found))
         return
     typer.echo(
         f"Exact counts of {sample}, which was stated to be public: {found.rows:,} rows, {found.counted:,} counted."
     )
-    typer.echo(f"\n{_table(read, found.attributes)}")
-    remarks = [r for p in found.attributes for r in _remarks(p, read.domain[p.attribute])]
+    typer.echo(f"\n{_placement_table(read, found.attributes)}")
+    remarks = [r for p in found.attributes for r in _sample_remarks(p, read.domain[p.attribute])]
     typer.echo("\n" + ("\n".join(remarks) or "Every value lies in a declared cell."))
 
 
-def _table(read: Spec, placed: tuple[Placed, ...]) -> str:
+def _placement_table(read: Spec, placed: tuple[PlacedRows, ...]) -> str:
     from sfumato._util.frames import Frame
 
     columns: dict[str, list[object]] = {"attribute": [], "in declared cells": [], "cells used": []}
@@ -337,34 +337,34 @@ def _table(read: Spec, placed: tuple[Placed, ...]) -> str:
             p.inside,
             f"{p.used:,} of {attribute.declared_size:,}",
             p.outside.rows,
-            _place(attribute.outside) if p.outside.rows else "",
+            _policy_text(attribute.outside) if p.outside.rows else "",
             p.missing,
-            _place(attribute.missing) if p.missing else "",
+            _policy_text(attribute.missing) if p.missing else "",
         )
         for column, value in zip(columns.values(), row, strict=True):
             column.append(value)
     return str(Frame(columns))
 
 
-def _place(policy: str | None) -> str:
+def _policy_text(policy: str | None) -> str:
     return {"other": "to (other)", "clamp": "to an end cell", "drop": "nowhere"}[policy or "drop"]
 
 
-def _remarks(placed: Placed, attribute: Attribute) -> list[str]:
+def _sample_remarks(placed: PlacedRows, attribute: Attribute) -> list[str]:
     """What is strange, with the values: the sample is public."""
     name, out = safe_text(placed.attribute), list[str]()
     if placed.outside.rows:
         what = "outside the range" if attribute.rule.numeric else "of no declared value"
-        out.append(f"{name}: {placed.outside.rows:,} rows are {what}: {_values(placed.outside)}")
+        out.append(f"{name}: {placed.outside.rows:,} rows are {what}: {_odd_values_text(placed.outside)}")
         out += [f"  {v.text!r} is {v.hint}" for v in placed.outside.values if v.hint is not None]
     if placed.unread.rows:
         what = "date" if attribute.kind == "date" else "number"
-        out.append(f"{name}: {placed.unread.rows:,} rows are no {what}, so missing: {_values(placed.unread)}")
+        out.append(f"{name}: {placed.unread.rows:,} rows are no {what}, so missing: {_odd_values_text(placed.unread)}")
     if placed.inside == 0:
         out.append(f"{name}: no row lies in a declared cell")
     return out
 
 
-def _values(odd: Odd) -> str:
+def _odd_values_text(odd: OddRows) -> str:
     more = f", and {odd.kinds - len(odd.values):,} more values" if odd.kinds > len(odd.values) else ""
     return ", ".join(f"{v.text!r} ({v.count:,})" for v in odd.values) + more

@@ -11,7 +11,7 @@ import typer
 
 from sfumato.cli.options import Decimal, Delimiter, Encoding, Folder, Json, Out, Sheet, Source, Table, Thousands
 from sfumato.errors import InvalidInput
-from sfumato.terminal import busy, print_json, show_answer, show_result, writing
+from sfumato.terminal import print_json, refuse_write_errors, show_activity, show_answer, show_result
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,18 +47,18 @@ def release(
     Example:
       sfumato release people.toml --ledger budget.db --name 2026-11 -o releases/2026-11
     """
-    from sfumato.curator.rows.samples import table_at
+    from sfumato.curator.rows.samples import named_or_spec_table
     from sfumato.releasing import REPORT, PageWarning, plan_or_spec
     from sfumato.releasing import release as carry_out
 
-    with busy("planning") as progress:
+    with show_activity("planning") as progress:
         found, declared, named = plan_or_spec(spec, progress)
     written = {"decimal": decimal, "thousands": thousands, "encoding": encoding, "delimiter": delimiter}
-    data = table_at(declared, source, **written, sheet=sheet)
+    data = named_or_spec_table(declared, source, **written, sheet=sheet)
     if data is None:
         raise InvalidInput("which table? Name it with --source, or as source under [data] in the spec")
     before = (out / "release.json").exists()
-    with busy("releasing") as progress, warnings.catch_warnings(record=True) as caught:
+    with show_activity("releasing") as progress, warnings.catch_warnings(record=True) as caught:
         # numerical warnings could depend on the data: only what is said about the page is passed on
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", PageWarning)
@@ -80,7 +80,7 @@ def release(
 
 
 @commands.command(name="check-release")
-def check(
+def check_release_command(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR|FILE", help="The folder of a release, or the file of a sketch or a stream.")
     ],
@@ -167,7 +167,7 @@ def show(
     from sfumato.plans.explain import LISTED_TABLES
     from sfumato.releases.released import WorkloadRelease
 
-    found = _stored(folder)
+    found = _load_stored(folder)
     if not isinstance(found, WorkloadRelease):
         show_result(found.describe().to_dict(), found, as_json=as_json)
         return
@@ -182,7 +182,7 @@ def show(
         typer.echo(f"\nErrors by table, as they were planned:\n{tables}{more}")
 
 
-def _stored(path: Path) -> Any:
+def _load_stored(path: Path) -> Any:
     """What is at a path. Of a session or a stream that goes on, which take their ledger, how it is asked instead."""
     from sfumato.curator.streams.stored import is_stream
     from sfumato.interactive.opening import keeps_session
@@ -234,7 +234,7 @@ def project(
     from sfumato.releases import ModelRelease, load_release
     from sfumato.releasing import REPORT
 
-    with busy("projecting") as progress, writing(out):
+    with show_activity("projecting") as progress, refuse_write_errors(out):
         release = load_release(folder)
         before = None if earlier is None else load_release(earlier)
         if isinstance(before, ModelRelease):
@@ -248,7 +248,7 @@ def project(
             integer=integer,
             earlier=before,
             folder=kept,
-            bounds=None if bounds is None else _bounds_of(bounds, release.plan.workload.domain),
+            bounds=None if bounds is None else _spec_bounds(bounds, release.plan.workload.domain),
             progress=progress,
         )
         done.save(out)
@@ -257,7 +257,7 @@ def project(
     show_result(done.facts() | {"folder": str(out)}, text, as_json=as_json)
 
 
-def _bounds_of(path: Path, released: Domain) -> Mapping[Any, Any]:
+def _spec_bounds(path: Path, released: Domain) -> Mapping[Any, Any]:
     """Those of a spec, which declares what was released. Raises InvalidInput."""
     from sfumato.specs import read_spec
 
@@ -286,7 +286,7 @@ def synthetic(
     """
     from sfumato.releases import load_release
 
-    with busy("fitting records"), writing(out):
+    with show_activity("fitting records"), refuse_write_errors(out):
         done = load_release(folder).synthetic(records)
         done.save(out)
     found = {"records": len(done), "attributes": done.attributes, "left_out": done.left_out}
@@ -312,5 +312,5 @@ def report(
     from sfumato.releasing import REPORT
 
     found, place = load(thing), thing / REPORT if thing.is_dir() else Path(f"{thing}.html")
-    with writing(out or place):
+    with refuse_write_errors(out or place):
         typer.echo(f"Written to {write_report(found, out or place)}")

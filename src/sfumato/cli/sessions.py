@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from sfumato.cli.keys import read_keys
+from sfumato.cli.keys import parse_key_arguments
 from sfumato.cli.options import Json, Source, Table
 from sfumato.errors import InvalidInput
-from sfumato.terminal import busy, show_answer, show_result
+from sfumato.terminal import show_activity, show_answer, show_result
 
 commands = typer.Typer(no_args_is_help=True, help="Questions that are not known in advance, under one budget.")
 
@@ -18,7 +18,7 @@ Store = Annotated[Path, typer.Argument(metavar="STORE", help="The file (or folde
 
 
 @commands.command("open")
-def open_(
+def open_session_command(
     spec: Annotated[Path, typer.Argument(metavar="SPEC", help="A spec file; its queries are not asked.")],
     ledger: Annotated[Path, typer.Option(metavar="LEDGER", help="The ledger that pays, now and in full.")],
     name: Annotated[str, typer.Option(metavar="NAME", help="The session's name; it is paid for once.")],
@@ -41,8 +41,8 @@ def open_(
       sfumato session open people.toml --ledger budget.db --name desk -o desk.session
       sfumato session ask desk.session "age >= 65 and sex == 'female'" --ledger budget.db
     """
-    from sfumato.curator.rows.samples import table_at
-    from sfumato.mechanisms.registry import made
+    from sfumato.curator.rows.samples import named_or_spec_table
+    from sfumato.mechanisms.registry import make_mechanism
     from sfumato.planner.opening import plan_and_open
     from sfumato.privacy.ledger import Ledger
     from sfumato.specs import read_spec
@@ -50,19 +50,25 @@ def open_(
     found = read_spec(spec)
     if found.periods is not None:
         raise InvalidInput(f"{spec} declares a stream; open it with: sfumato stream open {spec}, or take [stream] out")
-    data = table_at(found.source, source)
+    data = named_or_spec_table(found.source, source)
     if data is None:
         raise InvalidInput("which table? Name it with --source, or as source under [data] in the spec")
-    given = {"updates": updates, "threshold": threshold, "alpha": _alpha(alpha), "beta": beta, "questions": questions}
+    given = {
+        "updates": updates,
+        "threshold": threshold,
+        "alpha": _read_alpha(alpha),
+        "beta": beta,
+        "questions": questions,
+    }
     before = out.is_file() and Ledger(ledger).find(name) is not None
-    with busy("opening"):
+    with show_activity("opening"):
         account = Ledger(ledger)
         options = {name: value for name, value in given.items() if value is not None}
         opened = plan_and_open(
             data,
             found.domain,
             found.budget,
-            mechanism=made(mechanism, **options, currency=account.currency.value),
+            mechanism=make_mechanism(mechanism, **options, currency=account.currency.value),
             records=found.records if records is None else records,
             ledger=account,
             table=table or found.table,
@@ -106,12 +112,14 @@ def ask(
     """
     from sfumato.interactive import KeySession, resume_session
 
-    with busy("asking"):
+    with show_activity("asking"):
         opened = resume_session(store, ledger, source, anchor=anchor)
         over_keys = isinstance(opened, KeySession)
         if not (predicate if key is None else key) or (key is not None) != over_keys or (predicate and key):
             raise InvalidInput(f"this session is asked {'for its keys, with --key' if over_keys else 'a PREDICATE'}")
-        answer = opened.ask(read_keys(key or [], opened.plan.keys)) if over_keys else opened.ask(predicate or "")
+        answer = (
+            opened.ask(parse_key_arguments(key or [], opened.plan.keys)) if over_keys else opened.ask(predicate or "")
+        )
     numbers = {"answer": answer.value, "low": answer.low, "high": answer.high}
     numbers |= {"how": answer.how, "guaranteed": answer.guaranteed}
     more = {"standard_error": answer.standard_error, "anchor": opened.anchor}
@@ -134,7 +142,7 @@ def status(store: Store, as_json: Json = False) -> None:
     show_result(found, Description(f"Session {store}", [status_facts(found)]), as_json=as_json)
 
 
-def _alpha(given: str | None) -> float | str | None:
+def _read_alpha(given: str | None) -> float | str | None:
     if given is None or given == "least":
         return given
     try:

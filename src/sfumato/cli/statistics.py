@@ -40,9 +40,9 @@ def quantiles(
     Example:
       sfumato quantiles releases/2026-11 age --at 0.1,0.5,0.9 --by sex
     """
-    wanted, groups, found = _numbers(at), by or [], _measured(folder)
+    wanted, groups, found = _parse_probabilities(at), by or [], _load_measured(folder)
     frame = found.quantiles(attribute, wanted, by=groups, confidence=confidence)
-    _print(found, frame, [attribute, *groups], confidence, as_csv=as_csv, as_json=as_json)
+    _print_frame(found, frame, [attribute, *groups], confidence, as_csv=as_csv, as_json=as_json)
 
 
 @commands.command()
@@ -62,9 +62,9 @@ def mean(
     Example:
       sfumato mean releases/2026-11 age --by sex
     """
-    groups, found = by or [], _measured(folder)
+    groups, found = by or [], _load_measured(folder)
     frame = found.mean(attribute, by=groups, confidence=confidence)
-    _print(found, frame, [attribute, *groups], confidence, as_csv=as_csv, as_json=as_json)
+    _print_frame(found, frame, [attribute, *groups], confidence, as_csv=as_csv, as_json=as_json)
 
 
 @commands.command()
@@ -84,9 +84,9 @@ def share(
     Example:
       sfumato share releases/2026-11 sex --within age
     """
-    groups, found = within or [], _measured(folder)
+    groups, found = within or [], _load_measured(folder)
     frame = found.share(attribute, within=groups, confidence=confidence)
-    _print(found, frame, [attribute, *groups], confidence, as_csv=as_csv, as_json=as_json, without_other=False)
+    _print_frame(found, frame, [attribute, *groups], confidence, as_csv=as_csv, as_json=as_json, without_other=False)
 
 
 @commands.command()
@@ -104,9 +104,9 @@ def cdf(
     Example:
       sfumato cdf releases/2026-11 age --by sex --csv
     """
-    groups, found = by or [], _measured(folder)
+    groups, found = by or [], _load_measured(folder)
     frame = found.cdf(attribute, by=groups, confidence=confidence)
-    _print(found, frame, [attribute, *groups], confidence, as_csv=as_csv, as_json=as_json)
+    _print_frame(found, frame, [attribute, *groups], confidence, as_csv=as_csv, as_json=as_json)
 
 
 @commands.command()
@@ -125,7 +125,7 @@ def compare(
     Example:
       sfumato compare releases/2026-12 releases/2026-11 --part main
     """
-    new, old = _measured(later), _measured(earlier)
+    new, old = _load_measured(later), _load_measured(earlier)
     if part is not None:
         new, old = new[part], old[part]
     frame = new.compare(old, confidence, simultaneous=together)
@@ -138,20 +138,20 @@ def compare(
     show_rows(frame, facts, text, as_csv=as_csv, as_json=as_json)
 
 
-def _numbers(text: str) -> list[float]:
+def _parse_probabilities(text: str) -> list[float]:
     try:
         return [float(p) for p in text.split(",")]
     except ValueError:
         raise InvalidInput(f"--at lists probabilities such as 0.1,0.5,0.9, not {text!r}") from None
 
 
-def _measured(folder: Path) -> Release:
+def _load_measured(folder: Path) -> Release:
     from sfumato.releases import load_release
 
     return load_release(folder).with_errors()
 
 
-def _print(
+def _print_frame(
     release: Release,
     frame: Frame,
     attributes: list[str],

@@ -11,11 +11,11 @@ import typer
 
 from sfumato.cli.options import Decimal, Delimiter, Encoding, Json, Sheet, Table, Thousands
 from sfumato.errors import InvalidInput
-from sfumato.terminal import busy, show_result, show_rows, writing
+from sfumato.terminal import refuse_write_errors, show_activity, show_result, show_rows
 
 if TYPE_CHECKING:
     from sfumato.plans.streams import StreamPlan
-    from sfumato.releases.streams import Running, StreamRelease
+    from sfumato.releases.streams import StreamAnswer, StreamRelease
 
 
 _ZIP = b"PK\x03\x04"  # what the file of a release begins with; a store is a database
@@ -36,7 +36,7 @@ Csv = Annotated[bool, typer.Option("--csv", help="Print CSV: every line, every d
 
 
 @commands.command("open")
-def open_(
+def open_stream_command(
     spec: Annotated[Path, typer.Argument(metavar="SPEC|PLAN", help="A spec with a table [stream], or a saved plan.")],
     ledger: Annotated[Path, typer.Option(metavar="LEDGER", help="The ledger that pays, now and in full.")],
     name: Annotated[str, typer.Option(metavar="NAME", help="The stream's name; it is paid for once.")],
@@ -56,10 +56,10 @@ def open_(
     from sfumato.planner.opening import open_plan
     from sfumato.privacy.ledger import Ledger
 
-    with busy("planning"):
-        plan, named = _plan(spec)
+    with show_activity("planning"):
+        plan, named = _load_stream_plan(spec)
     before = store.exists() and Ledger(ledger).find(name) is not None
-    with busy("opening"):
+    with show_activity("opening"):
         opened = open_plan(
             plan, ledger=ledger, name=name, store=store, table=table or named, anchor=anchor, people=people
         )
@@ -92,13 +92,13 @@ def append(
     Example:
       sfumato stream append deaths.stream week-02.csv --period 2026-W02 --ledger budget.db
     """
-    from sfumato.curator.rows.samples import table_at
+    from sfumato.curator.rows.samples import named_or_spec_table
     from sfumato.interactive.streams import resume_stored
     from sfumato.privacy.ledger import Ledger
 
     written = {"decimal": decimal, "thousands": thousands, "encoding": encoding, "delimiter": delimiter}
-    data = table_at(None, table, **written, sheet=sheet)
-    with busy("appending"), warnings.catch_warnings():
+    data = named_or_spec_table(None, table, **written, sheet=sheet)
+    with show_activity("appending"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what is numerical could depend on the data
         opened = resume_stored(store, Ledger(ledger), anchor, people)
         before = opened.periods
@@ -149,7 +149,7 @@ def show(
     """
     from sfumato._util.frames import Frame
 
-    found = _release(store, anchor)
+    found = _load_stream_release(store, anchor)
     if increments and not over_time:
         raise InvalidInput("--increments goes with --over-time; one period alone is --last 1")
     sums = {"--between": between, "--decayed": decayed, "--last": None if over_time else last}
@@ -166,7 +166,7 @@ def show(
             frame = Frame({name: list(column)[-last:] for name, column in frame.columns.items()})
         what = "each period by itself" if increments else "the totals up to each period"
     else:
-        answer, what = _sum(found, between, last, decayed)
+        answer, what = _sum_of_periods(found, between, last, decayed)
         frame = answer.frame(confidence, simultaneous=together)
         if ask is not None:
             if together:
@@ -196,8 +196,8 @@ def report(
     """
     from sfumato.present import write_report
 
-    found = _release(store, anchor)
-    with busy("drawing"), writing(out):
+    found = _load_stream_release(store, anchor)
+    with show_activity("drawing"), refuse_write_errors(out):
         typer.echo(f"Written to {write_report(found, out)}")
 
 
@@ -215,8 +215,8 @@ def release(
       sfumato stream release deaths.stream -o deaths.release
       sfumato stream show deaths.release --last 12
     """
-    found = _release(store, anchor)
-    with writing(out):
+    found = _load_stream_release(store, anchor)
+    with refuse_write_errors(out):
         found.save(out)
     facts = {"name": found.provenance.name, "periods": len(found.periods), "hash": found.result_hash}
     text = f"{found.explain()}\n\nWritten to {out}. It holds no state; to read it: sfumato stream show {out}"
@@ -239,26 +239,26 @@ def status(store: Store, anchor: Anchor = None, as_json: Json = False) -> None:
     show_result(found, Description(f"Stream {store}", [status_facts(found)]), as_json=as_json)
 
 
-def _plan(path: Path) -> tuple[StreamPlan, str | None]:
+def _load_stream_plan(path: Path) -> tuple[StreamPlan, str | None]:
     """The plan of a stream, saved or of a spec, and its table's public name."""
-    from sfumato.planner.loading import read
+    from sfumato.planner.loading import read_stored
     from sfumato.plans.streams import StreamPlan
-    from sfumato.releasing import plan_of
+    from sfumato.releasing import plan_from_spec
     from sfumato.specs import read_spec
 
     if path.is_file() and zipfile.is_zipfile(path):
-        return read(path, StreamPlan), None
+        return read_stored(path, StreamPlan), None
     spec = read_spec(path)
-    found = plan_of(spec)
+    found = plan_from_spec(spec)
     if not isinstance(found, StreamPlan):
         raise InvalidInput(f"{path} declares no stream: say how many periods under [stream], as periods = 104")
     return found, spec.table
 
 
-def _release(path: Path, anchor: str | None) -> StreamRelease:
+def _load_stream_release(path: Path, anchor: str | None) -> StreamRelease:
     """All that is public of a stream: from its store, or from the file of its release."""
     from sfumato.interactive.streams import stored_release
-    from sfumato.planner.loading import read
+    from sfumato.planner.loading import read_stored
     from sfumato.releases.streams import StreamRelease
 
     if not path.is_file():
@@ -270,12 +270,12 @@ def _release(path: Path, anchor: str | None) -> StreamRelease:
         return stored_release(path, anchor)
     if anchor is not None:
         raise InvalidInput("an anchor is of a store; a release never changes, so leave it out")
-    return read(path, StreamRelease)
+    return read_stored(path, StreamRelease)
 
 
-def _sum(
+def _sum_of_periods(
     found: StreamRelease, between: tuple[str, str] | None, last: int | None, decayed: str | None
-) -> tuple[Running, str]:
+) -> tuple[StreamAnswer, str]:
     """The sum of some periods, and which they are."""
     if decayed is not None:
         return found.decayed(decayed), f"all periods so far, each {decayed} times as much as the one after it"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato._util.files import forget
+from sfumato._util.files import release_pages
 from sfumato.cells import Grid, Wholes
 from sfumato.curator.curator import Curator, Measured
 from sfumato.curator.rows.counting import MAX_CELLS, ColumnCounts, Counts, TensorCounts, check_countable
@@ -28,7 +28,7 @@ from sfumato.privacy.sensitivity import Certificate, Sensitivity
 if TYPE_CHECKING:
     from sfumato.privacy.accounting import Event
 
-__all__ = ["PartedCurator", "curator_for"]
+__all__ = ["ByPartCurator", "curator_for"]
 
 
 _PART = 2**24  # cells of the table that is counted at a time: 128 MB, and as much for each of its rows and its noise
@@ -36,7 +36,7 @@ _PART = 2**24  # cells of the table that is counted at a time: 128 MB, and as mu
 Codes = NDArray[np.integer]
 
 
-class PartedCurator(Curator):
+class ByPartCurator(Curator):
     """A curator that measures tables of any length by the first attribute of their blocks, of records or of a histogram
     in memory.
 
@@ -61,9 +61,9 @@ class PartedCurator(Curator):
         super()._check(maps, noise, price, stated, certificate, cut)
         if self._summed(maps):  # in whose tables a record is more than 1, which parts are not counted by
             raise PlanError("sums of measures are not measured beside tables so long that they are counted in parts")
-        for block in _long(maps):
-            part, codes = next(_parts(block))
-            grid = _narrowed(self._holding.grid, block, part)
+        for block in _long_blocks(maps):
+            part, codes = next(_split_block(block))
+            grid = _narrow_to_part(self._holding.grid, block, part)
             if len(codes) != self._holding.grid.sizes()[block.attributes[0]]:
                 raise PlanError("internal error: a block is over another number of cells than its attribute has")
             check_countable(grid, [np.array([self._axes(part)], dtype=np.int32)])
@@ -93,12 +93,12 @@ class PartedCurator(Curator):
             end = 0
             if not (isinstance(block, BlockMap) and _is_long(block)):
                 continue
-            for part, codes in _parts(block):
-                few = _within(counts, _narrowed(counts.grid, block, part), block.attributes[0], codes)
+            for part, codes in _split_block(block):
+                few = _counts_within_part(counts, _narrow_to_part(counts.grid, block, part), block.attributes[0], codes)
                 exact = part.apply(few.count([block.attributes])[block.attributes])
                 into[end : end + len(exact)] = exact + noise.sample(len(exact), self._holding.bits)
                 end += len(exact)
-                forget(into)
+                release_pages(into)
             if end != len(into):
                 raise SourceError("some rows were not counted")
         return super()._look(counts, maps, noise, values, blocks)
@@ -106,10 +106,10 @@ class PartedCurator(Curator):
 
 def curator_for(blocks: Sequence[Any]) -> type[Curator]:
     """Who measures these: the core alone, unless a table among them is too long for it."""
-    return PartedCurator if any(isinstance(b, BlockMap) and b.cells > MAX_CELLS for b in blocks) else Curator
+    return ByPartCurator if any(isinstance(b, BlockMap) and b.cells > MAX_CELLS for b in blocks) else Curator
 
 
-def _long(maps: Sequence[Measured]) -> list[BlockMap]:
+def _long_blocks(maps: Sequence[Measured]) -> list[BlockMap]:
     return [b for b in maps if isinstance(b, BlockMap) and _is_long(b)]
 
 
@@ -122,7 +122,7 @@ def _is_long(block: Measured) -> bool:
     return isinstance(inner, AlikeMap) and inner.binary and block.cells // first.shape[1] <= _PART
 
 
-def _parts(block: BlockMap) -> Iterator[tuple[BlockMap, Codes]]:
+def _split_block(block: BlockMap) -> Iterator[tuple[BlockMap, Codes]]:
     """Some rows of the first factor after others, as a block over as many cells; and of every cell of its attribute
     which of these it counts in: none below 0, nor from their number on."""
     first, *rest = block.factors
@@ -133,13 +133,13 @@ def _parts(block: BlockMap) -> Iterator[tuple[BlockMap, Codes]]:
         yield BlockMap(block.groups, (few, *rest)), codes - start
 
 
-def _narrowed(grid: Grid, block: BlockMap, part: BlockMap) -> Grid:
+def _narrow_to_part(grid: Grid, block: BlockMap, part: BlockMap) -> Grid:
     """The cells of the records of a part."""
     axis, rule = grid.axis(block.attributes[0]), Wholes(kind="part", low=0, high=part.factors[0].shape[1] - 1, width=1)
     return Grid(grid.names, (*grid.rules[:axis], rule, *grid.rules[axis + 1 :]))
 
 
-def _within(counts: ColumnCounts | TensorCounts, grid: Grid, name: str, codes: Codes) -> Counts:
+def _counts_within_part(counts: ColumnCounts | TensorCounts, grid: Grid, name: str, codes: Codes) -> Counts:
     """The records that count in a part."""
     axis = grid.axis(name)
     if isinstance(counts, TensorCounts):

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato._util.codec import rebuild
-from sfumato._util.files import forget, room
+from sfumato._util.files import allocate_zeros, release_pages
 from sfumato.cells import Grid
-from sfumato.curator.rows.counting import SHARES, Counts, Packing, alone, check_countable
+from sfumato.curator.rows.counting import SHARES, Counts, Packing, check_countable, one_block_per_set
 from sfumato.curator.rows.sources import open_source
 from sfumato.errors import InvalidInput, NotWritten, PlanError, SourceError
 from sfumato.maps import BlockMap, CombinationMap, FamilyMap, Map, check_price
@@ -28,17 +28,25 @@ from sfumato.measurements import Measurement
 from sfumato.privacy.accounting import Account, Event
 from sfumato.privacy.debits import Debits, Receipt
 from sfumato.privacy.noise import BitSource, NoiseLaw
-from sfumato.privacy.reserved_budget import Prepaid
-from sfumato.privacy.sensitivity import Certificate, Sensitivity, certified, fits, power_of
+from sfumato.privacy.reserved_budget import ReservedBudget
+from sfumato.privacy.sensitivity import Certificate, Sensitivity, certified_bound, noise_fits_price, sensitivity_power
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
-__all__ = ["MAX_VALUES", "Curator", "Holding", "check_plan_hash", "holding", "lowered", "own"]
+__all__ = [
+    "MAX_VALUES",
+    "CuratedTable",
+    "Curator",
+    "check_plan_hash",
+    "curator_holding",
+    "lower_blocks",
+    "rebuild_values",
+]
 
 
 MAX_VALUES = 500_000_000  # of a measurement: 4 GB, in files where memory is short
 
 
-class Holding:
+class CuratedTable:
     """A table over the grid of a domain, whose privacy is protected, and who pays; read once, when a door first asks.
 
     `declared` is the domain as it was given: for names of files alone, nothing private rests on it.
@@ -53,14 +61,14 @@ class Holding:
         source: Any,
         domain: object,
         unit: PrivacyUnit,
-        ledger: Debits | Prepaid,
+        ledger: Debits | ReservedBudget,
         table: str | None,
         bits: BitSource | None,
-        packing: Packing = alone,
+        packing: Packing = one_block_per_set,
         *,
         measures: bool = False,
     ) -> None:
-        grid, self.unit = own((getattr(domain, "grid", None), unit))
+        grid, self.unit = rebuild_values((getattr(domain, "grid", None), unit))
         if type(grid) is not Grid or type(self.unit) is not PrivacyUnit:
             raise PlanError("a table is held over a domain, for a privacy unit")
         if not measures:
@@ -115,21 +123,21 @@ def check_plan_hash(plan_hash: object) -> None:
         raise InvalidInput("a plan_hash given to the curator has no ':'; what follows one names a file of the curator")
 
 
-def lowered(blocks: Sequence[Any], most: int = MAX_VALUES) -> tuple[Any, ...]:
+def lower_blocks(blocks: Sequence[Any], most: int = MAX_VALUES) -> tuple[Any, ...]:
     """The maps of the closed set that are priced and measured, built anew; what lowers to them is not trusted."""
     if not blocks or not all(isinstance(b, (BlockMap, FamilyMap, CombinationMap)) for b in blocks):
         raise PlanError("a measurement needs at least one block, and blocks alone")
     rows = sum(b.rows for b in blocks)
     if rows > most:
         raise PlanError(f"{rows:,} values would be measured, above {most:,}; choose a mechanism with fewer")
-    maps = own(tuple(b.lowered() for b in blocks))
+    maps = rebuild_values(tuple(b.lowered() for b in blocks))
     inside = [p for b in maps for p in (b.blocks if type(b) is CombinationMap else (b,))]
     if not all(type(b) in (BlockMap, FamilyMap) and all(isinstance(f, Map) for f in b.factors) for b in inside):
         raise PlanError("internal error: what is measured was not lowered to the closed set of maps")
     return maps
 
 
-def own(values: tuple[Any, ...]) -> tuple[Any, ...]:
+def rebuild_values(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """The same values built anew by the library's own constructors; foreign classes are refused.
 
     Privacy rests on what operators, laws and units say of themselves, so nobody else's are believed.
@@ -163,13 +171,13 @@ class Curator:
         source: Any,
         domain: object,
         unit: PrivacyUnit,
-        ledger: Debits | Prepaid,
+        ledger: Debits | ReservedBudget,
         *,
         table: str | None = None,
-        packing: Packing = alone,
+        packing: Packing = one_block_per_set,
         insecure_bits: BitSource | None = None,
     ) -> None:
-        self._holding = Holding(source, domain, unit, ledger, table, insecure_bits, packing, measures=True)
+        self._holding = CuratedTable(source, domain, unit, ledger, table, insecure_bits, packing, measures=True)
 
     @property
     def unit(self) -> PrivacyUnit:
@@ -206,8 +214,10 @@ class Curator:
         loaded; nothing is spent. NotWritten: spent, but measuring failed.
         """
         held = self._holding
-        blocks, noise, price, stated, certificate, cut = own((tuple(blocks), noise, price, stated, certificate, cut))
-        maps = lowered(blocks, self._MOST)
+        blocks, noise, price, stated, certificate, cut = rebuild_values(
+            (tuple(blocks), noise, price, stated, certificate, cut)
+        )
+        maps = lower_blocks(blocks, self._MOST)
         self._check(maps, noise, price, stated, certificate, cut)
         held.expect(price, name, plan_hash)
         counts = held.open()
@@ -215,7 +225,7 @@ class Curator:
         try:
             receipt = held.debit(price, name, plan_hash)
         except BaseException:
-            _remove(values)
+            _remove_files(values)
             raise
         measured: Measurement | None = None
         with suppress(Exception):  # what failed, and its text, may depend on the data
@@ -238,13 +248,13 @@ class Curator:
         Guarantee: all that comes out of the curator returned satisfies together the definition that `price`, a
         PureEvent, ZcdpEvent or GaussianEvent, states. Refusals are those of `measure`; BudgetError for other prices.
         """
-        (price,) = own((price,))
+        (price,) = rebuild_values((price,))
         Account(price)  # refuses what does not add up
         held = self._holding
         held.expect(price, name, plan_hash)
         counts = held.open()
         receipt = held.debit(price, name, plan_hash)
-        made = Curator(None, held.declared, held.unit, Prepaid(price, receipt), insecure_bits=held.bits)
+        made = Curator(None, held.declared, held.unit, ReservedBudget(price, receipt), insecure_bits=held.bits)
         made._holding.counts = counts
         return made, receipt
 
@@ -266,14 +276,14 @@ class Curator:
         if families_sum or any(type(b) is CombinationMap for b in maps if grid.measures):
             raise PlanError("measures are summed by blocks, not by families or combinations of these")
         check_countable(grid, self._asked(maps), measures=True)
-        power = power_of(noise)
+        power = sensitivity_power(noise)
         if type(cut) is not int or cut < 0 or (cut and self._holding.unit.person is None):
             raise PlanError("how many persons were cut is measured a whole number of times, where a column names them")
         # whoever changes the tables most may be one who is cut
-        found = certified(maps, grid.sizes(), self._holding.unit, power, certificate, grid.measures) + cut**power
+        found = certified_bound(maps, grid.sizes(), self._holding.unit, power, certificate, grid.measures) + cut**power
         if stated is not None and (stated.power != power or stated.value < found):
             raise PlanError("the plan states another sensitivity than its integer maps have; plan again")
-        if not fits(Sensitivity(power, found, exact=False), noise, price):
+        if not noise_fits_price(Sensitivity(power, found, exact=False), noise, price):
             raise PlanError("the measurement costs more than the price it states; it is refused")
         for factor in {id(f): f for b in maps for f in b.factors}.values():
             if isinstance(factor, Map):
@@ -338,7 +348,7 @@ class Curator:
                     missing -= exact.size
                 if drawn > _KEPT:
                     drawn = 0
-                    forget(into)
+                    release_pages(into)
                 continue
             for i, table in zip(chosen.tolist(), tables, strict=True):
                 missing -= look(tuple(sets[f][i].tolist()), table * whole)
@@ -383,9 +393,9 @@ class Curator:
         values: list[NDArray[np.int64]] = []
         try:
             for i, block in enumerate(maps):
-                values.append(room(block.rows, None if folder is None else folder / f"values-{i}.npy"))
+                values.append(allocate_zeros(block.rows, None if folder is None else folder / f"values-{i}.npy"))
         except (MemoryError, OSError) as error:
-            _remove(values)
+            _remove_files(values)
             raise InvalidInput(f"there is no room for {sum(b.rows for b in maps):,} noisy values: {error}") from error
         return values
 
@@ -393,7 +403,7 @@ class Curator:
         return f"<Curator of a table over {', '.join(self._holding.grid.names)}>"
 
 
-def holding(curator: Curator) -> Holding:
+def curator_holding(curator: Curator) -> CuratedTable:
     """What a curator holds, for the other doors of the wall; the import contract keeps it from everybody else."""
     if type(curator) is not Curator:
         raise PlanError(f"a door of a table is opened by its Curator, not by a {type(curator).__name__}")
@@ -401,7 +411,7 @@ def holding(curator: Curator) -> Holding:
     return curator._holding  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
-def _remove(values: Sequence[NDArray[np.int64]]) -> None:
+def _remove_files(values: Sequence[NDArray[np.int64]]) -> None:
     """The files made for values that will not come."""
     for array in values:
         name = getattr(array, "filename", None)

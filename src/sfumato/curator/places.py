@@ -8,16 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sfumato._util.codec import fingerprint
+from sfumato._util.codec import value_fingerprint
 from sfumato.errors import InvalidInput, LedgerCorrupted, NotWritten
 from sfumato.privacy.accounting import Event
 from sfumato.privacy.chain import Format
 from sfumato.privacy.debits import Debits, Receipt
-from sfumato.privacy.files import holds
-from sfumato.privacy.kinds import says_it_is
+from sfumato.privacy.files import is_nonempty_file
+from sfumato.privacy.kinds import is_file_of_kind
 from sfumato.privacy.unit import PrivacyUnit
 
-__all__ = ["check_place", "check_same", "check_unopened", "pay"]
+__all__ = ["check_place", "check_same_opening", "check_unopened", "pay_for_file"]
 
 
 def check_place(store: str | os.PathLike[str], noun: str, begun: Format | None = None) -> Path:
@@ -31,8 +31,8 @@ def check_place(store: str | os.PathLike[str], noun: str, begun: Format | None =
             raise InvalidInput(f"{path}: the file of a {noun} has a name of its own and must not climb with '..'")
         if path.is_symlink() or any(p.is_symlink() for p in path.parents if not p.is_absolute()):
             raise InvalidInput(f"{path} is a symbolic link; name the file itself")
-        free = not path.exists() or (path.is_file() and not holds(path))
-        free = free or (begun is not None and path.is_file() and says_it_is(path, begun))
+        free = not path.exists() or (path.is_file() and not is_nonempty_file(path))
+        free = free or (begun is not None and path.is_file() and is_file_of_kind(path, begun))
         if not free or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
             raise InvalidInput(f"{path} exists, or its folder is missing or not to be written to; choose another path")
     except InvalidInput:
@@ -42,9 +42,9 @@ def check_place(store: str | os.PathLike[str], noun: str, begun: Format | None =
     return path
 
 
-def check_same(path: Path, there: Any, asked: Any) -> None:
+def check_same_opening(path: Path, there: Any, asked: Any) -> None:
     """Raise InvalidInput unless what a file was begun for is what is asked now, but for what is only kept with it."""
-    if fingerprint(replace(there, about=None)) != fingerprint(replace(asked, about=None)):
+    if value_fingerprint(replace(there, about=None)) != value_fingerprint(replace(asked, about=None)):
         raise InvalidInput(f"{path} exists and was opened for something else; choose another path")
 
 
@@ -57,7 +57,7 @@ def check_unopened(path: Path, ledger: Debits, name: str) -> None:
         )
 
 
-def pay(
+def pay_for_file(
     ledger: Debits,
     terms: tuple[str, str, Event, PrivacyUnit, str | None],
     kept: tuple[Path, Callable[[], None]],

@@ -8,15 +8,15 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.curator.curator import Curator, Holding, holding, lowered, own
+from sfumato.curator.curator import CuratedTable, Curator, curator_holding, lower_blocks, rebuild_values
 from sfumato.curator.rows.counting import Counts, check_countable
 from sfumato.errors import NotWritten, PlanError
 from sfumato.privacy.accounting import Event
 from sfumato.privacy.boosting_score import Misses
 from sfumato.privacy.debits import Receipt
-from sfumato.privacy.selection import Candidates, exponential, score_sensitivity, selection_rate
+from sfumato.privacy.selection import Candidates, exponential_mechanism, score_sensitivity, selection_rate
 
-__all__ = ["admitted", "answers", "select"]
+__all__ = ["admit_candidates", "exact_candidate_answers", "select"]
 
 
 def select(
@@ -30,29 +30,29 @@ def select(
     of the scores derived here, for the curator's neighbour relation: epsilon-DP and epsilon^2/8-zCDP [CR21].
     Refusals are those of `Curator.measure`, before the table is touched. NotWritten: spent, but selecting failed.
     """
-    held = holding(curator)
-    (_, candidates), (price,) = admitted(held, candidates), own((price,))
+    held = curator_holding(curator)
+    (_, candidates), (price,) = admit_candidates(held, candidates), rebuild_values((price,))
     rate = selection_rate(score_sensitivity(candidates, held.grid.sizes(), held.unit), price)
     held.expect(price, name, plan_hash)
     counts = held.open()
     receipt = held.debit(price, name, plan_hash)
     chosen: int | None = None
     with suppress(Exception):  # what failed, and its text, may depend on the data
-        chosen = exponential(candidates.lags(answers(counts, candidates)), rate, held.bits)
+        chosen = exponential_mechanism(candidates.lags(exact_candidate_answers(counts, candidates)), rate, held.bits)
     if chosen is None:
         raise NotWritten(f"the budget is spent (entry {receipt.sequence}) but selecting failed; there is no refund")
     return chosen, receipt
 
 
-def admitted(held: Holding, given: object) -> tuple[Candidates | Misses, Candidates | Misses]:
+def admit_candidates(held: CuratedTable, given: object) -> tuple[Candidates | Misses, Candidates | Misses]:
     """Candidates built anew, and the same with the maps that are priced and asked.
 
     It is sure then, from public facts alone, that they can be counted and applied. Raises PlanError or WorkloadError.
     """
-    (found,) = own((given,))
+    (found,) = rebuild_values((given,))
     if not isinstance(found, (Candidates, Misses)):
         raise PlanError(f"candidates are needed to choose from, not a {type(given).__name__}")
-    asked = replace(found, blocks=lowered(found.blocks))
+    asked = replace(found, blocks=lower_blocks(found.blocks))
     for block in asked.blocks:
         block.check(held.grid.sizes())
     for block in asked.blocks:
@@ -62,7 +62,7 @@ def admitted(held: Holding, given: object) -> tuple[Candidates | Misses, Candida
     return found, asked
 
 
-def answers(counts: Counts, candidates: Candidates | Misses) -> NDArray[np.int64]:
+def exact_candidate_answers(counts: Counts, candidates: Candidates | Misses) -> NDArray[np.int64]:
     """(candidates,) exact integers: coefficients below 2^10 times fewer than 2^53 records fit int64."""
     tables = counts.count(list(dict.fromkeys(b.attributes for b in candidates.blocks)))
     return np.concatenate([b.apply(tables[b.attributes]) for b in candidates.blocks])

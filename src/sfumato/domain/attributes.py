@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from sfumato._util.bundles import check_text, shorten
 from sfumato._util.checks import Number, read_number, show_count, show_number
-from sfumato._util.codec import later, storable
-from sfumato._util.text import composed, plain
+from sfumato._util.codec import deferred_field, storable
+from sfumato._util.text import comparable_text, normalize_nfc
 from sfumato.cells import EDITION, MAX_CELLS, Codes, Rule, Truths
 from sfumato.errors import DomainError
 
@@ -28,8 +28,8 @@ __all__ = [
     "Level",
     "Missing",
     "Outside",
+    "check_cell_limit",
     "check_policies",
-    "check_size",
     "read_code",
 ]
 
@@ -54,7 +54,7 @@ class Attribute:
     ordered: ClassVar[bool] = False
     outside: Outside | None = None
     missing: Missing | None = None
-    edition: int = later(EDITION, before=1)
+    edition: int = deferred_field(EDITION, before=1)
 
     def settle(self, *, alike: bool) -> None:
         """Take the first edition where both editions read every value alike, so that such attributes are equal.
@@ -162,7 +162,7 @@ def check_policies(outside: object, missing: object, *, numeric: bool) -> None:
         raise DomainError(f"missing={missing!r} is not allowed; use 'other' or 'drop'")
 
 
-def check_size(count: int, what: str) -> None:
+def check_cell_limit(count: int, what: str) -> None:
     """Refuse no cells, and too many."""
     if count < 1:
         raise DomainError(f"{what} declares no cell")
@@ -203,8 +203,8 @@ class Categories(Attribute):
 
     kind: ClassVar[str] = "category"
     values: Mapping[str, str] | Sequence[object]
-    case: Literal["exact", "ignore"] = later("exact")
-    trim: bool = later(False)
+    case: Literal["exact", "ignore"] = deferred_field("exact")
+    trim: bool = deferred_field(False)
     _labels: tuple[str, ...] = field(init=False, repr=False, compare=False)
     _places: dict[str, int] = field(init=False, repr=False, compare=False)
     _names: dict[str, int] = field(init=False, repr=False, compare=False)
@@ -213,17 +213,17 @@ class Categories(Attribute):
         given = self.values
         if isinstance(given, (str, bytes)) or not isinstance(given, (Mapping, Sequence)):
             raise DomainError(f"categories must be a list of values or a mapping code -> label, not {shorten(given)}")
-        check_size(len(given), "a category attribute")
+        check_cell_limit(len(given), "a category attribute")
         if self.case not in ("exact", "ignore") or not isinstance(self.trim, bool):
             raise DomainError("case is 'exact' or 'ignore', and trim is True or False")
         pairs = given.items() if isinstance(given, Mapping) else ((v, v) for v in given)
         values = {}
         for code, label in pairs:
-            key = composed(read_code(code)) if self.edition > 1 else read_code(code)
+            key = normalize_nfc(read_code(code)) if self.edition > 1 else read_code(code)
             if key in values:
                 raise DomainError(f"category {key!r} is declared twice (1, '1' and 1.0 are one code)")
             text = key if label is code else check_text(read_code(label), "category label")
-            values[key] = composed(text) if self.edition > 1 else text
+            values[key] = normalize_nfc(text) if self.edition > 1 else text
         if OTHER in values.values():
             raise DomainError(f"the label {OTHER!r} is reserved for the extra cell")
         check_policies(self.outside, self.missing, numeric=False)
@@ -236,7 +236,7 @@ class Categories(Attribute):
 
     def _read(self, text: str) -> str:
         """A text as it is compared."""
-        return plain(text, trim=self.trim, ignore_case=self.case == "ignore") if self.edition > 1 else text
+        return comparable_text(text, trim=self.trim, ignore_case=self.case == "ignore") if self.edition > 1 else text
 
     def _placed(self, cells: dict[str, int]) -> dict[str, int]:
         """The cell of every code as it is compared. Refuses texts of two cells that are compared as one."""

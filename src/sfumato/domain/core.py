@@ -15,18 +15,18 @@ import numpy as np
 
 from sfumato._util.bundles import check_text, shorten
 from sfumato._util.checks import Number, check_distinct, show_count, show_number
-from sfumato._util.codec import later, storable
+from sfumato._util.codec import deferred_field, storable
 from sfumato._util.frames import safe_text
 from sfumato.cells import Grid, Moves
 from sfumato.domain import impossible as cannot
-from sfumato.domain.attributes import OTHER, Attribute, Level, check_size
-from sfumato.domain.impossible import Tied, spans
+from sfumato.domain.attributes import OTHER, Attribute, Level, check_cell_limit
+from sfumato.domain.impossible import Tied, cell_value_ranges
 from sfumato.domain.measures import Measure
 from sfumato.domain.ordered import Integers
 from sfumato.domain.predicates import Mask
 from sfumato.errors import DomainError
 
-__all__ = ["Domain", "cell_texts", "is_year", "range_text", "restricted", "unequal"]
+__all__ = ["Domain", "cell_texts", "has_unequal_widths", "is_year", "range_restriction", "range_text"]
 
 
 _SHOWN = 4  # predicates in a line that people read; a plan's facts have all of them
@@ -79,7 +79,7 @@ class Domain:
     """
 
     attributes: Mapping[str, Attribute]
-    impossible: tuple[str, ...] = later(())
+    impossible: tuple[str, ...] = deferred_field(())
     tied: tuple[Tied, ...] = field(init=False, repr=False, compare=False)
     _levels: dict[str, tuple[str, Level | None]] = field(init=False, repr=False, compare=False)
 
@@ -97,7 +97,7 @@ class Domain:
         for name, attribute in given.items():
             check_text(name, "attribute name")
             if isinstance(attribute, (int, np.integer)) and not isinstance(attribute, bool):
-                check_size(int(attribute), f"attribute {shorten(name)}")
+                check_cell_limit(int(attribute), f"attribute {shorten(name)}")
                 attribute = Integers(0, int(attribute) - 1)
             if not isinstance(attribute, Attribute):
                 raise DomainError(
@@ -121,9 +121,9 @@ class Domain:
         check_distinct([*kept, *(n for n, _ in levels)], "attributes and levels")
         object.__setattr__(self, "attributes", kept)
         object.__setattr__(self, "_levels", dict(levels))
-        predicates = cannot.compiled(self, impossible)
+        predicates = cannot.compile_impossible(self, impossible)
         object.__setattr__(self, "impossible", tuple(p.text for p in predicates))
-        object.__setattr__(self, "tied", cannot.grouped(self, predicates))
+        object.__setattr__(self, "tied", cannot.group_tied_attributes(self, predicates))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -223,7 +223,7 @@ class Domain:
         Raises:
             DomainError: A name is unknown, or two names belong to one attribute.
         """
-        return cannot.possible(self, self.tied, self.columns(names))
+        return cannot.possible_cells_mask(self, self.tied, self.columns(names))
 
     def moves(self, names: Iterable[str] | None = None) -> tuple[Moves, ...]:
         """The rules by which records in impossible cells are counted in other cells.
@@ -240,7 +240,7 @@ class Domain:
         """
         if not self.impossible:
             return ()
-        return cannot.moves(self, self.tied, self.names if names is None else self.check_names(names))
+        return cannot.record_moves(self, self.tied, self.names if names is None else self.check_names(names))
 
     def sizes(self, names: Iterable[str]) -> tuple[int, ...]:
         """The number of cells of each named attribute or level.
@@ -424,7 +424,7 @@ def is_year(domain: Domain, name: str) -> bool:
     return (low >= _YEARS[0] and high <= _YEARS[1]) or (named is not None and high >= _NAMED)
 
 
-def unequal(attribute: Attribute) -> bool:
+def has_unequal_widths(attribute: Attribute) -> bool:
     """Whether an attribute's cells are classes of numbers of several widths, which bars of counts would misstate."""
     ends = attribute.intervals
     return ends is not None and len({float(high - low) for low, high in ends}) > 1
@@ -437,7 +437,7 @@ def cell_texts(domain: Domain, name: str) -> list[str]:
     if attribute.intervals is None:
         return [safe_text(label) for label in attribute.labels]
     whole, year = domain[domain.owner(name)].kind == "integer", is_year(domain, name)
-    found = [_text(low, high, whole=whole, year=year) for low, high in attribute.intervals]
+    found = [_range_words(low, high, whole=whole, year=year) for low, high in attribute.intervals]
     return found + [OTHER] * attribute.has_other
 
 
@@ -445,35 +445,35 @@ def range_text(domain: Domain, name: str) -> str:
     """The declared range of an attribute of numbers, from its first to its last."""
     declared = domain[name]
     if isinstance(declared, Measure):
-        return f"{_number(declared.low)} to {_number(declared.high)}"
+        return f"{_format_with_thousands(declared.low)} to {_format_with_thousands(declared.high)}"
     ends = declared.intervals
     assert ends is not None
     year = is_year(domain, name)
     last = ends[-1][1] - (1 if domain[domain.owner(name)].kind == "integer" else 0)
-    return " to ".join(str(x) if year else _number(x) for x in (ends[0][0], last))
+    return " to ".join(str(x) if year else _format_with_thousands(x) for x in (ends[0][0], last))
 
 
-def restricted(domain: Domain, name: str) -> str:
+def range_restriction(domain: Domain, name: str) -> str:
     """Of which records, or of which values, a mean or sum is, where some may lie outside the range; "" where none may.
 
     What is outside is cut to the range, counted as (other), or not counted: nothing measured says how far out it is.
     """
     attribute = domain[name]
-    if spans(attribute) is None or attribute.outside is None:
+    if cell_value_ranges(attribute) is None or attribute.outside is None:
         return ""
     if attribute.outside == "clamp":
         return f"of values cut to {range_text(domain, name)}"
     return f"of records from {range_text(domain, name)}"
 
 
-def _text(low: Number, high: Number, *, whole: bool, year: bool) -> str:
+def _range_words(low: Number, high: Number, *, whole: bool, year: bool) -> str:
     if not whole:
-        return f"{_number(low)} to under {_number(high)}"
-    first, last = (str(x) if year else _number(x) for x in (low, high - 1))
+        return f"{_format_with_thousands(low)} to under {_format_with_thousands(high)}"
+    first, last = (str(x) if year else _format_with_thousands(x) for x in (low, high - 1))
     return first if first == last else f"{first} to {last}"
 
 
-def _number(value: Number) -> str:
+def _format_with_thousands(value: Number) -> str:
     """As it is declared, to the last digit; thousands apart."""
     text = show_number(value)
     head, point, tail = text.lstrip("-").partition(".")

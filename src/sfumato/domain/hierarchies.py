@@ -17,7 +17,7 @@ import numpy as np
 from sfumato._util.bundles import check_text, shorten
 from sfumato._util.checks import check_distinct, read_text
 from sfumato._util.codec import storable
-from sfumato._util.text import composed
+from sfumato._util.text import normalize_nfc
 from sfumato.cells import Codes, Rule
 from sfumato.domain.attributes import MAX_LEVELS, Attribute, Categories, Level, check_policies, read_code
 from sfumato.errors import DomainError, SpecError
@@ -78,25 +78,25 @@ class Hierarchy(Attribute):
 
     def __post_init__(self) -> None:
         check_policies(self.outside, self.missing, numeric=False)
-        levels = None if self.levels is None else _read_levels(self.levels)
+        levels = None if self.levels is None else _read_level_names(self.levels)
         names = _read_labels(self.code_labels)
         given = self.source
         if isinstance(given, (str, PathLike)):
-            levels, rows, found = _read_csv(given, levels)
+            levels, rows, found = _read_hierarchy_csv(given, levels)
         elif levels is None:
             raise DomainError('levels= names the levels from coarse to fine, such as ["state", "county"]')
         elif isinstance(given, Mapping):
-            rows, found = _flatten(given, levels)
+            rows, found = _flatten_mapping(given, levels)
         else:
-            rows, found = _read_rows(given, levels), {}
+            rows, found = _read_code_rows(given, levels), {}
         for level, labels in found.items():
             if level in names:
                 raise DomainError(f"the labels of {level!r} are given twice: with the codes and by code_labels=")
             names[level] = labels
         if self.edition > 1:
-            rows = [tuple(map(composed, row)) for row in rows]
-            names = {n: {composed(code): label for code, label in some.items()} for n, some in names.items()}
-        labelled = _labels(rows, levels, names)
+            rows = [tuple(map(normalize_nfc, row)) for row in rows]
+            names = {n: {normalize_nfc(code): label for code, label in some.items()} for n, some in names.items()}
+        labelled = _labels_by_level(rows, levels, names)
         self.settle(alike=all(row[-1].isascii() for row in rows))
         policies: dict[str, Any] = {"outside": self.outside, "missing": self.missing, "edition": self.edition}
         attributes = [Categories(labels, **policies) for labels in labelled]
@@ -174,7 +174,7 @@ class Hierarchy(Attribute):
         return f"Hierarchy({inside}; outside={self.outside!r}, missing={self.missing!r})"
 
 
-def _read_levels(given: object) -> tuple[str, ...]:
+def _read_level_names(given: object) -> tuple[str, ...]:
     if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):
         raise DomainError(f'levels= is a list of names from coarse to fine, such as ["state", "county"], not {given!r}')
     if not 2 <= len(given) <= MAX_LEVELS:
@@ -188,9 +188,9 @@ def _read_labels(given: object) -> dict[str, dict[str, str]]:
     """Declared labels by level and code; what was stored comes as pairs."""
     refusal = f"code_labels= maps levels to mappings of codes to labels, not {shorten(given)}"
     read: dict[str, dict[str, str]] = {}
-    for level, labels in _pairs(given, refusal):
+    for level, labels in _mapping_pairs(given, refusal):
         read[level] = {}
-        for code, label in _pairs(labels, refusal):
+        for code, label in _mapping_pairs(labels, refusal):
             key = read_code(code)
             if key in read[level]:
                 raise DomainError(f"the code {key!r} of {level!r} has two labels")
@@ -198,14 +198,14 @@ def _read_labels(given: object) -> dict[str, dict[str, str]]:
     return read
 
 
-def _pairs(given: object, refusal: str) -> list[tuple[Any, Any]]:
+def _mapping_pairs(given: object, refusal: str) -> list[tuple[Any, Any]]:
     pairs = list(given.items()) if isinstance(given, Mapping) else given
     if not isinstance(pairs, (list, tuple)) or not all(isinstance(p, (list, tuple)) and len(p) == 2 for p in pairs):
         raise DomainError(refusal)
     return [(k, v) for k, v in pairs]
 
 
-def _read_rows(given: object, levels: Row) -> list[Row]:
+def _read_code_rows(given: object, levels: Row) -> list[Row]:
     refusal = f"a row of a hierarchy lists one code for each of {', '.join(levels)}"
     if not isinstance(given, Sequence) or isinstance(given, (str, bytes)):
         raise DomainError(
@@ -219,7 +219,7 @@ def _read_rows(given: object, levels: Row) -> list[Row]:
     return rows
 
 
-def _flatten(tree: Mapping[Any, Any], levels: Row) -> tuple[list[Row], dict[str, dict[str, str]]]:
+def _flatten_mapping(tree: Mapping[Any, Any], levels: Row) -> tuple[list[Row], dict[str, dict[str, str]]]:
     """The rows of a nested mapping, and the labels of its innermost ones."""
     labels: dict[str, str] = {}
 
@@ -263,12 +263,14 @@ class _Once(dict[str, str]):
         return self.setdefault(check_text(text, self._what()), text)
 
 
-def _picked(places: list[int]) -> Callable[[list[str]], tuple[str, ...]]:
+def _pick_cells(places: list[int]) -> Callable[[list[str]], tuple[str, ...]]:
     """Some cells of a row."""
     return operator.itemgetter(*places) if len(places) > 1 else lambda row: (row[places[0]],)
 
 
-def _read_csv(path: str | PathLike[str], levels: Row | None) -> tuple[Row, list[Row], dict[str, dict[str, str]]]:
+def _read_hierarchy_csv(
+    path: str | PathLike[str], levels: Row | None
+) -> tuple[Row, list[Row], dict[str, dict[str, str]]]:
     """Levels, rows and labels of a file whose first line names its columns."""
     try:
         text = read_text(path, "the file of a hierarchy", _MAX_BYTES)
@@ -279,13 +281,13 @@ def _read_csv(path: str | PathLike[str], levels: Row | None) -> tuple[Row, list[
         header = [cell.strip() for cell in next(lines, [])]
         if levels is None:
             named = [h for h in header if not (h.endswith(_LABEL) and h.removesuffix(_LABEL) in header)]
-            levels = _read_levels(named)
-        _check_header(header, levels)
+            levels = _read_level_names(named)
+        _check_hierarchy_header(header, levels)
         rows: list[Row] = []
         found: dict[str, dict[str, str]] = {n: {} for n in levels if f"{n}{_LABEL}" in header}
         places = [header.index(n) for n in levels]
         named_at = {n: (header.index(n), header.index(f"{n}{_LABEL}")) for n in found}
-        chosen, known = _picked(places), _Once(lambda: f"line {lines.line_num}: a code")
+        chosen, known = _pick_cells(places), _Once(lambda: f"line {lines.line_num}: a code")
         for row in itertools.islice(filter(None, lines), _MAX_ROWS + 1):
             if len(row) != len(header):
                 raise DomainError(f"line {lines.line_num} has {len(row)} columns, the first line {len(header)}")
@@ -301,7 +303,7 @@ def _read_csv(path: str | PathLike[str], levels: Row | None) -> tuple[Row, list[
     return levels, rows, found
 
 
-def _check_header(header: list[str], levels: Row) -> None:
+def _check_hierarchy_header(header: list[str], levels: Row) -> None:
     allowed = [*levels, *(f"{n}{_LABEL}" for n in levels)]
     lacking, strange = [n for n in levels if n not in header], [h for h in header if h not in allowed]
     if lacking or strange or len(set(header)) != len(header):
@@ -312,7 +314,7 @@ def _check_header(header: list[str], levels: Row) -> None:
         )
 
 
-def _labels(rows: list[Row], levels: Row, names: dict[str, dict[str, str]]) -> list[dict[str, str]]:
+def _labels_by_level(rows: list[Row], levels: Row, names: dict[str, dict[str, str]]) -> list[dict[str, str]]:
     """Code to label per level in the order of first appearance; refuses what is no hierarchy."""
     if not 1 <= len(rows) <= _MAX_ROWS:
         raise DomainError(

@@ -30,7 +30,17 @@ from sfumato.errors import DomainError, WorkloadError
 if TYPE_CHECKING:
     from sfumato.domain.core import Domain
 
-__all__ = ["Tied", "compiled", "grouped", "joined", "lower_rows", "moves", "possible", "spans", "upper_rows"]
+__all__ = [
+    "Tied",
+    "cell_value_ranges",
+    "compile_impossible",
+    "group_tied_attributes",
+    "joint_possible_mask",
+    "lower_rows",
+    "possible_cells_mask",
+    "record_moves",
+    "upper_rows",
+]
 
 
 _MOST_CELLS = 10_000_000  # of the attributes of one group: 80 MB where each of its cells goes, held by every plan
@@ -54,7 +64,7 @@ class Tied:
         return np.expand_dims(turned, tuple(i for i, n in enumerate(names) if n not in held))
 
 
-def compiled(domain: Domain, texts: object) -> list[CompiledPredicate]:
+def compile_impossible(domain: Domain, texts: object) -> list[CompiledPredicate]:
     """The predicates of a declaration. Raises DomainError for what is none, or holds for no cell."""
     if isinstance(texts, str) or not isinstance(texts, Iterable):
         raise DomainError(f'impossible is a list of predicates, such as ["age < 15 and married"], not {shorten(texts)}')
@@ -72,7 +82,7 @@ def compiled(domain: Domain, texts: object) -> list[CompiledPredicate]:
     return found
 
 
-def grouped(domain: Domain, predicates: Sequence[CompiledPredicate]) -> tuple[Tied, ...]:
+def group_tied_attributes(domain: Domain, predicates: Sequence[CompiledPredicate]) -> tuple[Tied, ...]:
     """Attributes tied by predicates. Raises DomainError where a group has too many cells, or none is left."""
     sets: list[set[str]] = []
     for one in predicates:
@@ -100,15 +110,15 @@ def grouped(domain: Domain, predicates: Sequence[CompiledPredicate]) -> tuple[Ti
     return tuple(found)
 
 
-def joined(groups: Sequence[Tied], names: Sequence[str]) -> Mask | None:
+def joint_possible_mask(groups: Sequence[Tied], names: Sequence[str]) -> Mask | None:
     """Which cells of a table over attributes can hold a record, to be broadcast over them; None where all can."""
     masks = [m for m in (g.over(names) for g in groups) if m is not None]
     return functools.reduce(np.logical_and, masks) if masks else None
 
 
-def possible(domain: Domain, groups: Sequence[Tied], names: Sequence[str]) -> Mask | None:
+def possible_cells_mask(domain: Domain, groups: Sequence[Tied], names: Sequence[str]) -> Mask | None:
     """Which cells of a table over attributes or levels can hold a record; None where all can."""
-    mask = joined(groups, [domain.owner(n) for n in names])
+    mask = joint_possible_mask(groups, [domain.owner(n) for n in names])
     if mask is None:
         return None
     for i, level in enumerate(map(domain.grouping, names)):
@@ -119,7 +129,7 @@ def possible(domain: Domain, groups: Sequence[Tied], names: Sequence[str]) -> Ma
     return None if mask.all() else np.broadcast_to(mask, domain.sizes(names))
 
 
-def moves(domain: Domain, groups: Sequence[Tied], names: Sequence[str]) -> tuple[Moves, ...]:
+def record_moves(domain: Domain, groups: Sequence[Tied], names: Sequence[str]) -> tuple[Moves, ...]:
     """Where records over some attributes are counted, by positions among these."""
     found: list[Moves] = []
     for group in groups:
@@ -127,12 +137,14 @@ def moves(domain: Domain, groups: Sequence[Tied], names: Sequence[str]) -> tuple
         allowed = group.over(held)
         if allowed is not None:
             own = [domain.attributes[a] for a in held]
-            cells = _nearest(allowed, [a.declared_size for a in own], [isinstance(a, Hierarchy) for a in own])
+            cells = _nearest_possible_cells(
+                allowed, [a.declared_size for a in own], [isinstance(a, Hierarchy) for a in own]
+            )
             found.append(Moves(tuple(names.index(a) for a in held), cells))
     return tuple(found)
 
 
-def _nearest(allowed: Mask, declared: Sequence[int], places: Sequence[bool]) -> NDArray[np.int64]:
+def _nearest_possible_cells(allowed: Mask, declared: Sequence[int], places: Sequence[bool]) -> NDArray[np.int64]:
     """For every cell the possible one that is nearest, flat: one attribute more changes in every round."""
     target = np.where(allowed, np.arange(allowed.size).reshape(allowed.shape), -1)
     last_first = range(allowed.ndim - 1, -1, -1)
@@ -142,7 +154,7 @@ def _nearest(allowed: Mask, declared: Sequence[int], places: Sequence[bool]) -> 
             found = target.copy()
             for axis in axes:
                 line = np.moveaxis(target, axis, -1)
-                near = _along(line >= 0, declared[axis])
+                near = _nearest_along_lines(line >= 0, declared[axis])
                 taken = np.where(near >= 0, np.take_along_axis(line, np.maximum(near, 0), axis=-1), -1)
                 found = np.where(found < 0, np.moveaxis(taken, -1, axis), found)
             if (found == target).all():
@@ -151,7 +163,7 @@ def _nearest(allowed: Mask, declared: Sequence[int], places: Sequence[bool]) -> 
     return target.reshape(-1)
 
 
-def _along(known: Mask, declared: int) -> NDArray[np.int64]:
+def _nearest_along_lines(known: Mask, declared: int) -> NDArray[np.int64]:
     """For every cell of lines the nearest known one, the lower of two; the cells after `declared` last; -1: none."""
     size = known.shape[-1]
     at = np.arange(size)
@@ -165,7 +177,7 @@ def _along(known: Mask, declared: int) -> NDArray[np.int64]:
 FloatArray = NDArray[np.float64]
 
 
-def spans(attribute: Attribute) -> FloatArray | None:
+def cell_value_ranges(attribute: Attribute) -> FloatArray | None:
     """(cells, 2) the least and the largest value that a declared cell's records have; None where it has no numbers.
 
     Of whole numbers the last one of a cell, so that a cell of one number spans nothing; of others the edges.
@@ -186,21 +198,21 @@ def upper_rows(attribute: Attribute) -> list[FloatArray]:
     The ends themselves; the middles and a constant, which sums and counts answer; a multiple of the middles, which a
     sum alone answers, where no number is below 0. So whatever counts are, each bounds what the values add up to.
     """
-    found = spans(attribute)
+    found = cell_value_ranges(attribute)
     if found is None:
         return []
-    return _rows(found[:, 1], np.asarray(attribute.midpoints, dtype=np.float64), found, 1.0)
+    return _bound_rows(found[:, 1], np.asarray(attribute.midpoints, dtype=np.float64), found, 1.0)
 
 
 def lower_rows(attribute: Attribute) -> list[FloatArray]:
     """(declared cells,) each: rows nowhere above the cells' lower ends, the nearest first, as `upper_rows`."""
-    found = spans(attribute)
+    found = cell_value_ranges(attribute)
     if found is None:
         return []
-    return _rows(found[:, 0], np.asarray(attribute.midpoints, dtype=np.float64), found, -1.0)
+    return _bound_rows(found[:, 0], np.asarray(attribute.midpoints, dtype=np.float64), found, -1.0)
 
 
-def _rows(ends: FloatArray, middles: FloatArray, found: FloatArray, sign: float) -> list[FloatArray]:
+def _bound_rows(ends: FloatArray, middles: FloatArray, found: FloatArray, sign: float) -> list[FloatArray]:
     rows = [ends, middles + sign * np.max(sign * (ends - middles))]
     if (found[:, 0] >= 0).all():
         told = middles > 0  # a middle of 0 is then a cell of 0 alone

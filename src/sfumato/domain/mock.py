@@ -8,7 +8,7 @@ from datetime import date
 import numpy as np
 
 from sfumato._util.checks import Number, show_number
-from sfumato._util.text import fields_of
+from sfumato._util.text import date_format_fields
 from sfumato.domain.attributes import Attribute, Categories
 from sfumato.domain.core import Domain
 from sfumato.domain.hierarchies import Hierarchy
@@ -31,17 +31,17 @@ def mock_columns(domain: Domain, rows: int, seed: int = 0) -> dict[str, list[str
     if seed < 0:
         raise DomainError(f"a seed is a whole number from 0 on, not {seed}")
     rng = np.random.default_rng(seed)
-    return {name: [_value(a, rng) for _ in range(rows)] for name, a in domain.attributes.items()}
+    return {name: [_mock_field(a, rng) for _ in range(rows)] for name, a in domain.attributes.items()}
 
 
-def _value(attribute: Attribute, rng: np.random.Generator) -> str:
+def _mock_field(attribute: Attribute, rng: np.random.Generator) -> str:
     """A text that lies in a declared cell."""
     if isinstance(attribute, Dates):
         cell = int(rng.integers(attribute.declared_size))
         day = date.fromordinal(int(rng.integers(attribute.edges[cell], attribute.edges[cell + 1])))
         # not `strftime`, which leaves out the zeros of early years
         written = {"%Y": f"{day.year:04}", "%m": f"{day.month:02}", "%d": f"{day.day:02}"}
-        return "".join(written.get(p, p) for p in fields_of(attribute.format or "%Y-%m-%d"))
+        return "".join(written.get(p, p) for p in date_format_fields(attribute.format or "%Y-%m-%d"))
     if isinstance(attribute, (Categories, Hierarchy)):
         codes: Sequence[str] = attribute.codes
         return codes[int(rng.integers(len(codes)))]
@@ -50,10 +50,10 @@ def _value(attribute: Attribute, rng: np.random.Generator) -> str:
     low, high = attribute.intervals[int(rng.integers(attribute.declared_size))]
     if isinstance(low, int) and isinstance(high, int):
         return str(int(rng.integers(low, high)))
-    return _between(low, high, int(rng.integers(_STEPS)))
+    return _mock_number(low, high, int(rng.integers(_STEPS)))
 
 
-def _between(low: Number, high: Number, step: int) -> str:
+def _mock_number(low: Number, high: Number, step: int) -> str:
     """A number of [low, high) with few digits: the lower edge where rounding would leave the cell."""
     text = f"{float(low) + (float(high) - float(low)) * step / _STEPS:.9g}"
     return text if low <= float(text) < high else show_number(low)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sfumato._util.bundles import check_text, shorten
 from sfumato._util.checks import Number, check_distinct, read_number, show_number
 from sfumato._util.codec import storable
-from sfumato._util.text import day_of, fields_of
+from sfumato._util.text import date_format_fields, parse_day_number
 from sfumato.cells import EDITION, Days, Edges, Rule, Wholes
 from sfumato.domain.attributes import (
     MAX_CELLS,
@@ -25,12 +25,12 @@ from sfumato.domain.attributes import (
     Level,
     Missing,
     Outside,
+    check_cell_limit,
     check_policies,
-    check_size,
 )
 from sfumato.errors import DomainError
 
-__all__ = ["PERIODS", "Bins", "Dates", "Integers", "shown"]
+__all__ = ["PERIODS", "Bins", "Dates", "Integers", "format_day"]
 
 
 Levels = Mapping[str, Number | Sequence[Number]] | Sequence[tuple[str, Number | Sequence[Number]]]
@@ -44,7 +44,7 @@ class _Policies(TypedDict):
     edition: int
 
 
-def _read_levels(given: object) -> _Declared:
+def _read_level_widths(given: object) -> _Declared:
     """Declared levels as pairs of a name and a width or edges."""
     pairs = list(given.items()) if isinstance(given, Mapping) else given
     if not isinstance(pairs, (list, tuple)) or not all(isinstance(p, (list, tuple)) and len(p) == 2 for p in pairs):
@@ -75,7 +75,7 @@ def _check_edges(name: str, edges: Sequence[Number], cells: Sequence[Number]) ->
         raise DomainError(f"level {name!r} must reach from {first} to {last}, as the cells do")
 
 
-def _groups(edges: Sequence[Number], starts: Sequence[Number]) -> NDArray[np.int64]:
+def _group_of_starts(edges: Sequence[Number], starts: Sequence[Number]) -> NDArray[np.int64]:
     """Between which edges every cell starts; compared in Python, where no edge is rounded."""
     return np.array([bisect_right(edges, s) - 1 for s in starts], dtype=np.int64)
 
@@ -139,10 +139,10 @@ class Integers(Attribute):
             raise DomainError(f"integers from {self.low} to {self.high}: the range is reversed")
         if self.width < 1:
             raise DomainError(f"width must be at least 1, not {self.width}")
-        check_size(self.declared_size, f"integers from {self.low} to {self.high}")
+        check_cell_limit(self.declared_size, f"integers from {self.low} to {self.high}")
         check_policies(self.outside, self.missing, numeric=True)
         self.settle(alike=self.outside in (None, "clamp"))
-        object.__setattr__(self, "levels", _read_levels(self.levels))
+        object.__setattr__(self, "levels", _read_level_widths(self.levels))
         _check_levels(self.groupings, self.declared_size)
 
     @property
@@ -169,7 +169,7 @@ class Integers(Attribute):
                 # the last edge is no value of the last cell, but the whole number after it
                 coarse = Bins(given, outside=self.outside, missing=self.missing, edition=1)
                 _check_edges(name, coarse.edges, [*starts, self.high + 1])
-                groups = _groups(given, starts)
+                groups = _group_of_starts(given, starts)
             else:
                 if not isinstance(given, int) or given % self.width:
                     raise DomainError(f"level {name!r}: its width must be a multiple of {self.width}, not {given}")
@@ -237,13 +237,13 @@ class Bins(Attribute):
             raise DomainError(f"edges must be a list of numbers, not {shorten(self.edges)}")
         # an endless list is cut where it is too long anyway
         edges = tuple(read_number(e, "a bin edge") for e in itertools.islice(self.edges, MAX_CELLS + 2))
-        check_size(len(edges) - 1, "a list of bin edges")
+        check_cell_limit(len(edges) - 1, "a list of bin edges")
         for a, b in itertools.pairwise(edges):
             if not a < b:
                 raise DomainError(f"bin edges must increase: {show_number(a)} is followed by {show_number(b)}")
         check_policies(self.outside, self.missing, numeric=True)
         object.__setattr__(self, "edges", edges)
-        object.__setattr__(self, "levels", _read_levels(self.levels))
+        object.__setattr__(self, "levels", _read_level_widths(self.levels))
         _check_levels(self.groupings, self.declared_size)
 
     @property
@@ -264,7 +264,7 @@ class Bins(Attribute):
             else:
                 coarse = Bins.regular(self.edges[0], self.edges[-1], given, **self._policies)
             _check_edges(name, coarse.edges, self.edges)
-            found.append(Level.of(name, coarse, _groups(coarse.edges, self.edges[:-1])))
+            found.append(Level.of(name, coarse, _group_of_starts(coarse.edges, self.edges[:-1])))
         return tuple(sorted(found, key=lambda level: level.attribute.size))
 
     @property
@@ -310,7 +310,7 @@ class Bins(Attribute):
         count = (stop - start) / step
         if count.denominator != 1:
             raise DomainError(f"width {width} does not divide the range from {low} to {high}")
-        check_size(int(count), "a range of bins")
+        check_cell_limit(int(count), "a range of bins")
         edges = [start + step * i for i in range(int(count) + 1)]
         whole = [int(e) if e.denominator == 1 else float(e) for e in edges]
         return cls(whole, levels, outside=outside, missing=missing, edition=edition)
@@ -378,19 +378,19 @@ class Dates(Attribute):
 
     def __post_init__(self) -> None:
         for name in ("low", "high"):
-            object.__setattr__(self, name, _text(getattr(self, name), name))
+            object.__setattr__(self, name, _read_day_text(getattr(self, name), name))
         first, last = (date.fromisoformat(str(d)).toordinal() for d in (self.low, self.high))
         if last < first:
             raise DomainError(f"days from {self.low} to {self.high}: the range is reversed")
         if self.by not in PERIODS:
             raise DomainError(f"by={shorten(self.by)} is no period; use one of {', '.join(PERIODS)}")
-        fields_of(self.format)
+        date_format_fields(self.format)
         check_policies(self.outside, self.missing, numeric=True)
         self.settle(alike=True)
         edges = [first]
         while edges[-1] <= last:
-            edges.append(min(_next(edges[-1], self.by), last + 1))
-        check_size(len(edges) - 1, f"days from {self.low} to {self.high}")
+            edges.append(min(_next_period_start(edges[-1], self.by), last + 1))
+        check_cell_limit(len(edges) - 1, f"days from {self.low} to {self.high}")
         object.__setattr__(self, "_edges", tuple(edges))
 
     @property
@@ -415,7 +415,7 @@ class Dates(Attribute):
 
     @property
     def declared_labels(self) -> tuple[str, ...]:
-        return tuple(_label(day, self.by) for day in self._edges[:-1])
+        return tuple(_period_label(day, self.by) for day in self._edges[:-1])
 
     def days(self, text: str) -> tuple[int, int] | None:
         """The days that a day or the label of a cell covers.
@@ -427,27 +427,27 @@ class Dates(Attribute):
             The numbers of the first day and of the day after the last, as `datetime.date.toordinal` counts them; None
             where the text is neither.
         """
-        day = day_of(text) if len(text) == len("2024-12-31") else None
+        day = parse_day_number(text) if len(text) == len("2024-12-31") else None
         if day is not None:
             return day, day + 1
         labels = self.declared_labels
         return None if text not in labels else (self._edges[labels.index(text)], self._edges[labels.index(text) + 1])
 
 
-def shown(day: int) -> str:
+def format_day(day: int) -> str:
     """A day by its number, as year-month-day."""
     return date.fromordinal(min(day, _END - 1)).isoformat()
 
 
-def _text(given: object, name: str) -> str:
+def _read_day_text(given: object, name: str) -> str:
     """A declared day as year-month-day."""
-    day = given.toordinal() if type(given) is date else day_of(given) if type(given) is str else None
+    day = given.toordinal() if type(given) is date else parse_day_number(given) if type(given) is str else None
     if day is None or (type(given) is str and len(given) != len("2024-12-31")):
         raise DomainError(f"{name} must be a day such as '2024-12-31', not {shorten(given)}")
-    return shown(day)
+    return format_day(day)
 
 
-def _next(day: int, by: Period) -> int:
+def _next_period_start(day: int, by: Period) -> int:
     """The first day of the period after that of a day."""
     if by == "day":
         return day + 1
@@ -459,7 +459,7 @@ def _next(day: int, by: Period) -> int:
     return _END if year > date.max.year else date(year, month + 1, 1).toordinal()
 
 
-def _label(day: int, by: Period) -> str:
+def _period_label(day: int, by: Period) -> str:
     at = date.fromordinal(day)
     if by == "week":
         year, week, _ = at.isocalendar()

@@ -39,16 +39,16 @@ from typing import TYPE_CHECKING, Literal, NoReturn, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato._util.checks import nearest, show_number
+from sfumato._util.checks import show_number, suggest_name
 from sfumato.domain.attributes import OTHER, Attribute, Booleans, Categories
 from sfumato.domain.hierarchies import Hierarchy
-from sfumato.domain.ordered import Bins, Dates, Integers, shown
+from sfumato.domain.ordered import Bins, Dates, Integers, format_day
 from sfumato.errors import WorkloadError
 
 if TYPE_CHECKING:
     from sfumato.domain.core import Domain
 
-__all__ = ["Column", "CompiledPredicate", "Constant", "Mask", "compile_predicate"]
+__all__ = ["CompiledPredicate", "Constant", "Mask", "PredicateColumn", "compile_predicate"]
 
 
 Mask = NDArray[np.bool_]
@@ -63,7 +63,7 @@ class Constant:
     at: int
 
 
-class Column:
+class PredicateColumn:
     """An attribute as tests see it. `refuse(at, message)` raises for a constant at that place."""
 
     def __init__(self, name: str, attribute: Attribute, refuse: Callable[[int, str], NoReturn]) -> None:
@@ -157,7 +157,7 @@ class Column:
     def _shown(self, i: int) -> str:
         """The same as it is written in a predicate."""
         edge = self._edge(i)
-        return f"'{shown(int(edge))}'" if isinstance(self.attribute, Dates) else str(edge)
+        return f"'{format_day(int(edge))}'" if isinstance(self.attribute, Dates) else str(edge)
 
     def _period(self, attribute: Dates, constant: Constant) -> int:
         """The cell that a text names."""
@@ -275,7 +275,7 @@ class Column:
         of = self.attribute.cell_of if isinstance(self.attribute, (Categories, Hierarchy)) else self._indices.get
         found = next((i for i in map(of, spellings) if i is not None), None)
         if found is None:
-            allowed = nearest(spellings[0], self.attribute.labels)
+            allowed = suggest_name(spellings[0], self.attribute.labels)
             self._refuse(constant.at, f"{self.name} has no {spellings[0]!r}; {allowed}")
         return found
 
@@ -348,7 +348,7 @@ def compile_predicate(domain: Domain, text: str) -> CompiledPredicate:
             f"the attributes of one predicate may have {_MAX_CELLS:,} cells jointly: {sizes}; "
             "name fewer of them or declare wider cells"
         )
-    mask = np.array(np.broadcast_to(_evaluate(tree, names), shape))
+    mask = np.array(np.broadcast_to(_evaluate_mask(tree, names), shape))
     mask.flags.writeable = False
     return CompiledPredicate(_single_spaced(text), names, mask)
 
@@ -376,11 +376,11 @@ class _Join:
     parts: tuple[_Test | _Join, ...]
 
 
-def _evaluate(node: _Test | _Join, names: tuple[str, ...]) -> Mask:
+def _evaluate_mask(node: _Test | _Join, names: tuple[str, ...]) -> Mask:
     """The node's mask, of length 1 along the attributes it does not name."""
     if isinstance(node, _Test):
         return node.mask.reshape([-1 if n == node.attribute else 1 for n in names])
-    parts = (_evaluate(p, names) for p in node.parts)
+    parts = (_evaluate_mask(p, names) for p in node.parts)
     if node.how == "not":
         return np.logical_not(next(parts))
     return functools.reduce(np.logical_and if node.how == "and" else np.logical_or, parts)
@@ -390,13 +390,13 @@ def _single_spaced(text: str) -> str:
     return _TOKEN.sub(lambda token: " " if token.lastgroup == "space" else token[0], text).strip()
 
 
-def _refuse(text: str, at: int, message: str) -> NoReturn:
+def _refuse_predicate(text: str, at: int, message: str) -> NoReturn:
     start = max(0, at - 30)
     excerpt = ("…" if start else "") + text[start : at + 30] + ("…" if at + 30 < len(text) else "")
     raise WorkloadError(f"{message} (character {at + 1} of the predicate, in {excerpt!r})")
 
 
-def _tokens(text: str) -> Iterator[_Token]:
+def _tokenize(text: str) -> Iterator[_Token]:
     at = 0
     while at < len(text):
         found = _TOKEN.match(text, at)
@@ -418,7 +418,7 @@ def _refuse_character(text: str, at: int) -> NoReturn:
     word = _WORD.match(text, at)
     shown = repr(word[0][:40] if word else text[at])
     instead = _INSTEAD.get(text[at : at + 2]) or _INSTEAD.get(text[at])
-    _refuse(text, at, f"{shown} has no meaning here" + (f"; write {instead}" if instead else _BACKQUOTES))
+    _refuse_predicate(text, at, f"{shown} has no meaning here" + (f"; write {instead}" if instead else _BACKQUOTES))
 
 
 class _Parser:
@@ -427,12 +427,12 @@ class _Parser:
     def __init__(self, domain: Domain, text: str) -> None:
         self._domain = domain
         self._text = text
-        self._tokens = list(itertools.islice(_tokens(text), _MAX_TOKENS + 1))
+        self._tokens = list(itertools.islice(_tokenize(text), _MAX_TOKENS + 1))
         if len(self._tokens) > _MAX_TOKENS:
             raise WorkloadError(f"a predicate has at most {_MAX_TOKENS:,} words and marks")
         self._next = 0
         self._depth = 0
-        self.columns: dict[str, Column] = {}
+        self.columns: dict[str, PredicateColumn] = {}
 
     def parse(self) -> _Test | _Join:
         """The whole text as one tree."""
@@ -460,7 +460,7 @@ class _Parser:
             self._fail(f"expected '{mark}' {why}, not {self._peek.raw}")
 
     def _fail(self, message: str, at: int | None = None) -> NoReturn:
-        _refuse(self._text, self._peek.at if at is None else at, message)
+        _refuse_predicate(self._text, self._peek.at if at is None else at, message)
 
     def _disjunction(self) -> _Test | _Join:
         parts = [self._conjunction()]
@@ -498,7 +498,7 @@ class _Parser:
         while self._peek.kind == "op":
             ops.append(self._take())
             operands.append(self._operand(right=True))
-        columns = [o for o in operands if isinstance(o, Column)]
+        columns = [o for o in operands if isinstance(o, PredicateColumn)]
         at = ops[0].at if ops else None
         if len(columns) != 1:
             what = "constants" if not columns else "attributes"
@@ -507,11 +507,16 @@ class _Parser:
             return self._test_of_name(columns[0])
         first, last = operands[0], operands[-1]
         if len(ops) == 1:
-            if isinstance(first, Column):
+            if isinstance(first, PredicateColumn):
                 return self._comparison(first, ops[0].value, cast(Constant, last))
             return self._comparison(columns[0], _FLIPPED[ops[0].value], first)
         directions = {op.value[0] for op in ops}
-        if len(ops) > 2 or isinstance(first, Column) or isinstance(last, Column) or directions not in ({"<"}, {">"}):
+        if (
+            len(ops) > 2
+            or isinstance(first, PredicateColumn)
+            or isinstance(last, PredicateColumn)
+            or directions not in ({"<"}, {">"})
+        ):
             self._fail("comparisons are chained only as a range, as in 18 <= age < 65", at)
         low = self._comparison(columns[0], _FLIPPED[ops[0].value], first)
         high = self._comparison(columns[0], ops[1].value, last)
@@ -519,7 +524,7 @@ class _Parser:
             self._fail("this range holds no value; is it reversed?", ops[0].at)
         return _Test(low.attribute, low.mask & high.mask)
 
-    def _test_of_name(self, column: Column) -> _Test:
+    def _test_of_name(self, column: PredicateColumn) -> _Test:
         """`a in (...)`, `a not in (...)`, or a boolean alone."""
         negated = self._accept("not")
         if self._accept("in"):
@@ -537,19 +542,19 @@ class _Parser:
             self._fail(f"expected a comparison of {column.name}, as in {column.example}, not {self._peek.raw}{missing}")
         return self._of(column, column.members([Constant(True, "true", self._peek.at)]))
 
-    def _comparison(self, column: Column, op: str, constant: Column | Constant) -> _Test:
+    def _comparison(self, column: PredicateColumn, op: str, constant: PredicateColumn | Constant) -> _Test:
         assert isinstance(constant, Constant)
         if op in ("==", "!="):
             mask = column.members([constant])
             return self._of(column, ~mask if op == "!=" else mask)
         return self._of(column, column.compare(op, constant))
 
-    def _of(self, column: Column, mask: Mask) -> _Test:
+    def _of(self, column: PredicateColumn, mask: Mask) -> _Test:
         """A test of an attribute; one of a level goes to the cells of its groups."""
         level = self._domain.grouping(column.name)
         return _Test(self._domain.owner(column.name), mask if level is None else mask[level.groups])
 
-    def _operand(self, *, right: bool = False) -> Column | Constant:
+    def _operand(self, *, right: bool = False) -> PredicateColumn | Constant:
         token = self._peek
         if token.kind != "name":
             return self._constant("an attribute or a constant")
@@ -561,11 +566,13 @@ class _Parser:
             whole = next((n for n in known if n != token.value and n.split()[:1] == [token.value]), None)
             if whole is not None:
                 hint = f"; a name of several words is written in backquotes: `{whole}`"
-            self._fail(f"no attribute is called {token.value!r}; {nearest(token.value, known)}{hint}", token.at)
+            self._fail(f"no attribute is called {token.value!r}; {suggest_name(token.value, known)}{hint}", token.at)
         if token.value not in self.columns:
             self._domain.check_counted([token.value])
             attribute = self._domain[token.value]
-            self.columns[token.value] = Column(token.value, attribute, lambda at, message: self._fail(message, at))
+            self.columns[token.value] = PredicateColumn(
+                token.value, attribute, lambda at, message: self._fail(message, at)
+            )
         return self.columns[token.value]
 
     def _constant(self, what: str = "a constant") -> Constant:

@@ -10,10 +10,18 @@ from typing import Any
 from sfumato._util.codec import storable
 from sfumato._util.description import Description, Facts
 from sfumato.errors import BudgetError, PlanError
-from sfumato.interactive.parameters import Shape
-from sfumato.interactive.plan import BETA, QUESTIONS, ConversationPlan, cell_noise, check_beta, check_whole, settled
+from sfumato.interactive.parameters import SessionShape
+from sfumato.interactive.plan import (
+    BETA,
+    QUESTIONS,
+    ConversationPlan,
+    cell_noise,
+    check_beta,
+    check_whole,
+    settle_terms,
+)
 from sfumato.plans.keys import law_name
-from sfumato.plans.planned import Planned, price_text, protected
+from sfumato.plans.planned import Planned, event_price_text, protection_lines
 from sfumato.privacy.accounting import Event
 from sfumato.privacy.amounts import Currency
 from sfumato.privacy.budget import Budget
@@ -67,8 +75,8 @@ class HistogramPlan(Planned):
     def _lines(self) -> Iterator[tuple[str, str]]:
         errors = ", ".join(f"{self.error(m):,.4g} ({m:,})" for m in (1, 16, 256))
         noise = f"{law_name(self.noise)} noise of standard deviation {self.error(1):,.4g} on each key, drawn once"
-        yield from protected(self.unit, self.price)
-        yield "price", f"{price_text(self.price)}, debited at the opening ({self.budget})"
+        yield from protection_lines(self.unit, self.price)
+        yield "price", f"{event_price_text(self.price)}, debited at the opening ({self.budget})"
         yield "answers", f"any number of questions; {noise}"
         yield "error", f"{errors}: standard error in records, of questions of so many keys"
 
@@ -113,8 +121,8 @@ class SparsePlan(ConversationPlan):
     mechanism = "sparse-mw"
 
     @property
-    def shape(self) -> Shape:
-        return _shape(self.size, self.records, self.questions, self.beta, self.unit)
+    def shape(self) -> SessionShape:
+        return _key_session_shape(self.size, self.records, self.questions, self.beta, self.unit)
 
     @property
     def slots(self) -> int:
@@ -172,23 +180,23 @@ def plan_sparse(
 
     Raises PlanError for numbers out of range and for an alpha below the least that can be promised.
     """
-    known = _needed("records", records, 2**53 - 1, "a public number that the records do not exceed")
-    most = _needed("size", size, 2**22, "the most keys of a question")
+    known = _check_needed_option("records", records, 2**53 - 1, "a public number that the records do not exceed")
+    most = _check_needed_option("size", size, 2**22, "the most keys of a question")
     asked, sure = check_whole("questions", questions, 10**9), check_beta(beta)
     try:
         price = price_of(budget, currency)
     except BudgetError as error:
         raise PlanError(f"this ledger cannot pay for a session from {budget}: {error}") from None
-    terms, threshold, alpha = settled(_shape(most, known, asked, sure, unit), price, **options)
+    terms, threshold, alpha = settle_terms(_key_session_shape(most, known, asked, sure, unit), price, **options)
     return SparsePlan(keys, budget, unit, price, terms, threshold, known, most, asked, sure, alpha)
 
 
-def _shape(size: int, records: int, questions: int, beta: float, unit: PrivacyUnit) -> Shape:
+def _key_session_shape(size: int, records: int, questions: int, beta: float, unit: PrivacyUnit) -> SessionShape:
     """What bounds follow from: 2 s L virtual cells, whatever the number of updates L will be."""
-    return Shape(2 * size * _MOST_UPDATES, questions, records, beta, buys=False, rows=unit.rows_per_person)
+    return SessionShape(2 * size * _MOST_UPDATES, questions, records, beta, buys=False, rows=unit.rows_per_person)
 
 
-def _needed(name: str, given: object, most: int, what: str) -> int:
+def _check_needed_option(name: str, given: object, most: int, what: str) -> int:
     if type(given) is int and 1 <= given <= most:
         return given
     raise PlanError(

@@ -15,14 +15,21 @@ from sfumato.curator.keys import KeyCurator, LazyHistogram
 from sfumato.curator.keys.stored import read_histogram
 from sfumato.errors import LedgerError, PlanError, WorkloadError
 from sfumato.interactive.key_plans import HistogramPlan, SparsePlan
-from sfumato.interactive.session import Asked, ConversingSession, KeySession, Opening, SessionAnswer, begun
-from sfumato.plans.intervals import check_confidence, margins
+from sfumato.interactive.session import (
+    Asked,
+    ConversingSession,
+    KeySession,
+    SessionAnswer,
+    SessionOpening,
+    begin_session,
+)
+from sfumato.plans.intervals import check_confidence, interval_margins
 from sfumato.plans.keys import KeyPlan
 from sfumato.postprocess.weights import SparseHypothesis
 from sfumato.privacy.conversation_price import Step
 from sfumato.privacy.keyed import KeyMeasurement, KeyQuestion
 from sfumato.privacy.ledger import Ledger
-from sfumato.releases.released import Provenance, one_shot, provenance, receipt_of, versions
+from sfumato.releases.released import Provenance, earlier_receipt, make_provenance, one_shot_account, package_versions
 from sfumato.releases.sketches import SketchRelease
 from sfumato.sketches import Listed
 from sfumato.sketches.maps import Words
@@ -34,7 +41,7 @@ __all__ = [
     "describe_shown",
     "open_key_histogram",
     "open_sparse",
-    "resume_histogram",
+    "resume_key_histogram",
     "resume_sparse",
 ]
 
@@ -74,7 +81,7 @@ class LazyHistogramSession(KeySession):
         elements, w = self._plan.keys.query(keys, weights)
         value = float(w @ self._histogram.counts(elements))
         second, fourth = float(w @ w), float((w * w) @ (w * w))
-        reach = float(margins(level, np.array([second]), np.array([fourth]), self._plan.noise)[0])
+        reach = float(interval_margins(level, np.array([second]), np.array([fourth]), self._plan.noise)[0])
         return SessionAnswer(value, "histogram", True, reach, math.sqrt(second * self._plan.noise.variance))
 
     def release(self) -> SketchRelease:
@@ -187,28 +194,30 @@ def describe_shown(plan: HistogramPlan, keys: int) -> dict[str, Any]:
     }
 
 
-def open_key_histogram(asked: Opening) -> KeySession:
+def open_key_histogram(asked: SessionOpening) -> KeySession:
     """A lazy histogram: the whole price is debited, nothing is drawn yet."""
     plan = asked.plan
-    account = one_shot(plan.price, plan.budget) if asked.ledger is None else asked.ledger
+    account = one_shot_account(plan.price, plan.budget) if asked.ledger is None else asked.ledger
     curator = KeyCurator(asked.source, plan.keys, plan.unit, account, table=asked.table)
     return LazyHistogramSession(
-        plan, begun(asked, account, curator.histogram, plan.noise), _provenance(account, asked.name)
+        plan, begin_session(asked, account, curator.histogram, plan.noise), _histogram_provenance(account, asked.name)
     )
 
 
-def open_sparse(asked: Opening) -> KeySession:
+def open_sparse(asked: SessionOpening) -> KeySession:
     """Sparse multiplicative weights: the whole price is debited."""
     plan = asked.plan
     account = Ledger.in_memory(plan.budget) if asked.ledger is None else asked.ledger
     curator = KeyCurator(asked.source, plan.keys, plan.unit, account, table=asked.table)
-    return SparseSession(plan, begun(asked, account, curator.converse, plan.terms))
+    return SparseSession(plan, begin_session(asked, account, curator.converse, plan.terms))
 
 
-def resume_histogram(store: Path, source: Any, account: Ledger, plan: HistogramPlan, anchor: str | None) -> KeySession:
+def resume_key_histogram(
+    store: Path, source: Any, account: Ledger, plan: HistogramPlan, anchor: str | None
+) -> KeySession:
     """Go on with a stored lazy histogram."""
     histogram = KeyCurator(source, plan.keys, plan.unit, account).resume_histogram(store, anchor)
-    return LazyHistogramSession(plan, histogram, _provenance(account, read_histogram(store, anchor).name))
+    return LazyHistogramSession(plan, histogram, _histogram_provenance(account, read_histogram(store, anchor).name))
 
 
 def resume_sparse(store: Path, source: Any, account: Ledger, plan: SparsePlan, anchor: str | None) -> KeySession:
@@ -216,9 +225,11 @@ def resume_sparse(store: Path, source: Any, account: Ledger, plan: SparsePlan, a
     return SparseSession(plan, KeyCurator(source, plan.keys, plan.unit, account).resume(store, anchor=anchor))
 
 
-def _provenance(account: Ledger, name: str) -> Provenance:
+def _histogram_provenance(account: Ledger, name: str) -> Provenance:
     """Where what a histogram shows stands."""
     entry = account.find(name)
     if entry is None:
         raise LedgerError(f"the ledger has no entry {name!r}; give the one that the session was opened with")
-    return provenance(receipt_of(account, entry, account.anchor), account, versions(), created=entry.time)
+    return make_provenance(
+        earlier_receipt(account, entry, account.anchor), account, package_versions(), created=entry.time
+    )

@@ -16,30 +16,36 @@ import numpy as np
 
 from sfumato._util.description import Description
 from sfumato.curator import Curator
-from sfumato.curator.conversations import Conversation, converse, resume
+from sfumato.curator.conversations import Conversation, open_conversation, resume_conversation
 from sfumato.curator.conversations.stored import StoredTranscript, is_conversation, read_transcript
 from sfumato.curator.keys.stored import StoredHistogram, is_histogram, read_histogram
 from sfumato.domain import Domain
 from sfumato.errors import InvalidInput, PlanError, WorkloadError
 from sfumato.interactive.key_plans import HistogramPlan, SparsePlan
-from sfumato.interactive.keys import describe_shown, open_key_histogram, open_sparse, resume_histogram, resume_sparse
+from sfumato.interactive.keys import (
+    describe_shown,
+    open_key_histogram,
+    open_sparse,
+    resume_key_histogram,
+    resume_sparse,
+)
 from sfumato.interactive.plan import SessionPlan
 from sfumato.interactive.session import (
     Belief,
     ConversingSession,
-    Opening,
     QuerySession,
     Session,
     SessionAnswer,
-    begun,
+    SessionOpening,
+    begin_session,
     describe_steps,
-    settled,
+    mark_opened,
     span_of,
     status_facts,
 )
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
-from sfumato.plans.packing import pack
+from sfumato.plans.packing import pack_tables
 from sfumato.plans.plan import Plan
 from sfumato.privacy.accounting import Event, PureEvent
 from sfumato.privacy.conversation_price import Step
@@ -48,7 +54,7 @@ from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.privacy.selection import Candidates
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.releases import Release, load_release
-from sfumato.releases.released import opened
+from sfumato.releases.released import as_ledger
 
 __all__ = [
     "KEPT",
@@ -56,9 +62,9 @@ __all__ = [
     "OnlineSession",
     "histogram_session",
     "keeps_session",
-    "kept",
     "open_session",
     "public_records",
+    "read_kept_session",
     "resume_session",
     "session_status",
 ]
@@ -117,7 +123,7 @@ class HistogramSession(QuerySession):
 _SURE = -(2**50)
 
 
-class _Known(Exception):
+class _RecordsKnown(Exception):
     """The number of records was bought meanwhile."""
 
 
@@ -163,7 +169,7 @@ class OnlineSession(ConversingSession, QuerySession):
         def form(steps: Sequence[Step]) -> Candidates:
             belief = self._follow(steps)
             threshold = self._plan.threshold_after(belief.hard - self._plan.buys)
-            return _question(block, belief.estimate(block), threshold)
+            return _total_question(block, belief.estimate(block), threshold)
 
         return self._put(form, lambda steps: self._follow(steps).estimate(block), label)
 
@@ -173,7 +179,7 @@ class OnlineSession(ConversingSession, QuerySession):
     def _follow(self, steps: Sequence[Step]) -> Belief:
         """The hypothesis after these steps."""
         if self._belief is None:
-            self._belief = Belief(self._plan.domain, _total(self._plan, steps), self._plan.refit)
+            self._belief = Belief(self._plan.domain, _hypothesis_total(self._plan, steps), self._plan.refit)
         self._belief.follow(steps)
         return self._belief
 
@@ -185,20 +191,20 @@ class OnlineSession(ConversingSession, QuerySession):
 
         def form(before: Sequence[Step]) -> Candidates:
             if before:
-                raise _Known
-            return _question(Block((), ()), 0, _SURE)
+                raise _RecordsKnown
+            return _total_question(Block((), ()), 0, _SURE)
 
-        with suppress(_Known):
+        with suppress(_RecordsKnown):
             self._conversation.ask(form)
         return self._conversation.steps
 
 
-def _question(block: Block, estimate: int, penalty: int) -> Candidates:
+def _total_question(block: Block, estimate: int, penalty: int) -> Candidates:
     numbers = ([estimate], [1], [penalty])
     return Candidates((block,), *(np.array(n, dtype=np.int64) for n in numbers))
 
 
-def _total(plan: SessionPlan, steps: Sequence[Step]) -> float:
+def _hypothesis_total(plan: SessionPlan, steps: Sequence[Step]) -> float:
     """The number of records that the hypothesis has: public, or as bought."""
     if not plan.buys or not steps or steps[0].answer is None:
         return float(plan.records)
@@ -210,7 +216,7 @@ Place = str | os.PathLike[str]
 _LONGEST = 100  # what is left of a name when words are added to it
 
 
-def open_session(asked: Opening) -> Session:
+def open_session(asked: SessionOpening) -> Session:
     """Debit the whole price of a session and begin it. Raises PlanError for a plan of another kind."""
     return KEPT[type(asked.plan)].open(asked)
 
@@ -231,20 +237,20 @@ def resume_session(
         if anchor is not None:
             raise InvalidInput(f"{store} is a release, which never changes, and has no anchor; leave anchor out")
         return histogram_session(load_release(store))
-    account = opened(ledger)
+    account = as_ledger(ledger)
     if account is None:
         raise InvalidInput(
             f"which ledger paid for {store}? Name it with ledger=: the file answers from your table, and is not "
             "believed about who paid, for whoever made it could name a ledger of their own"
         )
     # looked at twice, here and by the curator: with an anchor both are of one file
-    found, about = kept(store, anchor, begun=True)
+    found, about = read_kept_session(store, anchor, begun=True)
     table = about.get("source") if source is None else source
     if table is None:
         raise InvalidInput(f"{store} does not remember its table; name it")
     plan = about["plan"]
     opened_again = KEPT[type(plan)].resume(Path(store), table, account, plan, anchor)
-    settled(account, found.name, plan.fingerprint)
+    mark_opened(account, found.name, plan.fingerprint)
     return opened_again
 
 
@@ -252,7 +258,7 @@ def session_status(store: Place) -> dict[str, Any]:
     """How a stored session stands; neither table nor ledger is touched. Raises LedgerError, InvalidInput."""
     if Path(store).is_dir():
         return histogram_session(load_release(store)).status()
-    found, about = kept(store)
+    found, about = read_kept_session(store)
     own = {"name": found.name, "ledger_id": found.ledger_id, "anchor": found.anchor}
     plan = about["plan"]
     table = about.get("source")
@@ -264,7 +270,7 @@ def keeps_session(path: Path) -> bool:
     return is_conversation(path) or is_histogram(path)
 
 
-def kept(
+def read_kept_session(
     store: Place, anchor: str | None = None, *, begun: bool = False
 ) -> tuple[StoredTranscript | StoredHistogram, dict[str, Any]]:
     """What a stored session shows, and what it remembers of its opening, which need only be `begun`."""
@@ -278,24 +284,24 @@ def kept(
 
 
 def _resume_online(store: Path, source: Any, account: Ledger, plan: SessionPlan, anchor: str | None) -> Session:
-    curator = Curator(source, plan.domain, plan.unit, account, packing=pack)
-    return OnlineSession(plan, resume(curator, store, anchor=anchor))
+    curator = Curator(source, plan.domain, plan.unit, account, packing=pack_tables)
+    return OnlineSession(plan, resume_conversation(curator, store, anchor=anchor))
 
 
-def _open_online(asked: Opening) -> Session:
+def _open_online(asked: SessionOpening) -> Session:
     """Check the public number of records where there is one, then debit and begin."""
     plan = asked.plan
     account = Ledger.in_memory(plan.budget) if asked.ledger is None else asked.ledger
     # what follows from public input and the ledger alone is refused before the table is read
     account.expect(asked.name, "0" * 64, plan.price, plan.unit, asked.table)
-    curator = Curator(asked.source, plan.domain, plan.unit, account, table=asked.table, packing=pack)
+    curator = Curator(asked.source, plan.domain, plan.unit, account, table=asked.table, packing=pack_tables)
     if plan.unit.total_is_public and not asked.counted:
         found = _public_total(curator, account, asked.name)
         if max(found, 1) != plan.records:
             raise PlanError(
                 f"records= says {plan.records:,}, and the table has {found:,}, public under replace-one; plan with that"
             )
-    return OnlineSession(plan, begun(asked, account, partial(converse, curator), plan.terms))
+    return OnlineSession(plan, begin_session(asked, account, partial(open_conversation, curator), plan.terms))
 
 
 def public_records(
@@ -306,20 +312,22 @@ def public_records(
     Refuses before the table is read what the ledger would refuse of a session at that price.
     """
     account.expect(name, "0" * 64, price, unit, table)
-    return _public_total(Curator(source, domain, unit, account, table=table, packing=pack), account, name)
+    return _public_total(Curator(source, domain, unit, account, table=table, packing=pack_tables), account, name)
 
 
 def _public_total(curator: Curator, account: Ledger, name: str) -> int:
     """The number of records of a table under replace-one: the same for all neighbours, so that it costs nothing."""
     noise, free = DiscreteLaplace(Fraction(1)), PureEvent(Fraction(0))
-    measured, receipt = curator.measure((Block((), ()),), noise, free, name=_unused(account, name), plan_hash="records")
+    measured, receipt = curator.measure(
+        (Block((), ()),), noise, free, name=_unused_entry_name(account, name), plan_hash="records"
+    )
     account.mark_released(receipt, "records")
     if measured.total is None:
         raise PlanError("the number of records is not public here")
     return measured.total
 
 
-def _unused(account: Ledger, name: str) -> str:
+def _unused_entry_name(account: Ledger, name: str) -> str:
     """A name beside the session's, for the entry of price 0 under which the number of records is read."""
     number = 1
     while account.find(free := f"{name[:_LONGEST].rstrip()} (records {number})") is not None:
@@ -335,25 +343,25 @@ def histogram_session(made: object) -> HistogramSession:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
+class _SessionKind:
     """How a session is opened; how one kept in a file goes on, from (file, source, ledger, plan, anchor), and how it
     stands, from what its file shows."""
 
-    open: Callable[[Opening], Session]
+    open: Callable[[SessionOpening], Session]
     resume: Callable[[Path, Any, Ledger, Any, str | None], Session]
     describe: Callable[[Any, Any], dict[str, Any]]
 
 
-KEPT: dict[type, _Kind] = {
-    SessionPlan: _Kind(
+KEPT: dict[type, _SessionKind] = {
+    SessionPlan: _SessionKind(
         _open_online, _resume_online, lambda plan, found: describe_steps(plan, found.steps, found.remaining)
     ),
-    SparsePlan: _Kind(
+    SparsePlan: _SessionKind(
         open_sparse, resume_sparse, lambda plan, found: describe_steps(plan, found.steps, found.remaining)
     ),
-    HistogramPlan: _Kind(
+    HistogramPlan: _SessionKind(
         open_key_histogram,
-        resume_histogram,
+        resume_key_histogram,
         lambda plan, found: describe_shown(plan, found.shown.elements.size),
     ),
 }

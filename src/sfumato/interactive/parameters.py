@@ -25,7 +25,7 @@ import numpy as np
 
 from sfumato.errors import PlanError
 from sfumato.operators.base import FloatArray
-from sfumato.plans.intervals import quantile
+from sfumato.plans.intervals import noise_quantile
 from sfumato.privacy.accounting import Event, GaussianEvent, PureEvent, ZcdpEvent
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.conversation_price import Terms, mu_squared_of_pures
@@ -36,18 +36,18 @@ from sfumato.privacy.unit import Neighbours
 from sfumato.strategies.calibration import noise_of, price_of
 
 __all__ = [
-    "Bounds",
-    "Shape",
-    "bounds_of",
-    "energy",
-    "farthest",
+    "SessionBounds",
+    "SessionShape",
+    "farthest_draw",
     "largest_sum",
-    "least_alpha",
+    "noise_energy_bound",
     "noise_of_answers",
     "pmw_min_alpha",
-    "practical",
-    "promised",
-    "terms_of",
+    "practical_terms",
+    "promised_bounds",
+    "search_least_alpha",
+    "session_bounds",
+    "session_terms",
 ]
 
 
@@ -88,18 +88,18 @@ def _all_below(law: DiscreteLaplace, points: FloatArray, count: int) -> FloatArr
         return np.exp(count * np.where(k >= 0, np.log1p(-outside), np.log(outside)))
 
 
-def farthest(noise: NoiseLaw, count: int, probability: float) -> int:
+def farthest_draw(noise: NoiseLaw, count: int, probability: float) -> int:
     """A g with P(some of `count` draws is beyond g either way) <= p, by the union of all."""
-    return int(quantile(noise, 1 - probability / (2 * count)))
+    return int(noise_quantile(noise, 1 - probability / (2 * count)))
 
 
-def energy(noise: NoiseLaw, count: int, probability: float) -> float:
+def noise_energy_bound(noise: NoiseLaw, count: int, probability: float) -> float:
     """An E with P(the squares of `count` draws add up to more than E) <= p.
 
     Gaussian laws are sub-Gaussian with sigma [CKS20], so the bound for chi-squares holds [LM00]; rounding adds at most
     a half to every draw.
     """
-    crude = count * float(farthest(noise, count, probability)) ** 2
+    crude = count * float(farthest_draw(noise, count, probability)) ** 2
     if not isinstance(noise, (DiscreteGaussian, RoundedGaussian)):
         return crude
     log = math.log(1 / probability)
@@ -119,7 +119,7 @@ _MOST_PROMISED = 10**5  # updates that are tried for a promise; each is an answe
 _SHARES = [Fraction(k, 40) for k in (12, 16, 20, 24, 28, 30, 32, 34, 36, 37, 38, 39)]
 
 
-def terms_of(price: Event, updates: int, move: int, share: Fraction = SHARE) -> Terms:
+def session_terms(price: Event, updates: int, move: int, share: Fraction = SHARE) -> Terms:
     """The epochs and the noise of answers on which `updates` updates spend the whole price, at most 1e-12 less.
 
     Raises PlanError for a price so small or updates so many that the noise cannot be drawn.
@@ -174,28 +174,28 @@ def _epsilon_together(mu_squared: Fraction, count: int) -> Fraction:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class SessionBounds:
     """What holds together with probability 1 - beta: every easy answer errs by at most T + v, every hard one by g."""
 
     v: int
     g: int
 
 
-def bounds_of(terms: Terms, questions: int, beta: float) -> Bounds:
+def session_bounds(terms: Terms, questions: int, beta: float) -> SessionBounds:
     """The bounds of a session's first `questions` questions; half of beta each."""
-    epochs, answer = terms.epochs, _answering(terms)
+    epochs, answer = terms.epochs, _answer_noise(terms)
     v = largest_sum(epochs.threshold_noise, epochs.count, epochs.query_noise, questions, beta / 2)
-    return Bounds(v, farthest(answer, epochs.count, beta / 2))
+    return SessionBounds(v, farthest_draw(answer, epochs.count, beta / 2))
 
 
-def _answering(terms: Terms) -> NoiseLaw:
+def _answer_noise(terms: Terms) -> NoiseLaw:
     if terms.answer is None:
         raise PlanError("these terms answer with bits alone")
     return terms.answer
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class SessionShape:
     """What is public of a session: cells, questions, records, beta, and what questions are asked.
 
     `span` bounds how far apart a question's coefficients are, 0 among them; a person has at most `rows` records. `buys`
@@ -221,36 +221,36 @@ class Shape:
         return self.questions + self.buys
 
 
-def promised(shape: Shape, terms: Terms) -> tuple[int, int, Bounds]:
+def promised_bounds(shape: SessionShape, terms: Terms) -> tuple[int, int, SessionBounds]:
     """(alpha, T, bounds): the least alpha, in records, that these terms promise for all questions, without exhaustion.
 
     A quarter of beta each for v above, v below, max |z| and the sum of squares. Where the total N is bought with an
     error of at most w, the table is compared after scaling to that total, which moves its answers by at most r w; the
     rounding of estimates moves them by a half.
     """
-    epochs, answer, quarter = terms.epochs, _answering(terms), shape.beta / 4
+    epochs, answer, quarter = terms.epochs, _answer_noise(terms), shape.beta / 4
     v = largest_sum(epochs.threshold_noise, epochs.count, epochs.query_noise, shape.asked, quarter)
-    g = farthest(answer, epochs.count, quarter)
+    g = farthest_draw(answer, epochs.count, quarter)
     used = epochs.count - shape.buys
     if used < 1:
         raise PlanError("the first update buys the number of records; a promise needs more than one")
     w = g if shape.buys else 0
     shift = shape.span * w
-    noise = (math.sqrt(energy(answer, epochs.count, quarter)) + shift * math.sqrt(used)) ** 2
+    noise = (math.sqrt(noise_energy_bound(answer, epochs.count, quarter)) + shift * math.sqrt(used)) ** 2
     start = (shape.span * (shape.records + w)) ** 2 * math.log(shape.cells) / 2
     threshold = math.ceil(v + 0.5 + shift + math.sqrt((noise + start) / used)) + 1
-    return max(threshold + v, g), threshold, Bounds(v, g)
+    return max(threshold + v, g), threshold, SessionBounds(v, g)
 
 
-def least_alpha(shape: Shape, price: Event) -> tuple[int, Terms, int]:
+def search_least_alpha(shape: SessionShape, price: Event) -> tuple[int, Terms, int]:
     """(alpha, terms, T): the least alpha in records, over the number of updates and the share that asks."""
     best: tuple[int, Terms, int] | None = None
-    for updates, share in _tried(shape, price):
+    for updates, share in _updates_and_shares_to_try(shape, price):
         try:
-            terms = terms_of(price, updates, shape.move, share)
+            terms = session_terms(price, updates, shape.move, share)
         except (PlanError, ValueError):
             continue  # no such noise can be drawn
-        alpha, threshold, _ = promised(shape, terms)
+        alpha, threshold, _ = promised_bounds(shape, terms)
         if best is None or alpha < best[0]:
             best = alpha, terms, threshold
     if best is None:
@@ -258,10 +258,10 @@ def least_alpha(shape: Shape, price: Event) -> tuple[int, Terms, int]:
     return best
 
 
-def _tried(shape: Shape, price: Event) -> Iterator[tuple[int, Fraction]]:
+def _updates_and_shares_to_try(shape: SessionShape, price: Event) -> Iterator[tuple[int, Fraction]]:
     """Numbers of updates and shares around the best by a rough search, in which noise is taken to be continuous."""
     grid = sorted({round(2 * 1.15**i) for i in range(85)})
-    rough = {(u, s): _rough(shape, price, u, s) for u in grid if u <= _MOST_PROMISED for s in _SHARES}
+    rough = {(u, s): _rough_alpha(shape, price, u, s) for u in grid if u <= _MOST_PROMISED for s in _SHARES}
     updates, share = min(rough, key=lambda key: rough[key])
     place = _SHARES.index(share)
     for more in range(-3, 4):
@@ -269,7 +269,7 @@ def _tried(shape: Shape, price: Event) -> Iterator[tuple[int, Fraction]]:
             yield max(2, round(updates * 1.15 ** (more / 3))), near
 
 
-def _rough(shape: Shape, price: Event, updates: int, share: Fraction) -> float:
+def _rough_alpha(shape: SessionShape, price: Event, updates: int, share: Fraction) -> float:
     """About the alpha of `promised`, in floating point and without certified conversions."""
     part, one = float(share), float(shape.move)
     match price:
@@ -283,7 +283,7 @@ def _rough(shape: Shape, price: Event, updates: int, share: Fraction) -> float:
             sigma = one * math.sqrt(updates / float(total) / (1 - part))
         case _:
             raise PlanError("a session is priced as a PureEvent, ZcdpEvent or GaussianEvent")
-    v = _reach(updates, shape.asked, shape.beta) * one / asking
+    v = _epoch_reach(updates, shape.asked, shape.beta) * one / asking
     w = sigma * math.sqrt(2 * math.log(8 * updates / shape.beta)) if shape.buys else 0.0
     used = updates - shape.buys
     log = math.log(4 / shape.beta)
@@ -294,13 +294,13 @@ def _rough(shape: Shape, price: Event, updates: int, share: Fraction) -> float:
 
 
 @lru_cache(maxsize=4096)
-def _reach(updates: int, asked: int, beta: float) -> float:
+def _epoch_reach(updates: int, asked: int, beta: float) -> float:
     """The reach v of an epoch of epsilon 1, for noise that is nearly continuous."""
     epochs = Epochs(updates, Fraction(1, 1000))
     return largest_sum(epochs.threshold_noise, updates, epochs.query_noise, asked, beta / 4) / 1000
 
 
-def practical(shape: Shape, price: Event, updates: int | None, threshold: int | None) -> tuple[Terms, int]:
+def practical_terms(shape: SessionShape, price: Event, updates: int | None, threshold: int | None) -> tuple[Terms, int]:
     """(terms, T) without a promise that updates last: as given, or by a rule from cells, records and the budget alone.
 
     The threshold is .6 of the noises' reach; the updates are as many as tables are expected to take at that threshold,
@@ -310,24 +310,24 @@ def practical(shape: Shape, price: Event, updates: int | None, threshold: int | 
         low, updates = _FEWEST - 1, _MOST
         while updates - low > 1:
             middle = (low + updates) // 2
-            enough = _expected(shape, _usual(price, shape, middle)) <= middle
+            enough = _expected_updates(shape, _usual_threshold(price, shape, middle)) <= middle
             low, updates = (low, middle) if enough else (middle, updates)
-    terms = terms_of(price, updates, shape.move)
+    terms = session_terms(price, updates, shape.move)
     if threshold is None:
-        found = _usual(price, shape, updates)
+        found = _usual_threshold(price, shape, updates)
         if updates == _MOST:
-            found = max(found, _expected(shape, 1.0) / _MOST)
+            found = max(found, _expected_updates(shape, 1.0) / _MOST)
         threshold = math.ceil(found)
     return terms, threshold
 
 
-def _usual(price: Event, shape: Shape, updates: int) -> float:
+def _usual_threshold(price: Event, shape: SessionShape, updates: int) -> float:
     """The threshold of so many updates."""
-    terms = terms_of(price, updates, shape.move)
-    return max(1.0, _PART * _reach(updates, shape.asked, shape.beta) * shape.move / float(terms.epochs.epsilon))
+    terms = session_terms(price, updates, shape.move)
+    return max(1.0, _PART * _epoch_reach(updates, shape.asked, shape.beta) * shape.move / float(terms.epochs.epsilon))
 
 
-def _expected(shape: Shape, threshold: float) -> float:
+def _expected_updates(shape: SessionShape, threshold: float) -> float:
     """Updates that a table is expected to take at a threshold."""
     return _EXPECTED * math.log(shape.cells) * shape.span * shape.records / threshold
 
@@ -347,4 +347,4 @@ def pmw_min_alpha(
     if not isinstance(budget, Budget) or not 0 < beta < 1:
         raise PlanError("pmw_min_alpha needs a budget, such as sf.approx(1, '1e-6'), and a beta between 0 and 1")
     buys = Neighbours.parse(neighbours) is Neighbours.ADD_REMOVE
-    return least_alpha(Shape(m, k, n, float(beta), buys), price_of(budget))[0] / n
+    return search_least_alpha(SessionShape(m, k, n, float(beta), buys), price_of(budget))[0] / n

@@ -16,23 +16,23 @@ from sfumato._util.frames import Frame
 from sfumato.domain import Domain
 from sfumato.errors import PlanError
 from sfumato.interactive.parameters import (
-    Bounds,
-    Shape,
-    bounds_of,
-    farthest,
-    least_alpha,
+    SessionBounds,
+    SessionShape,
+    farthest_draw,
     noise_of_answers,
-    practical,
-    promised,
+    practical_terms,
+    promised_bounds,
+    search_least_alpha,
+    session_bounds,
 )
-from sfumato.plans.planned import Planned, price_text, protected
+from sfumato.plans.planned import Planned, event_price_text, protection_lines
 from sfumato.privacy.accounting import Event, PureEvent
 from sfumato.privacy.amounts import Currency
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.conversation_price import Terms
 from sfumato.privacy.noise import NoiseLaw
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.strategies.calibration import cheapest, price_of
+from sfumato.strategies.calibration import cheapest_noise, price_of
 
 __all__ = [
     "BETA",
@@ -43,7 +43,7 @@ __all__ = [
     "check_shape",
     "check_whole",
     "make_plan",
-    "settled",
+    "settle_terms",
 ]
 
 
@@ -71,12 +71,12 @@ class ConversationPlan(Planned):
             raise PlanError(f"threshold must be a whole number of records from 1 up, not {self.threshold!r}")
         if self.terms.answer is None or self.terms.move != self.shape.move:
             raise PlanError("the terms of this session are not for such questions")
-        if self.alpha is not None and promised(self.shape, self.terms)[:2] != (self.alpha, self.threshold):
+        if self.alpha is not None and promised_bounds(self.shape, self.terms)[:2] != (self.alpha, self.threshold):
             raise PlanError("these terms do not promise what the plan states; plan again")
 
     @property
     @abstractmethod
-    def shape(self) -> Shape:
+    def shape(self) -> SessionShape:
         """The public numbers from which bounds follow."""
 
     @property
@@ -90,14 +90,14 @@ class ConversationPlan(Planned):
         return self.terms.epochs.count - self.buys
 
     @functools.cached_property
-    def bounds(self) -> Bounds:
+    def bounds(self) -> SessionBounds:
         """v and g, from which the largest errors of answers follow.
 
         With probability 1 - beta no easy answer errs by more than threshold + v, and no hard one by more than g.
         """
         if self.alpha is not None:
-            return promised(self.shape, self.terms)[2]
-        return bounds_of(self.terms, self.shape.asked, self.beta)
+            return promised_bounds(self.shape, self.terms)[2]
+        return session_bounds(self.terms, self.shape.asked, self.beta)
 
     def threshold_after(self, used: int) -> int:
         """The threshold in a later state of the session.
@@ -170,8 +170,8 @@ class ConversationPlan(Planned):
         Returns:
             Pairs of a heading and a text.
         """
-        yield from protected(self.unit, self.price)
-        yield "price", f"{price_text(self.price)}, debited at the opening ({self.budget})"
+        yield from protection_lines(self.unit, self.price)
+        yield "price", f"{event_price_text(self.price)}, debited at the opening ({self.budget})"
 
     def brief(self) -> str:
         return f"{self.mechanism}: {self.updates:,} updates, threshold {self.threshold:,}"
@@ -225,9 +225,9 @@ class SessionPlan(ConversationPlan):
             raise PlanError("updates that are promised to last need no growing threshold")
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> SessionShape:
         rows, buys = self.unit.rows_per_person, not self.unit.total_is_public
-        return Shape(self.domain.size, self.questions, self.records, self.beta, buys, self.span, rows)
+        return SessionShape(self.domain.size, self.questions, self.records, self.beta, buys, self.span, rows)
 
     def threshold_after(self, used: int) -> int:
         """The threshold in a later state of the session.
@@ -257,7 +257,7 @@ class SessionPlan(ConversationPlan):
         each = math.sqrt(half) * math.sqrt(cell.variance)
         far = math.sqrt(2 * math.log(2 * self.questions / self.beta))
         single = noise_of_answers(self.price, self.questions, self.shape.move)
-        sole = float(farthest(single, self.questions, self.beta))
+        sole = float(farthest_draw(single, self.questions, self.beta))
         return Frame(
             {
                 "mechanism": ["pmw", "histogram", "each question by itself"],
@@ -313,12 +313,12 @@ class SessionPlan(ConversationPlan):
 def cell_noise(budget: Budget, unit: PrivacyUnit, currency: Currency | None = None) -> tuple[NoiseLaw, Event]:
     """The noise of less variance on all cells at once, and its price; with `currency` one that such a ledger takes."""
     both = 2 if unit.neighbours is Neighbours.REPLACE_ONE else 1
-    return cheapest(budget, both * unit.rows_per_person, both * unit.rows_per_person**2, currency)
+    return cheapest_noise(budget, both * unit.rows_per_person, both * unit.rows_per_person**2, currency)
 
 
 def check_shape(
     domain: Domain, records: object, questions: object, beta: object, span: object, unit: PrivacyUnit
-) -> Shape:
+) -> SessionShape:
     """Public numbers of a session, refused with what is allowed."""
     if not isinstance(domain, Domain) or domain.size > _MAX_CELLS or domain.size < 2:
         raise PlanError(f"private multiplicative weights hold from 2 to {_MAX_CELLS:,} cells; declare a smaller domain")
@@ -328,7 +328,7 @@ def check_shape(
     wide, sure = check_whole("span", span, 2046), check_beta(beta)
     if unit.neighbours is Neighbours.REPLACE_ONE and domain.drops:
         raise PlanError("replace-one needs every record to be counted; an attribute of this domain drops rows")
-    return Shape(domain.size, asked, number, sure, not unit.total_is_public, wide, unit.rows_per_person)
+    return SessionShape(domain.size, asked, number, sure, not unit.total_is_public, wide, unit.rows_per_person)
 
 
 def check_whole(name: str, given: object, most: int) -> int:
@@ -346,21 +346,27 @@ def check_beta(beta: object) -> float:
 
 
 def make_plan(
-    domain: Domain, budget: Budget, unit: PrivacyUnit, shape: Shape, *, currency: Currency | None = None, **options: Any
+    domain: Domain,
+    budget: Budget,
+    unit: PrivacyUnit,
+    shape: SessionShape,
+    *,
+    currency: Currency | None = None,
+    **options: Any,
 ) -> SessionPlan:
     """A plan by a promise (`alpha`, a fraction of the records, or "least") or by updates and threshold, given or usual.
 
     Raises PlanError for an alpha below the least that can be promised, and for one beside updates or threshold.
     """
     price = price_of(budget, currency)
-    terms, threshold, alpha = settled(shape, price, **options)
+    terms, threshold, alpha = settle_terms(shape, price, **options)
     grows = alpha is None and options.get("threshold") is None
     own = (domain, budget, unit, price, terms, threshold)
     return SessionPlan(*own, shape.records, shape.questions, shape.beta, shape.span, alpha, grows)
 
 
-def settled(
-    shape: Shape,
+def settle_terms(
+    shape: SessionShape,
     price: Event,
     *,
     updates: int | None = None,
@@ -370,8 +376,8 @@ def settled(
     """(terms, threshold, alpha in records or None) by a promise, or by updates and threshold as given or usual."""
     wanted = check_options(updates, threshold, alpha)
     if alpha is None:
-        return *practical(shape, price, None if updates is None else updates + shape.buys, threshold), None
-    least, terms, found = least_alpha(shape, price)
+        return *practical_terms(shape, price, None if updates is None else updates + shape.buys, threshold), None
+    least, terms, found = search_least_alpha(shape, price)
     if wanted is not None and wanted * shape.records < least:
         raise PlanError(
             f"alpha = {wanted:g} cannot be promised: the least for these cells, questions, records and budget is "

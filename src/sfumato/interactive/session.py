@@ -38,18 +38,18 @@ __all__ = [
     "Belief",
     "ConversingSession",
     "KeySession",
-    "Measured",
-    "Opening",
+    "MeasuredQuestion",
     "QuerySession",
     "Session",
     "SessionAnswer",
-    "begun",
+    "SessionOpening",
+    "begin_session",
     "describe_steps",
-    "rows_of",
-    "settled",
+    "mark_kept",
+    "mark_opened",
+    "question_rows",
     "span_of",
     "status_facts",
-    "tell",
 ]
 
 
@@ -209,7 +209,7 @@ class QuerySession(Session):
         """
         several = isinstance(query, Workload)
         work = query if several else predicates(self.domain, [query])
-        asked = rows_of(self.domain, work, whole=self.whole or not several)
+        asked = question_rows(self.domain, work, whole=self.whole or not several)
         for block, _ in asked:
             self._check(block)
         answers = tuple(self._ask(block, label) for block, label in asked)
@@ -246,7 +246,7 @@ class KeySession(Session):
         """
 
 
-def rows_of(domain: Domain, work: Workload, *, whole: bool) -> list[tuple[Block, str]]:
+def question_rows(domain: Domain, work: Workload, *, whole: bool) -> list[tuple[Block, str]]:
     """Every query of a workload as a block of one row with small factors, and its label.
 
     Raises WorkloadError for another domain, for more than 100,000 queries, and with `whole` for sums of other units and
@@ -293,7 +293,7 @@ class ConversingSession(Session):
     @property
     def remaining(self) -> int:
         """Hard questions that can still be answered."""
-        return _left(self._plan, self._conversation.steps, self._conversation.remaining)
+        return _updates_left(self._plan, self._conversation.steps, self._conversation.remaining)
 
     @property
     def asked(self) -> int:
@@ -345,14 +345,14 @@ class ConversingSession(Session):
         return SessionAnswer(float(value), "exhausted", guaranteed=False, bound=None, label=label)
 
 
-def _left(plan: ConversationPlan, steps: Sequence[Step], remaining: int) -> int:
+def _updates_left(plan: ConversationPlan, steps: Sequence[Step], remaining: int) -> int:
     """Updates left, but for the one that buys the number of records."""
     return max(remaining - (plan.buys and not steps), 0)
 
 
 def describe_steps(plan: ConversationPlan, steps: Sequence[Step], remaining: int) -> dict[str, Any]:
     """How a session stands that has come so far."""
-    own, left = steps[plan.buys :], _left(plan, steps, remaining)
+    own, left = steps[plan.buys :], _updates_left(plan, steps, remaining)
     return {
         "mechanism": plan.mechanism,
         "questions": len(own),
@@ -385,7 +385,7 @@ def span_of(block: Block) -> tuple[float, float]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Measured:
+class MeasuredQuestion:
     """A question with a noisy answer: its row over the cells of some axes, between `low` and `high`."""
 
     axes: tuple[int, ...]
@@ -422,7 +422,7 @@ class Belief:
 
     def __init__(self, domain: Domain, total: float, least: float) -> None:
         self._domain, self._least, self._followed = domain, least, 0
-        self._measured: list[Measured] = []
+        self._measured: list[MeasuredQuestion] = []
         self.hard = 0
         self.hypothesis = Hypothesis(domain.shape, total, domain.possible(domain.names))
 
@@ -443,7 +443,7 @@ class Belief:
         (block,) = step.question.blocks
         axes = tuple(self._domain.axis(a) for a in block.attributes)
         row = np.asarray(block.operator.rows(0, 1)[0], dtype=np.float64)
-        new = Measured(axes, row, *span_of(block), float(step.answer or 0))
+        new = MeasuredQuestion(axes, row, *span_of(block), float(step.answer or 0))
         self._measured.append(new)
         new.move(self.hypothesis, 0.0)
         count = len(self._measured)
@@ -458,7 +458,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class SessionOpening:
     """What a session is opened with. `counted`: the public number of records was read already, and is the plan's."""
 
     plan: Any
@@ -472,10 +472,10 @@ class Opening:
     @property
     def about(self) -> dict[str, Any]:
         """What a store remembers of it."""
-        return {"source": _text(self.source), "plan": self.plan}
+        return {"source": _portable_place_text(self.source), "plan": self.plan}
 
 
-def begun(asked: Opening, account: Ledger, door: Callable[..., tuple[T, Receipt]], what: object) -> T:
+def begin_session(asked: SessionOpening, account: Ledger, door: Callable[..., tuple[T, Receipt]], what: object) -> T:
     """What a door of the curator opens once the whole price is debited, kept in the session's store if it has one.
 
     Raises NotWritten where it is kept, but the ledger could not be told so.
@@ -485,11 +485,11 @@ def begun(asked: Opening, account: Ledger, door: Callable[..., tuple[T, Receipt]
         what, plan.price, name=asked.name, plan_hash=plan.fingerprint, store=asked.store, about=asked.about
     )
     if asked.store is not None:
-        tell(account, receipt, plan.fingerprint, f"the session is paid for and kept in {asked.store}")
+        mark_kept(account, receipt, plan.fingerprint, f"the session is paid for and kept in {asked.store}")
     return made
 
 
-def tell(account: Ledger, receipt: Receipt, fingerprint: str, kept: str) -> None:
+def mark_kept(account: Ledger, receipt: Receipt, fingerprint: str, kept: str) -> None:
     """Have the ledger say that what a receipt paid for is kept. Raises NotWritten where it could not."""
     try:
         account.mark_released(receipt, fingerprint)
@@ -499,7 +499,7 @@ def tell(account: Ledger, receipt: Receipt, fingerprint: str, kept: str) -> None
         ) from error
 
 
-def settled(account: Ledger, name: str, fingerprint: str) -> None:
+def mark_opened(account: Ledger, name: str, fingerprint: str) -> None:
     """Have the ledger say that a session that is kept was opened, where the process that opened it could not."""
     entry = account.find(name)
     if entry is None or entry.released:
@@ -510,11 +510,11 @@ def settled(account: Ledger, name: str, fingerprint: str) -> None:
             account.mark_released(receipt, fingerprint)
 
 
-def _text(place: Any) -> str | Source | None:
+def _portable_place_text(place: Any) -> str | Source | None:
     """A path or an address as text that means the same elsewhere, with how its table is written; None for what lives
     in memory."""
     if isinstance(place, Source):
-        kept = _text(place.table)
+        kept = _portable_place_text(place.table)
         return None if kept is None else replace(place, table=kept)
     if isinstance(place, os.PathLike):
         place = os.fspath(place)

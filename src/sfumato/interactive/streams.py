@@ -9,17 +9,17 @@ from typing import Any, overload
 from sfumato._util.description import Description
 from sfumato._util.frames import Frame
 from sfumato.curator import Curator
-from sfumato.curator.streams import ROOM, PublicStream, resume_stream, stream
+from sfumato.curator.streams import ROOM, PublicStream, open_public_stream, resume_stream
 from sfumato.curator.streams.stored import StoredStream, read_stream
 from sfumato.errors import InvalidInput, PlanError
-from sfumato.interactive.session import Session, settled, tell
-from sfumato.plans.packing import pack
+from sfumato.interactive.session import Session, mark_kept, mark_opened
+from sfumato.plans.packing import pack_tables
 from sfumato.plans.streams import StreamPlan
-from sfumato.privacy.files import holds
+from sfumato.privacy.files import is_nonempty_file
 from sfumato.privacy.ledger import Ledger, Receipt
 from sfumato.releases.answers import Answer
-from sfumato.releases.released import Provenance, Versions, one_shot, provenance, versions
-from sfumato.releases.streams import History, Running, StreamRelease
+from sfumato.releases.released import Provenance, Versions, make_provenance, one_shot_account, package_versions
+from sfumato.releases.streams import History, StreamAnswer, StreamRelease
 from sfumato.workloads import Workload
 
 __all__ = ["Stream", "open_stream", "read_status", "resume_stored", "stored_release"]
@@ -68,7 +68,7 @@ class Stream(Session):
         """The labels of all periods so far, in order."""
         return tuple(p.label for p in self._public.published)
 
-    def append(self, source: Any, period: str) -> Running:
+    def append(self, source: Any, period: str) -> StreamAnswer:
         """Publish the next period, and return its answers.
 
         Records that come late count in the period in which they come.
@@ -106,16 +106,16 @@ class Stream(Session):
         self._public.append(source, period)
 
     @property
-    def totals(self) -> Running:
+    def totals(self) -> StreamAnswer:
         """The sum of all periods so far."""
         return self.release().totals
 
     @property
-    def increments(self) -> Running:
+    def increments(self) -> StreamAnswer:
         """The last period."""
         return self.release().increments
 
-    def between(self, first: str, last: str) -> Running:
+    def between(self, first: str, last: str) -> StreamAnswer:
         """The sum of the periods from one to another.
 
         Args:
@@ -130,7 +130,7 @@ class Stream(Session):
         """
         return self.release().between(first, last)
 
-    def last(self, count: int) -> Running:
+    def last(self, count: int) -> StreamAnswer:
         """The sum of the last periods.
 
         Args:
@@ -144,7 +144,7 @@ class Stream(Session):
         """
         return self.release().last(count)
 
-    def decayed(self, rate: str | float) -> Running:
+    def decayed(self, rate: str | float) -> StreamAnswer:
         """All periods so far, each counted `rate` times as much as the one after it: recent ones count most.
 
         Args:
@@ -246,7 +246,7 @@ class Stream(Session):
         return found
 
     def status(self) -> dict[str, Any]:
-        return _status(self._plan, self.periods)
+        return _stream_status(self._plan, self.periods)
 
     def _headline(self) -> str:
         return self.release().describe().headline
@@ -278,9 +278,9 @@ def open_stream(
             f"people= is for a stream with a store that enforces how often a person is counted: 1 to {_MOST_PEOPLE:,}, "
             "the people for whom its files have room; leave it out elsewhere"
         )
-    if store is not None and store.exists() and holds(store):
+    if store is not None and store.exists() and is_nonempty_file(store):
         found = read_stream(store, anchor)
-        kept = _plan_of(found.about, store)
+        kept = _stored_stream_plan(found.about, store)
         if kept.fingerprint != plan.fingerprint or found.name != name:
             raise InvalidInput(
                 f"{store} keeps the stream {found.name!r}{'' if found.name != name else ' of another plan'}; choose "
@@ -292,10 +292,10 @@ def open_stream(
         raise InvalidInput(f"anchor= is of a stream that is kept, and at {store} there is none; leave it out")
     if not plan.honest:
         raise PlanError(f"the plan's price is above the budget that it states, {plan.budget}; plan again")
-    paying = one_shot(plan.price, plan.budget) if account is None else account
-    curator = Curator(None, plan.workload.domain, plan.unit, paying, table=table, packing=pack)
-    about = {"plan": plan, "created": _now(), "versions": versions(), "table": table}
-    public, receipt = stream(
+    paying = one_shot_account(plan.price, plan.budget) if account is None else account
+    curator = Curator(None, plan.workload.domain, plan.unit, paying, table=table, packing=pack_tables)
+    about = {"plan": plan, "created": _utc_now(), "versions": package_versions(), "table": table}
+    public, receipt = open_public_stream(
         curator,
         plan.terms,
         plan.price,
@@ -306,8 +306,8 @@ def open_stream(
         people=people or ROOM,
     )
     if store is not None:
-        tell(paying, receipt, plan.fingerprint, f"the stream is paid for and kept in {store}")
-    return Stream(plan, public, _provenance(public.about, receipt, paying))
+        mark_kept(paying, receipt, plan.fingerprint, f"the stream is paid for and kept in {store}")
+    return Stream(plan, public, _stream_provenance(public.about, receipt, paying))
 
 
 def resume_stored(store: Path, account: Ledger | None, anchor: str | None = None, people: int | None = None) -> Stream:
@@ -317,15 +317,15 @@ def resume_stored(store: Path, account: Ledger | None, anchor: str | None = None
             f"which ledger paid for {store}? Name it with ledger=: a store is not believed about who paid"
         )
     found = read_stream(store, anchor)
-    plan = _plan_of(found.about, store)
-    curator = Curator(None, plan.workload.domain, plan.unit, account, packing=pack)
+    plan = _stored_stream_plan(found.about, store)
+    curator = Curator(None, plan.workload.domain, plan.unit, account, packing=pack_tables)
     public = resume_stream(curator, store, anchor=anchor, people=people)
-    settled(account, found.name, plan.fingerprint)
+    mark_opened(account, found.name, plan.fingerprint)
     sequence, paid = public.paid
     entry = account.find(found.name)
     assert entry is not None  # the door found it
     receipt = Receipt(sequence, paid, account.ledger_id, found.name, entry.price, account.currency)
-    return Stream(plan, public, _provenance(found.about, receipt, account))
+    return Stream(plan, public, _stream_provenance(found.about, receipt, account))
 
 
 def stored_release(store: Path, anchor: str | None = None) -> StreamRelease:
@@ -333,15 +333,15 @@ def stored_release(store: Path, anchor: str | None = None) -> StreamRelease:
 
     Raises InvalidInput, LedgerError or LedgerCorrupted for what is no stream, incomplete or changed.
     """
-    return _released(read_stream(store, anchor), store)
+    return _stored_stream_release(read_stream(store, anchor), store)
 
 
-def _released(found: StoredStream, store: Path) -> StreamRelease:
-    plan = _plan_of(found.about, store)
+def _stored_stream_release(found: StoredStream, store: Path) -> StreamRelease:
+    plan = _stored_stream_plan(found.about, store)
     if found.paid is None:
         raise InvalidInput(f"the opening of {store} did not come to its end; open it again by the same command")
     sequence, anchor = found.paid
-    created, made_by, table = _made(found.about)
+    created, made_by, table = _stream_origin(found.about)
     ours = (found.name, found.ledger_id, sequence, anchor, False)
     return StreamRelease(plan, found.published, Provenance(*ours, created, made_by, None, table))
 
@@ -349,18 +349,18 @@ def _released(found: StoredStream, store: Path) -> StreamRelease:
 def read_status(store: Path, anchor: str | None = None) -> dict[str, Any]:
     """How the stream that is kept in a store stands; all of it is public. Raises as `stored_release`."""
     found = read_stream(store, anchor)
-    release = _released(found, store)
+    release = _stored_stream_release(found, store)
     plan: StreamPlan = release.plan
     return {
         "name": found.name,
-        **_status(plan, release.periods),
+        **_stream_status(plan, release.periods),
         "guarantee": str(plan.budget),
         "ledger": found.ledger_id,
         "anchor": found.anchor,
     }
 
 
-def _status(plan: StreamPlan, done: tuple[str, ...]) -> dict[str, Any]:
+def _stream_status(plan: StreamPlan, done: tuple[str, ...]) -> dict[str, Any]:
     return {
         "mechanism": plan.mechanism,
         "periods": len(done),
@@ -369,21 +369,21 @@ def _status(plan: StreamPlan, done: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-def _now() -> str:
+def _utc_now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
-def _made(about: Any) -> tuple[str, Versions, str | None]:
+def _stream_origin(about: Any) -> tuple[str, Versions, str | None]:
     """When a stream was opened, by what, on which table; the first that were kept do not say."""
     return about.get("created", ""), tuple(about.get("versions", ())), about.get("table")
 
 
-def _provenance(about: Any, receipt: Receipt, account: Ledger) -> Provenance:
-    created, made_by, table = _made(about)
-    return provenance(receipt, account, made_by, created=created, table=table)
+def _stream_provenance(about: Any, receipt: Receipt, account: Ledger) -> Provenance:
+    created, made_by, table = _stream_origin(about)
+    return make_provenance(receipt, account, made_by, created=created, table=table)
 
 
-def _plan_of(about: Any, store: Path) -> StreamPlan:
+def _stored_stream_plan(about: Any, store: Path) -> StreamPlan:
     plan = about.get("plan") if isinstance(about, dict) else None
     if not isinstance(plan, StreamPlan):
         raise InvalidInput(

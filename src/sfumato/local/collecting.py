@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from sfumato._util.codec import storable
 from sfumato._util.description import Description
-from sfumato._util.text import BLANKS, day_of, plain
+from sfumato._util.text import BLANKS, comparable_text, parse_day_number
 from sfumato.cells import Codes
 from sfumato.domain import Attribute, Bins, Booleans, Categories, Dates, Domain, Hierarchy, Integers
 from sfumato.errors import InvalidInput, PlanError
@@ -24,15 +24,15 @@ from sfumato.operators.base import FloatArray
 from sfumato.plans.intervals import check_confidence
 from sfumato.postprocess.bodies import project
 from sfumato.postprocess.projection import Projection
-from sfumato.privacy.amounts import exact, readable
+from sfumato.privacy.amounts import read_exact, readable_number
 from sfumato.privacy.local import draw_questions, randomized_response
 from sfumato.privacy.noise import BitSource
-from sfumato.releases.released import Released
+from sfumato.releases.released import ReleaseBase
 
 if TYPE_CHECKING:
     from sfumato.local.plan import LocalPlan
 
-__all__ = ["LocalRelease", "cell_of", "collect", "report_cells", "respond"]
+__all__ = ["LocalRelease", "answer_reports", "draw_report", "record_cell", "report_cells"]
 
 
 _ZEROS = re.compile(r"-?(0|[1-9][0-9]*)[.]0+", re.ASCII)
@@ -40,7 +40,7 @@ _FALSE = ("0", "f", "false", "n", "no")
 _TRUE = ("1", "t", "true", "y", "yes")
 
 
-def cell_of(domain: Domain, names: Sequence[str], record: Any) -> int:
+def record_cell(domain: Domain, names: Sequence[str], record: Any) -> int:
     """The cell, in C order, of a record over some attributes: a mapping of names to values.
 
     Values are read as the curator reads a table's: numbers for `Integers` and `Bins`, codes for categories, None for
@@ -56,7 +56,7 @@ def cell_of(domain: Domain, names: Sequence[str], record: Any) -> int:
     cells: list[int] = []
     for name in names:
         attribute = domain.attributes[name]
-        own = _cell(attribute, record[name])
+        own = _value_cell(attribute, record[name])
         if own is None:
             raise InvalidInput(
                 f"the record has no cell of {name!r}: its value is missing or outside, and the attribute does not "
@@ -74,24 +74,24 @@ def cell_of(domain: Domain, names: Sequence[str], record: Any) -> int:
     return cell
 
 
-def _cell(attribute: Attribute, value: Any) -> int | None:
+def _value_cell(attribute: Attribute, value: Any) -> int | None:
     """The cell of one value; None where it has none."""
-    text, extra = _text(value), attribute.size - 1
+    text, extra = _value_text(value), attribute.size - 1
     if isinstance(attribute, (Integers, Bins)):
-        number = _number(text)
-        absent, found = number is None, None if number is None else _interval(attribute, number)
+        number = _parse_number(text)
+        absent, found = number is None, None if number is None else _number_cell(attribute, number)
     elif isinstance(attribute, Booleans):
         text = text.strip(" ").lower()
-        place = _position(_FALSE + _TRUE, text)
+        place = _code_position(_FALSE + _TRUE, text)
         absent, found = not text, None if place is None else place // len(_FALSE)
     elif isinstance(attribute, Dates):
-        day = day_of(text.strip(BLANKS), attribute.format)
-        absent, found = day is None, None if day is None else _nearest(attribute, attribute.edges, day)
+        day = parse_day_number(text.strip(BLANKS), attribute.format)
+        absent, found = day is None, None if day is None else _nearest_date_cell(attribute, attribute.edges, day)
     elif isinstance(attribute, (Categories, Hierarchy)):
         rule = cast(Codes, attribute.rule)
         if rule.edition > 1:
-            text = plain(text, trim=rule.trim, ignore_case=rule.ignore_case)
-        place = _position(rule.codes, text)
+            text = comparable_text(text, trim=rule.trim, ignore_case=rule.ignore_case)
+        place = _code_position(rule.codes, text)
         absent, found = not text, rule.cells[place] if rule.cells and place is not None else place
     else:
         raise InvalidInput(f"records cannot be read as an attribute of type {attribute.kind!r}")
@@ -100,7 +100,7 @@ def _cell(attribute: Attribute, value: Any) -> int | None:
     return found
 
 
-def _text(value: Any) -> str:
+def _value_text(value: Any) -> str:
     """A value as a table of texts holds it, empty where it is missing."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
@@ -111,7 +111,7 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def _position(codes: Sequence[str], text: str) -> int | None:
+def _code_position(codes: Sequence[str], text: str) -> int | None:
     """Where a code stands; "1.0" is code 1."""
     if text in codes:
         return codes.index(text)
@@ -120,7 +120,7 @@ def _position(codes: Sequence[str], text: str) -> int | None:
     return codes.index(whole) if whole in codes else None
 
 
-def _number(text: str) -> float | None:
+def _parse_number(text: str) -> float | None:
     """The double that a text writes; None where it writes none."""
     if not text.isascii() or "_" in text:
         return None
@@ -131,13 +131,13 @@ def _number(text: str) -> float | None:
     return None if math.isnan(number) else number
 
 
-def _nearest(attribute: Dates, edges: Sequence[int], day: int) -> int | None:
+def _nearest_date_cell(attribute: Dates, edges: Sequence[int], day: int) -> int | None:
     """The cell of a day, the nearest one where the attribute clamps."""
     inside = edges[0] <= day < edges[-1]
-    return _among(edges[:-1], day) if inside or attribute.outside == "clamp" else None
+    return _cell_by_starts(edges[:-1], day) if inside or attribute.outside == "clamp" else None
 
 
-def _interval(attribute: Integers | Bins, number: float) -> int | None:
+def _number_cell(attribute: Integers | Bins, number: float) -> int | None:
     """The cell of a number, the nearest one where the attribute clamps."""
     intervals = attribute.intervals
     low, end = intervals[0][0], intervals[-1][1]
@@ -150,15 +150,15 @@ def _interval(attribute: Integers | Bins, number: float) -> int | None:
         inside = low <= number < end or (number == end and attribute.holds_last)
     if not inside and attribute.outside != "clamp":
         return None
-    return _among([a for a, _ in intervals], number)
+    return _cell_by_starts([a for a, _ in intervals], number)
 
 
-def _among(starts: Sequence[float], number: float) -> int:
+def _cell_by_starts(starts: Sequence[float], number: float) -> int:
     """The cell of a number by where cells start; of what is below all, the first."""
     return max(bisect_right(starts, number) - 1, 0)
 
 
-def respond(plan: LocalPlan, record: Any, *, most: Any = None) -> int:
+def draw_report(plan: LocalPlan, record: Any, *, most: Any = None) -> int:
     """One person's report, made on the person's device: a whole number below `plan.outcomes`, to be sent as it is.
 
     record: a mapping of the plan's attributes to values. most: the largest epsilon that the person agreed to; devices
@@ -168,12 +168,13 @@ def respond(plan: LocalPlan, record: Any, *, most: Any = None) -> int:
     Raises PlanError, before the record is looked at, for a plan whose epsilon is above `most`, InvalidInput for a
     record without a cell.
     """
-    if most is not None and plan.epsilon > (limit := exact(most, "most")):
+    if most is not None and plan.epsilon > (limit := read_exact(most, "most")):
         raise PlanError(
-            f"a report to this plan costs epsilon {readable(plan.epsilon)}, above the {readable(limit)} agreed to "
+            f"a report to this plan costs epsilon {readable_number(plan.epsilon)}, above the "
+            f"{readable_number(limit)} agreed to "
             "(most=); nothing was reported"
         )
-    cell = cell_of(plan.workload.domain, plan.names, record)
+    cell = record_cell(plan.workload.domain, plan.names, record)
     return int(report_cells(plan, np.array([cell], dtype=np.int64))[0])
 
 
@@ -185,7 +186,7 @@ def report_cells(plan: LocalPlan, cells: NDArray[np.int64], source: BitSource | 
     return asked * q.labels + randomized_response(truths, q.labels, plan.epsilon, source)
 
 
-def collect(plan: LocalPlan, reports: Iterable[int] | NDArray[Any]) -> LocalRelease:
+def answer_reports(plan: LocalPlan, reports: Iterable[int] | NDArray[Any]) -> LocalRelease:
     """Answers from all reports, one for each person, in any order.
 
     Post-processing: what it does costs no privacy. A false report moves an answer no further than one that an
@@ -207,7 +208,7 @@ def collect(plan: LocalPlan, reports: Iterable[int] | NDArray[Any]) -> LocalRele
 
 @storable
 @dataclass(frozen=True, eq=False, repr=False)
-class LocalRelease(Released):
+class LocalRelease(ReleaseBase):
     """Answers from local reports, which may be published. `plan.collect` makes it.
 
     Args:

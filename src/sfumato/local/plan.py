@@ -16,12 +16,21 @@ from sfumato._util.codec import storable
 from sfumato._util.description import Description, Facts, TitledTable
 from sfumato._util.frames import Frame
 from sfumato.errors import NotInRowSpace, PlanError
-from sfumato.local.questions import Centred, Effort, Questions, Reading, Table, centred_optimum, design, simplex_code
+from sfumato.local.questions import (
+    CentredOptimum,
+    Effort,
+    LocalReconstruction,
+    Questions,
+    Table,
+    centred_optimum,
+    design_questions,
+    simplex_code,
+)
 from sfumato.operators.base import FloatArray
 from sfumato.plans.planned import Planned
 from sfumato.postprocess.projection import joint_attributes, joint_operator
 from sfumato.privacy.accounting import Event, PureEvent
-from sfumato.privacy.amounts import exact, readable
+from sfumato.privacy.amounts import read_exact, readable_number
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.local import check_epsilon
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
@@ -35,8 +44,8 @@ __all__ = [
     "LocalPlan",
     "ball_constant",
     "dense_queries",
-    "effort",
     "plan_local",
+    "search_effort",
 ]
 
 
@@ -111,9 +120,9 @@ class LocalPlan(Planned):
         return joint_attributes(self.workload)
 
     @functools.cached_property
-    def reading(self) -> Reading:
+    def reading(self) -> LocalReconstruction:
         """The map from reports to answers."""
-        return Reading(self.questions, dense_queries(self.workload), float(self.epsilon))
+        return LocalReconstruction(self.questions, dense_queries(self.workload), float(self.epsilon))
 
     @functools.cached_property
     def impossible(self) -> NDArray[np.bool_]:
@@ -153,7 +162,7 @@ class LocalPlan(Planned):
         Raises:
             PlanError: The number of reports is not a whole number of at least 0.
         """
-        return np.sqrt(self._spread[0] * _count(self.records if records is None else records))
+        return np.sqrt(self._spread[0] * _check_report_count(self.records if records is None else records))
 
     @property
     def rmse(self) -> float:
@@ -172,7 +181,7 @@ class LocalPlan(Planned):
         Raises:
             PlanError: The number of reports is not a whole number of at least 0.
         """
-        return math.sqrt(float(self._spread[1].max()) * _count(records))
+        return math.sqrt(float(self._spread[1].max()) * _check_report_count(records))
 
     def rmse_on(self, cells: Any) -> float:
         """The exact root mean squared error over all queries for one table.
@@ -231,9 +240,9 @@ class LocalPlan(Planned):
         Guarantee:
             The report is epsilon-differentially private for any two records, by itself.
         """
-        from sfumato.local.collecting import respond  # noqa: PLC0415  (its release holds a plan)
+        from sfumato.local.collecting import draw_report  # noqa: PLC0415  (its release holds a plan)
 
-        return respond(self, record, most=most)
+        return draw_report(self, record, most=most)
 
     def collect(self, reports: Any) -> Any:
         """Answers from all reports, one from each person, in any order.
@@ -253,9 +262,9 @@ class LocalPlan(Planned):
         Guarantee:
             Post-processing: it costs no privacy.
         """
-        from sfumato.local.collecting import collect  # noqa: PLC0415  (its release holds a plan)
+        from sfumato.local.collecting import answer_reports  # noqa: PLC0415  (its release holds a plan)
 
-        return collect(self, reports)
+        return answer_reports(self, reports)
 
     # ---- words and files ----
 
@@ -275,7 +284,10 @@ class LocalPlan(Planned):
     def _lines(self) -> Iterator[tuple[str, str]]:
         q, bound, largest = self.questions, self.lower_bound, float(self.standard_errors().max())
         far = "none known" if not bound else f"{bound:,.5g}; this plan is {self.rmse / bound - 1:.1%} above it"
-        own = f"every person's record, on the person's own device: any two records, epsilon {readable(self.epsilon)}"
+        own = (
+            f"every person's record, on the person's own device: any two records, epsilon "
+            f"{readable_number(self.epsilon)}"
+        )
         asked = f"one of {len(q.table):,} public questions at random, {q.labels} possible answers ({self.reporter})"
         error = f"rmse {self.rmse:,.5g} records at {self.records:,} reports, largest standard error {largest:,.5g}"
         yield "protects", f"{own} a report"
@@ -287,10 +299,10 @@ class LocalPlan(Planned):
         yield "best", f"any protocol of one epsilon-LDP report each: {far}"
 
     def brief(self) -> str:
-        return f"{self.mechanism}: {len(self.questions.table):,} questions, epsilon {readable(self.epsilon)}"
+        return f"{self.mechanism}: {len(self.questions.table):,} questions, epsilon {readable_number(self.epsilon)}"
 
 
-def _count(records: Any) -> int:
+def _check_report_count(records: Any) -> int:
     if isinstance(records, bool) or not isinstance(records, (int, np.integer)) or records < 0:
         raise PlanError(f"a number of reports is a whole number, not {records!r}")
     return int(records)
@@ -333,7 +345,7 @@ def plan_local(work: Workload, epsilon: Any, *, records: int, reporter: str = "a
     """
     if not isinstance(work, Workload):
         raise PlanError("plan_local needs a workload, made by sf.prefix, sf.marginals, sf.queries, ...")
-    price = check_epsilon(exact(epsilon, "epsilon"))
+    price = check_epsilon(read_exact(epsilon, "epsilon"))
     if reporter not in REPORTERS:
         raise PlanError(f"reporter must be one of {', '.join(REPORTERS)}, not {reporter!r}")
     queries = dense_queries(work)
@@ -346,7 +358,7 @@ def plan_local(work: Workload, epsilon: Any, *, records: int, reporter: str = "a
 
     best: LocalPlan | None = None
     lines: list[LocalCandidate] = []
-    for name, make in _makers(gram, centre, float(price), reporter):
+    for name, make in _reporter_makers(gram, centre, float(price), reporter):
         near = best is not None and best.lower_bound is not None and best.rmse <= _NEAR * best.lower_bound
         if name == "designed" and near:
             continue
@@ -362,13 +374,15 @@ def plan_local(work: Workload, epsilon: Any, *, records: int, reporter: str = "a
     if best is None:
         raise PlanError(f"the questions of {reporter!r} do not tell these queries; take reporter='designed' or 'auto'")
     if plain:
-        lines.append(_ball(centre, float(price), best, float(weights[0])))
+        lines.append(_ball_candidate(centre, float(price), best, float(weights[0])))
     chosen = replace(best, considered=tuple(lines))
     vars(chosen).update({k: v for k, v in vars(best).items() if k in ("reading", "_spread")})
     return chosen
 
 
-def _makers(gram: FloatArray, centre: Centred, epsilon: float, reporter: str) -> list[tuple[str, Maker]]:
+def _reporter_makers(
+    gram: FloatArray, centre: CentredOptimum, epsilon: float, reporter: str
+) -> list[tuple[str, Maker]]:
     """The reporters to compare, none made yet."""
     m = len(gram)
     out: list[tuple[str, Maker]] = []
@@ -381,7 +395,7 @@ def _makers(gram: FloatArray, centre: Centred, epsilon: float, reporter: str) ->
         return make
 
     def searched(labels: int) -> Maker:
-        return lambda: _designed(gram, centre, labels)
+        return lambda: _design_reporter(gram, centre, labels)
 
     if reporter in ("auto", "randomized-response"):
         out.append(("randomized-response", code(m)))
@@ -397,16 +411,16 @@ def _makers(gram: FloatArray, centre: Centred, epsilon: float, reporter: str) ->
     return out
 
 
-def _designed(gram: FloatArray, centre: Centred, labels: int) -> tuple[Table, int, FloatArray]:
+def _design_reporter(gram: FloatArray, centre: CentredOptimum, labels: int) -> tuple[Table, int, FloatArray]:
     m = len(gram)
     code = simplex_code(m, labels) if _is_prime(labels) else None
     extra = [] if code is None or len(code) * labels * m > _MAX_FEATURES or m > _ONE_SEARCH else [code]
     rng = np.random.default_rng(_SEED)
-    table, shares = design(gram, labels, centre.strategy, extra, rng, effort(m))
+    table, shares = design_questions(gram, labels, centre.strategy, extra, rng, search_effort(m))
     return table, labels, shares
 
 
-def effort(cells: int) -> Effort:
+def search_effort(cells: int) -> Effort:
     """What takes some ten CPU-s for each number of labels, about two minutes and 1.2 GB at the largest."""
     if cells <= 256:
         return Effort(4, 12, 6 if cells <= 128 else 3, 60 if cells <= 128 else 24)
@@ -415,7 +429,7 @@ def effort(cells: int) -> Effort:
 
 def _label_counts(epsilon: float, cells: int) -> list[int]:
     """Two, about e^(epsilon/2) + 1 and about e^epsilon + 1: the last is best where all pairs of cells are alike."""
-    most = max(2, min(cells, _MAX_FEATURES // (effort(cells).start * cells * cells)))
+    most = max(2, min(cells, _MAX_FEATURES // (search_effort(cells).start * cells * cells)))
     found = sorted({min(most, round(math.exp(min(e, 12.0))) + 1) for e in (0.0, epsilon / 2, epsilon)})
     return found if cells <= _ONE_SEARCH else found[(len(found) - 1) // 2 :][:1]
 
@@ -438,7 +452,7 @@ def ball_constant(epsilon: float, dimension: int) -> float:
     return (math.exp(log) / math.tanh(epsilon / 2)) ** 2 / d
 
 
-def _ball(centre: Centred, epsilon: float, plan: LocalPlan, weight: float) -> LocalCandidate:
+def _ball_candidate(centre: CentredOptimum, epsilon: float, plan: LocalPlan, weight: float) -> LocalCandidate:
     """The l2-ball reporter on the same optimum, as [ENU20] have it: shown, not built."""
     per_report = centre.upper**2 / weight * ball_constant(epsilon, len(centre.strategy))
     rmse = math.sqrt(per_report / plan.workload.shape[0] * plan.records)

@@ -30,22 +30,22 @@ from sfumato.operators.base import FloatArray, single_thread
 from sfumato.privacy.local import MAX_LABELS
 
 __all__ = [
-    "Centred",
+    "CentredOptimum",
     "Effort",
+    "LocalReconstruction",
     "Questions",
-    "Reading",
+    "best_labellings",
     "centred_optimum",
-    "contrasts",
-    "design",
-    "distinct",
-    "features",
+    "design_questions",
+    "distinct_partitions",
     "hard_constant",
-    "inverse",
-    "largest",
-    "projected",
+    "invert_moment",
+    "label_contrasts",
+    "optimize_question_weights",
+    "question_features",
+    "random_direction_labels",
     "simplex_code",
     "truth_share",
-    "weigh",
 ]
 
 
@@ -120,7 +120,7 @@ class Questions:
         out = np.zeros((self.cells, self.cells))
         step = max(1, _CHUNK // (self.cells * self.labels))
         for a in range(0, len(self.table), step):
-            rows = features(self.table[a : a + step], self.labels)
+            rows = question_features(self.table[a : a + step], self.labels)
             rows *= np.repeat(np.sqrt(self.weights[a : a + step]), self.labels - 1)[:, None]
             out += rows.T @ rows
         return out
@@ -141,7 +141,7 @@ def truth_share(epsilon: float, labels: int) -> float:
     return (1 - lost) / (1 + (labels - 1) * lost)
 
 
-def contrasts(labels: int) -> FloatArray:
+def label_contrasts(labels: int) -> FloatArray:
     """C, (g - 1, g), with Cᵀ C = I - 1 1ᵀ / g: rows orthonormal, each of sum 0."""
     out = np.zeros((labels - 1, labels))
     for i in range(1, labels):
@@ -151,13 +151,13 @@ def contrasts(labels: int) -> FloatArray:
     return out
 
 
-def features(table: NDArray[Any], labels: int) -> FloatArray:
+def question_features(table: NDArray[Any], labels: int) -> FloatArray:
     """(N (g - 1), m): of every question C with the columns of its labels; their products sum to those of the x."""
-    picked = contrasts(labels)[:, table]
+    picked = label_contrasts(labels)[:, table]
     return np.moveaxis(picked, 0, 1).reshape(-1, table.shape[1])
 
 
-def inverse(moment: FloatArray, floor: float = 1e-11) -> FloatArray:
+def invert_moment(moment: FloatArray, floor: float = 1e-11) -> FloatArray:
     """Q of the module's docstring; directions that no question sees are given no weight."""
     from scipy.linalg import LinAlgError, cho_solve, cholesky, eigh  # noqa: PLC0415  (slow to import)
 
@@ -177,7 +177,7 @@ def inverse(moment: FloatArray, floor: float = 1e-11) -> FloatArray:
     return found - np.outer(ones, ones) / ones.sum()
 
 
-class Reading:
+class LocalReconstruction:
     """How answers to questions are turned into answers to the queries F (k, m), and the variance that has.
 
     Raises NotInRowSpace where the questions do not tell the queries.
@@ -187,7 +187,7 @@ class Reading:
         self.questions, self.queries = questions, queries
         self.share = truth_share(epsilon, questions.labels)
         self.moment = questions.moment()
-        self.rows = queries @ inverse(self.moment)
+        self.rows = queries @ invert_moment(self.moment)
         missing = queries - self.rows @ self.moment
         self.offset = missing.mean(axis=1)
         off = float(np.abs(missing - self.offset[:, None]).max())
@@ -247,7 +247,7 @@ def simplex_code(cells: int, labels: int) -> Table:
     return (every[first == 1] @ place) % labels
 
 
-def projected(strategy: FloatArray, labels: int, count: int, rng: np.random.Generator) -> Table:
+def random_direction_labels(strategy: FloatArray, labels: int, count: int, rng: np.random.Generator) -> Table:
     """(count, m): which of some random directions a column of the strategy (l, m) leans to most.
 
     Directions come in orthonormal bases: they see every direction alike, which independent ones do only when many.
@@ -261,17 +261,17 @@ def projected(strategy: FloatArray, labels: int, count: int, rng: np.random.Gene
     return np.argmax(leaning.reshape(count, labels, -1), axis=1)
 
 
-def weigh(
+def optimize_question_weights(
     table: Table, labels: int, gram: FloatArray, rounds: int, start: FloatArray | None = None
 ) -> tuple[FloatArray, FloatArray, float]:
     """(p, A, value): p_s <- p_s sqrt(d_s) lessens tr F Q Fᵀ every time, to the best weights of these questions."""
     p = np.full(len(table), 1 / len(table)) if start is None else start
-    rows, width = features(table, labels), labels - 1
+    rows, width = question_features(table, labels), labels - 1
     slope, value = gram, np.inf
     with single_thread():
         for _ in range(rounds):
             weighted = rows * np.repeat(p, width)[:, None]
-            q = inverse(rows.T @ weighted)
+            q = invert_moment(rows.T @ weighted)
             half = gram @ q
             slope, value = q @ half, float(np.trace(half))
             derivative = np.einsum("sj,sj->s", rows @ slope, rows).reshape(-1, width).sum(axis=1)
@@ -280,13 +280,13 @@ def weigh(
     return p, slope, value
 
 
-def largest(slope: FloatArray, labels: int, count: int, rng: np.random.Generator) -> Table:
+def best_labellings(slope: FloatArray, labels: int, count: int, rng: np.random.Generator) -> Table:
     """Labellings of large sum of A_ij over equally labelled pairs: each step moves the best cell of each."""
     m = len(slope)
     with single_thread():
         values, vectors = np.linalg.eigh(slope)
     half = (vectors * np.sqrt(np.maximum(values, 0.0))).T
-    table = projected(half, labels, count, rng)
+    table = random_direction_labels(half, labels, count, rng)
     ids, diagonal = np.arange(count), slope.diagonal()
     pull = np.empty((count, labels, m))
     for c in range(labels):
@@ -318,30 +318,32 @@ class Effort:
     last: int
 
 
-def design(
+def design_questions(
     gram: FloatArray, labels: int, strategy: FloatArray, extra: list[Table], rng: np.random.Generator, effort: Effort
 ) -> tuple[Table, FloatArray]:
     """Questions and their probabilities: weights, then new questions where the derivative is largest, and again."""
     m = len(gram)
-    table = distinct(np.concatenate([projected(strategy, labels, effort.start * m, rng), *extra]), labels)
-    p, slope, _ = weigh(table, labels, gram, effort.steps)
+    table = distinct_partitions(
+        np.concatenate([random_direction_labels(strategy, labels, effort.start * m, rng), *extra]), labels
+    )
+    p, slope, _ = optimize_question_weights(table, labels, gram, effort.steps)
     for _ in range(effort.rounds):
         kept = p > p.max() * _RARE
-        fresh = largest(slope, labels, max(16, min(2 * m, _BATCH // (m * labels))), rng)
-        table, start = _joined(table[kept], p[kept], fresh, labels)
-        p, slope, _ = weigh(table, labels, gram, effort.steps, start)
+        fresh = best_labellings(slope, labels, max(16, min(2 * m, _BATCH // (m * labels))), rng)
+        table, start = _join_questions(table[kept], p[kept], fresh, labels)
+        p, slope, _ = optimize_question_weights(table, labels, gram, effort.steps, start)
     kept = p > p.max() * _RARE
-    return table[kept], weigh(table[kept], labels, gram, effort.last, p[kept] / p[kept].sum())[0]
+    return table[kept], optimize_question_weights(table[kept], labels, gram, effort.last, p[kept] / p[kept].sum())[0]
 
 
-def _joined(table: Table, p: FloatArray, fresh: Table, labels: int) -> tuple[Table, FloatArray]:
+def _join_questions(table: Table, p: FloatArray, fresh: Table, labels: int) -> tuple[Table, FloatArray]:
     """Old questions with seven eighths of the weight, new ones with the rest."""
-    every = distinct(np.concatenate([table, fresh]), labels, kept=len(table))
+    every = distinct_partitions(np.concatenate([table, fresh]), labels, kept=len(table))
     count = len(every) - len(table)
     return every, np.concatenate([p / p.sum() * (7 / 8 if count else 1), np.full(count, 1 / (8 * max(1, count)))])
 
 
-def distinct(table: Table, labels: int, kept: int = 0) -> Table:
+def distinct_partitions(table: Table, labels: int, kept: int = 0) -> Table:
     """Each partition once, constant ones left out; labels are numbered as they first occur. The first `kept` stay."""
     first = np.full((len(table), labels), table.shape[1])
     np.minimum.at(first, (np.arange(len(table))[:, None], table), np.arange(table.shape[1]))
@@ -363,7 +365,7 @@ def hard_constant(epsilon: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Centred:
+class CentredOptimum:
     """The factorization norm of F up to an offset: `lower` <= it <= `upper`.
 
     `strategy` (l, m) attains `upper`, columns in the unit ball; `moved` is ||F_c diag(q)^(1/2)||_F^2 for the q of
@@ -380,7 +382,7 @@ class Centred:
         return max(0.0, hard_constant(epsilon) * self.lower**2 - self.moved) * (1 - 1e-9)
 
 
-def centred_optimum(gram: FloatArray, rounds: int = 60, tolerance: float = 1e-3) -> Centred:
+def centred_optimum(gram: FloatArray, rounds: int = 60, tolerance: float = 1e-3) -> CentredOptimum:
     """From FᵀF, (m, m): q_j <- q_j (squared norm of column j), where every q gives both bounds; m^3 a round."""
     from scipy.linalg import eigh  # noqa: PLC0415  (slow to import)
 
@@ -410,4 +412,4 @@ def centred_optimum(gram: FloatArray, rounds: int = 60, tolerance: float = 1e-3)
         q = np.maximum(q * norms, 1e-12 / m)
         q /= q.sum()
     assert best is not None
-    return Centred(best, low, high, moved)
+    return CentredOptimum(best, low, high, moved)

@@ -17,18 +17,18 @@ __all__ = [
     "INT64",
     "FloatArray",
     "IntArray",
-    "Linear",
+    "LinearMap",
     "Map",
     "Numbers",
     "absolute_sums",
+    "check_cell_count",
     "check_price",
     "integer_products",
-    "length_of",
     "own_array",
 ]
 
 
-__all__ += ["sum_objects", "times"]
+__all__ += ["exact_matmul", "sum_objects"]
 
 Numbers = NDArray[Any]
 FloatArray = NDArray[np.float64]
@@ -43,7 +43,7 @@ INT64 = 2**63
 _FEW_ROWS = 8  # whose entries are fewer Python integers than the ten or so sums of parts of 16 bits are
 
 
-class Linear(ABC):
+class LinearMap(ABC):
     """A linear map from R^columns to R^rows, as far as blocks and families need to know it."""
 
     __slots__ = ()
@@ -104,7 +104,7 @@ def sum_objects(parts: Iterable[tuple[int, NDArray[np.int64]]]) -> Numbers:
     return reduce(np.add, [part.astype(object) * 2**shift for shift, part in parts])
 
 
-def _limbs(matrix: NDArray[np.int64]) -> list[NDArray[np.float64]]:
+def _split_into_limbs(matrix: NDArray[np.int64]) -> list[NDArray[np.float64]]:
     """Numbers of 16 bits, all but the last not negative, with matrix = sum of limb[i] 2^(16 i)."""
     count = int(np.abs(matrix).max(initial=0)).bit_length() // 16 + 1
     parts = [(matrix >> (16 * i)) & 0xFFFF for i in range(count - 1)]
@@ -113,7 +113,7 @@ def _limbs(matrix: NDArray[np.int64]) -> list[NDArray[np.float64]]:
 
 def integer_products(matrix: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
     """(shift, P) with matrixᵀ matrix = sum of P 2^shift; every P is exact, though formed by float64 BLAS."""
-    limbs = _limbs(matrix)
+    limbs = _split_into_limbs(matrix)
     for i, left in enumerate(limbs):
         for j, right in enumerate(limbs[: i + 1]):
             product = np.zeros((matrix.shape[1],) * 2, dtype=np.int64)
@@ -124,7 +124,7 @@ def integer_products(matrix: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[n
             yield 16 * (i + j), product if i == j else product + product.T
 
 
-def times(matrix: Numbers, vectors: Numbers) -> Numbers:
+def exact_matmul(matrix: Numbers, vectors: Numbers) -> Numbers:
     """matrix @ vectors; many whole vectors in floating point where no partial sum can round, which is far faster."""
     if matrix.dtype.kind == "i" and vectors.dtype.kind == "i" and vectors.ndim == 2:
         real = vectors.astype(np.float64)
@@ -159,7 +159,7 @@ _ODD = np.array([6364136223846793005, 2862933555777941757, 3202034522624059733],
 _UNITS = 2**24  # entries of unit vectors that a map is applied to at once: 128 MB
 
 
-class Map(Linear):
+class Map(LinearMap):
     """An integer matrix (rows, columns) of the closed set.
 
     `apply` takes int64 vectors, in arithmetic modulo 2^64: nothing is ever rounded or saturated. What else a map states
@@ -224,7 +224,7 @@ def check_price(found: Map) -> None:
         raise WorkloadError(f"internal error: {found!r} misstates its columns")
 
 
-def length_of(n: object) -> None:
+def check_cell_count(n: object) -> None:
     """Refuse what is no number of cells."""
     if type(n) is not int or n < 1:
         raise WorkloadError(f"a map needs a whole number of cells of at least 1, not {n!r}")

@@ -11,9 +11,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato._util.codec import distinct, storable
+from sfumato._util.codec import distinct_rows, storable
 from sfumato.errors import WorkloadError
-from sfumato.maps.base import INT64, IntArray, Linear, Map, Numbers
+from sfumato.maps.base import INT64, IntArray, LinearMap, Map, Numbers
 from sfumato.maps.explicit import AlikeMap
 
 __all__ = ["BlockMap", "FamilyMap"]
@@ -30,8 +30,8 @@ class BlockMap:
     """
 
     groups: tuple[tuple[str, ...], ...]
-    factors: tuple[Linear, ...]
-    KIND: ClassVar[type[Linear]] = Map
+    factors: tuple[LinearMap, ...]
+    KIND: ClassVar[type[LinearMap]] = Map
 
     def __post_init__(self) -> None:
         for group in self.groups:
@@ -92,10 +92,10 @@ class FamilyMap:
     """
 
     names: tuple[str, ...]
-    factors: tuple[Linear, ...]
+    factors: tuple[LinearMap, ...]
     sets: NDArray[np.int32]
     multiples: IntArray | None = None
-    KIND: ClassVar[type[Linear]] = Map
+    KIND: ClassVar[type[LinearMap]] = Map
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", tuple(self.names))
@@ -104,17 +104,17 @@ class FamilyMap:
             raise WorkloadError("a family has names of attributes, and operators as factors")
         if len(self.factors) != len(self.names) or len(set(self.names)) != len(self.names):
             raise WorkloadError("a family needs one factor per attribute, each attribute named once")
-        sets = _integers(self.sets, "sets")
+        sets = _read_family_integers(self.sets, "sets")
         if sets.ndim != 2 or not len(sets):
             raise WorkloadError(f"a family's sets are an array (count, order), not of shape {sets.shape}")
         inside = sets.size == 0 or (int(sets.min()) >= 0 and int(sets.max()) < len(self.names))
         if not inside or not np.all(np.diff(sets, axis=1) > 0):
             raise WorkloadError("a family's sets are ascending positions of its attributes")
-        if len(distinct(sets, len(self.names))[0]) != len(sets):
+        if len(distinct_rows(sets, len(self.names))[0]) != len(sets):
             raise WorkloadError("a family names a set of attributes twice")
         object.__setattr__(self, "sets", sets.astype(np.int32))
         if self.multiples is not None:
-            multiples = _integers(self.multiples, "multiples")
+            multiples = _read_family_integers(self.multiples, "multiples")
             if multiples.shape != (len(sets),) or int(multiples.min()) < 1 or int(multiples.max()) >= _MAX_MULTIPLE:
                 raise WorkloadError("a family needs one positive multiple below 2^62 per set")
             object.__setattr__(self, "multiples", multiples.astype(np.int64))
@@ -222,14 +222,14 @@ class FamilyMap:
         return f"<{type(self).__name__} of {len(self):,} sets of {self.order} attributes>"
 
 
-def _integers(given: ArrayLike | Sequence[Sequence[int]], what: str) -> IntArray:
+def _read_family_integers(given: ArrayLike | Sequence[Sequence[int]], what: str) -> IntArray:
     array = np.asarray(given)
     if array.size and array.dtype.kind not in "iu":
         raise WorkloadError(f"a family's {what} are whole numbers, not {array.dtype}")
     return array.astype(np.int64)
 
 
-def _check_columns(group: tuple[str, ...], factor: Linear, sizes: Mapping[str, int]) -> None:
+def _check_columns(group: tuple[str, ...], factor: LinearMap, sizes: Mapping[str, int]) -> None:
     """Refuse a factor that does not fit the sizes of its attributes."""
     unknown = [a for a in group if a not in sizes]
     if unknown:

@@ -12,20 +12,20 @@ import numpy as np
 
 from sfumato._util.codec import storable
 from sfumato.errors import WorkloadError
-from sfumato.maps.base import INT64, IntArray, Linear, Map, Numbers, own_array, times
+from sfumato.maps.base import INT64, IntArray, LinearMap, Map, Numbers, exact_matmul, own_array
 from sfumato.maps.blocks import BlockMap
 
 __all__ = ["CombinationMap", "KroneckerMap", "MergedMap", "MultipleMap", "StackMap"]
 
 
-def _parts(parts: object) -> tuple[Map, ...]:
+def _read_map_parts(parts: object) -> tuple[Map, ...]:
     given = tuple(parts) if isinstance(parts, (tuple, list)) else ()
     if not given or not all(isinstance(p, Map) for p in given):
         raise WorkloadError("a map is made of maps of the closed set")
     return given
 
 
-class _Made(Map):
+class _CompositeMap(Map):
     """What follows from what a map is made of: signs, and the largest entry where none is multiplied."""
 
     __slots__ = ()
@@ -49,13 +49,13 @@ class _Made(Map):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class _Several(_Made):
+class _SeveralMaps(_CompositeMap):
     """Made of several maps."""
 
     parts: tuple[Map, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "parts", _parts(self.parts))
+        object.__setattr__(self, "parts", _read_map_parts(self.parts))
 
     @property
     def inside(self) -> tuple[Map, ...]:
@@ -64,11 +64,11 @@ class _Several(_Made):
 
 @storable
 @dataclass(frozen=True, slots=True, repr=False)
-class StackMap(_Several):
+class StackMap(_SeveralMaps):
     """Maps over the same columns, one below the other."""
 
     def __post_init__(self) -> None:
-        _Several.__post_init__(self)
+        _SeveralMaps.__post_init__(self)
         if len({p.shape[1] for p in self.parts}) > 1:
             raise WorkloadError("the maps of a stack are over the same cells")
 
@@ -91,7 +91,7 @@ class StackMap(_Several):
 
 @storable
 @dataclass(frozen=True, slots=True, repr=False)
-class KroneckerMap(_Several):
+class KroneckerMap(_SeveralMaps):
     """The Kronecker product of its factors; the last factor runs fastest, in rows and in columns."""
 
     @property
@@ -120,14 +120,14 @@ class KroneckerMap(_Several):
 
 @storable
 @dataclass(frozen=True, slots=True, repr=False)
-class MultipleMap(_Made):
+class MultipleMap(_CompositeMap):
     """k times a map, k any integer."""
 
     map: Map
     factor: int
 
     def __post_init__(self) -> None:
-        _parts([self.map])
+        _read_map_parts([self.map])
         if type(self.factor) is not int:
             raise WorkloadError(f"a map is multiplied by an integer, not by {self.factor!r}")
 
@@ -173,7 +173,7 @@ class MultipleMap(_Made):
 
 @storable
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class MergedMap(_Made):
+class MergedMap(_CompositeMap):
     """A map after a partition of the cells: cell j counts in cell codes_j of `map`, or in none where it is -1.
 
     Column j is column codes_j of `map`, or zero. Levels of a hierarchy, marginals, cells that are not counted.
@@ -183,7 +183,7 @@ class MergedMap(_Made):
     codes: IntArray
 
     def __post_init__(self) -> None:
-        _parts([self.map])
+        _read_map_parts([self.map])
         object.__setattr__(self, "codes", own_array(self.codes, "merged cells"))
         if self.codes.ndim != 1 or not self.codes.size:
             raise WorkloadError("merged cells are a list of numbers, one for every cell")
@@ -245,7 +245,7 @@ class CombinationMap:
         return tuple(dict.fromkeys(a for b in self.blocks for a in b.attributes))
 
     @property
-    def factors(self) -> tuple[Linear, ...]:
+    def factors(self) -> tuple[LinearMap, ...]:
         """The factors of all its blocks."""
         return tuple(f for b in self.blocks for f in b.factors)
 
@@ -260,4 +260,4 @@ class CombinationMap:
 
     def apply(self, sums: Numbers) -> Numbers:
         """C (Q x) from Q x, (r,) -> (l,); int64 in modular arithmetic."""
-        return np.ascontiguousarray(times(self.matrix, sums[:, None])[:, 0])
+        return np.ascontiguousarray(exact_matmul(self.matrix, sums[:, None])[:, 0])

@@ -8,11 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from sfumato._util.codec import later, storable
+from sfumato._util.codec import deferred_field, storable
 from sfumato.errors import WorkloadError
-from sfumato.maps.base import INT64, FloatArray, IntArray, Map, Numbers, absolute_sums, length_of, own_array, times
+from sfumato.maps.base import (
+    INT64,
+    FloatArray,
+    IntArray,
+    Map,
+    Numbers,
+    absolute_sums,
+    check_cell_count,
+    exact_matmul,
+    own_array,
+)
 
-__all__ = ["AlikeMap", "DenseMap", "RangesMap", "SparseMap", "ToeplitzMap", "TotalMap", "causal_exact", "length"]
+__all__ = ["AlikeMap", "DenseMap", "RangesMap", "SparseMap", "ToeplitzMap", "TotalMap", "causal_exact", "fft_length"]
 
 
 ETA = 16 * 2.0**-53  # of the roundings of one pass: derived in the docstring above, and more than it
@@ -20,7 +30,7 @@ _KERNEL_BITS = 18  # of a limb: any split is exact, as those of the values are m
 _ERROR = 0.25  # what an entry may err by, half of what rounding to the nearest integer allows
 
 
-def length(n: int) -> int:
+def fft_length(n: int) -> int:
     return 1 << max(1, (2 * n - 1).bit_length())
 
 
@@ -39,7 +49,7 @@ def _kernel_limbs(kernel: Numbers, size: int) -> list[_Limb]:
     count = -(-bits // _KERNEL_BITS)
     width = -(-bits // count)
     out: list[_Limb] = []
-    for shift, values in enumerate(_balanced(kernel, width, count + 1)):
+    for shift, values in enumerate(_balanced_digits(kernel, width, count + 1)):
         if not values.any():
             continue
         transform = np.fft.rfft(values, size)
@@ -50,7 +60,7 @@ def _kernel_limbs(kernel: Numbers, size: int) -> list[_Limb]:
     return out
 
 
-def _balanced(values: Numbers, width: int, count: int) -> list[FloatArray]:
+def _balanced_digits(values: Numbers, width: int, count: int) -> list[FloatArray]:
     """Signed digits in base 2^width, least first, each within 2^(width - 1); what is left after `count` is dropped.
 
     Modulo 2^64 nothing is lost where count * width >= 64; else nothing where values fit.
@@ -67,7 +77,7 @@ def _balanced(values: Numbers, width: int, count: int) -> list[FloatArray]:
     return out
 
 
-def _width(limbs: list[_Limb], n: int, size: int) -> int:
+def _largest_digit_width(limbs: list[_Limb], n: int, size: int) -> int:
     """The largest number of bits of a digit of y for which the proved error is at most 1/4."""
     levels = size.bit_length() - 1
     worst = max((levels * ETA * (2 * k.peak + k.norm) + 5 * 2.0**-53 * k.peak for k in limbs), default=0.0)
@@ -85,14 +95,14 @@ def causal_exact(kernel: Numbers, vectors: Numbers, bits: int = 64) -> Numbers:
     known in public. The work depends on shapes, the kernel and `bits` alone. Proof of exactness: see the module.
     """
     n = vectors.shape[-1]
-    size = length(n)
+    size = fft_length(n)
     limbs = _kernel_limbs(np.diff(kernel[:n], prepend=0), size)
     out = np.zeros(vectors.shape, dtype=np.int64)
     if not limbs:
         return out
-    width = _width(limbs, n, size)
+    width = _largest_digit_width(limbs, n, size)
     count = -(-64 // width) if bits >= 64 else bits // width + 1
-    for i, digits in enumerate(_balanced(vectors, width, count)):
+    for i, digits in enumerate(_balanced_digits(vectors, width, count)):
         transform = np.fft.rfft(digits, size, axis=-1)
         for limb in limbs:
             shift = i * width + limb.shift
@@ -118,7 +128,7 @@ class AlikeMap(Map):
     other: int = 0
 
     def __post_init__(self) -> None:
-        length_of(self.n)
+        check_cell_count(self.n)
         if not all(type(e) is int and abs(e) < _MOST_ALIKE for e in (self.own, self.other)):
             raise WorkloadError("a map whose columns are alike has entries below 2^31")
 
@@ -168,7 +178,7 @@ class TotalMap(Map):
     n: int
 
     def __post_init__(self) -> None:
-        length_of(self.n)
+        check_cell_count(self.n)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -209,7 +219,7 @@ class RangesMap(Map):
     n: int
 
     def __post_init__(self) -> None:
-        length_of(self.n)
+        check_cell_count(self.n)
         object.__setattr__(self, "first", own_array(self.first, "first cells"))
         object.__setattr__(self, "last", own_array(self.last, "ends"))
         inside = self.first.ndim == 1 and self.first.shape == self.last.shape and self.first.size > 0
@@ -258,7 +268,7 @@ class SparseMap(Map):
     n: int
 
     def __post_init__(self) -> None:
-        length_of(self.n)
+        check_cell_count(self.n)
         for name in ("data", "indices", "indptr"):
             object.__setattr__(self, name, own_array(getattr(self, name), name))
         ends, cells = self.indptr, self.indices
@@ -330,7 +340,7 @@ class DenseMap(Map):
         return int(np.abs(self.matrix).max())
 
     def apply(self, vectors: Numbers) -> Numbers:
-        return times(self.matrix, vectors)
+        return exact_matmul(self.matrix, vectors)
 
     def entries(self) -> Numbers:
         return self.matrix
@@ -350,7 +360,7 @@ class ToeplitzMap(Map):
 
     coefficients: IntArray
     multiples: IntArray
-    column_multiples: IntArray | None = later(None)  # noqa: RUF009  (as dataclasses.field is)
+    column_multiples: IntArray | None = deferred_field(None)  # noqa: RUF009  (as dataclasses.field is)
 
     def __post_init__(self) -> None:
         for name in ("coefficients", "multiples", "column_multiples")[: 2 if self.column_multiples is None else 3]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sfumato.mechanisms.registry import MECHANISMS, made, named, serving
+from sfumato.mechanisms.registry import MECHANISMS, make_mechanism, mechanism_class, mechanisms_serving
 
 if TYPE_CHECKING:
     from sfumato.mechanisms.automatic import Auto as auto
@@ -52,13 +52,13 @@ __all__ = [
     "hybrid",
     "laplace",
     "local",
-    "made",
+    "make_mechanism",
     "marginals",
+    "mechanism_class",
+    "mechanisms_serving",
     "mwem",
-    "named",
     "pmw",
     "projection",
-    "serving",
     "sparse_mw",
     "sparse_project",
     "tree",
@@ -69,7 +69,7 @@ def __getattr__(name: str) -> Any:
     """The mechanisms by name, each imported when it is first asked for (PEP 562)."""
     if name.replace("_", "-") not in MECHANISMS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}; mechanisms are {', '.join(MECHANISMS)}")
-    return named(name.replace("_", "-"))
+    return mechanism_class(name.replace("_", "-"))
 
 
 def __dir__() -> list[str]:

@@ -10,14 +10,14 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from sfumato._util.display import Progress
 from sfumato.errors import BudgetError, PlanError
-from sfumato.mechanisms.denoised_pairs import foreseen
+from sfumato.mechanisms.denoised_pairs import denoising_candidate
 from sfumato.mechanisms.mechanism import KEYS, KINDS, LOCAL, QUESTIONS, STREAMS, TABLES, Request
-from sfumato.mechanisms.registry import named
+from sfumato.mechanisms.registry import mechanism_class
 from sfumato.mechanisms.searches import DIRECT, LONG, PARTS, SEARCHES, Found, Search, run, tree_search
 from sfumato.mechanisms.tables import Tables
 from sfumato.plans.plan import Plan
-from sfumato.privacy.accounting import PureEvent, price
-from sfumato.privacy.amounts import readable
+from sfumato.privacy.accounting import PureEvent, event_price
+from sfumato.privacy.amounts import readable_number
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.privacy.rounding import sqrt_down
@@ -56,21 +56,23 @@ def at_one_price(problem: Problem) -> AtOnePrice | None:
         own = Budget.pure(budget.laplace_epsilon)
     if own.laplace_epsilon > _MOST_EPSILON:
         return None
-    if price(PureEvent(own.laplace_epsilon), budget.currency) > budget.total:
+    if event_price(PureEvent(own.laplace_epsilon), budget.currency) > budget.total:
         return None  # by the last digit to which prices are rounded up
     return AtOnePrice(own, own.laplace_epsilon, math.sqrt(2) * float(mu / own.laplace_epsilon))
 
 
-def beside(problem: Problem, best: Plan, plans: Sequence[Plan]) -> tuple[tuple[str, ...], tuple[Candidate, ...]]:
+def compare_noise_laws(
+    problem: Problem, best: Plan, plans: Sequence[Plan]
+) -> tuple[tuple[str, ...], tuple[Candidate, ...]]:
     """(notes, lines): what the noise that is not taken errs at this price, and what Laplace noise would alone."""
     same = at_one_price(problem)
     if same is None:
         return (), ()
     if same.times < 1:
-        return _taken(best, plans), ()
+        return _laplace_cost_notes(best, plans), ()
     where = f"epsilon {float(same.epsilon):.4g} where a ledger adds {problem.budget.currency}"
     reason = f"at one price ({where}) it errs at least {same.times:.3g} times as much on any strategy"
-    found = _alone(problem)
+    found = _plans_with_laplace_alone(problem)
     if not found:
         return (), (Candidate("laplace", "", None, None, reason),)
     alone = min(found, key=lambda p: p.objective_value)
@@ -78,37 +80,38 @@ def beside(problem: Problem, best: Plan, plans: Sequence[Plan]) -> tuple[tuple[s
     rmse = None if alone.rmse is None else alone.rmse * times
     largest, value = alone.max_standard_error * times, alone.objective_value * times
     line = Candidate("laplace", alone.strategy.summary, rmse, largest, reason, value)
-    return (_would(problem, best, alone) if alone.objective_value < best.objective_value else ()), (line,)
+    return (_laplace_alone_note(problem, best, alone) if alone.objective_value < best.objective_value else ()), (line,)
 
 
-def _taken(best: Plan, plans: Sequence[Plan]) -> tuple[str, ...]:
+def _laplace_cost_notes(best: Plan, plans: Sequence[Plan]) -> tuple[str, ...]:
     """What Laplace noise costs, where it is taken, and what Gaussian noise errs for that."""
     others = [p.objective_value for p in plans if not isinstance(p.noise, DiscreteLaplace)]
     if not isinstance(best.noise, DiscreteLaplace) or not others:
         return ()
     return (
-        f"a ledger that adds {best.budget.currency} takes {_cost(best)} for this Laplace noise; Gaussian noise at that "
+        f"a ledger that adds {best.budget.currency} takes {_ledger_cost_text(best)} for this Laplace "
+        "noise; Gaussian noise at that "
         f"price errs {min(others):,.5g}",
     )
 
 
-def _would(problem: Problem, best: Plan, alone: Plan) -> tuple[str, ...]:
+def _laplace_alone_note(problem: Problem, best: Plan, alone: Plan) -> tuple[str, ...]:
     budget = problem.budget
-    epsilon, delta = readable(budget.parameter), readable(budget.delta or Fraction(0))
+    epsilon, delta = readable_number(budget.parameter), readable_number(budget.delta or Fraction(0))
     what = "a largest standard error of" if problem.largest else "an rmse of"
     return (
         f"alone at ({epsilon}, {delta}) Laplace noise would have {what} at most {alone.objective_value:,.5g}: "
         f"sf.pure({float(budget.laplace_epsilon):.6g}), or mechanism=sf.mechanisms.auto(noise='laplace'). A ledger "
-        f"that adds {budget.currency} takes {_cost(alone)} for it, {_cost(best)} for this plan",
+        f"that adds {budget.currency} takes {_ledger_cost_text(alone)} for it, {_ledger_cost_text(best)} for this plan",
     )
 
 
-def _cost(made: Plan) -> str:
+def _ledger_cost_text(made: Plan) -> str:
     """What a ledger takes for a plan whose total is like its budget."""
-    return f"{float(price(made.price, made.budget.currency)):.4g}"
+    return f"{float(event_price(made.price, made.budget.currency)):.4g}"
 
 
-def _alone(problem: Problem) -> Sequence[Plan]:
+def _plans_with_laplace_alone(problem: Problem) -> Sequence[Plan]:
     """Plans of Laplace noise on the queries, the cells or their trees, which take no search, for the whole epsilon."""
     if problem.budget.kind != "approx" or problem.workload.shape[1] > _CELLS:
         return ()
@@ -135,7 +138,7 @@ class Auto(Tables):
     considers: ClassVar[tuple[str, ...]] = ("direct", "tree", "factorization", "marginals")
 
     def check(self, asked: Request) -> None:
-        used = named("continual").takes if asked.kind == STREAMS else ("records",)
+        used = mechanism_class("continual").takes if asked.kind == STREAMS else ("records",)
         idle = [f"{name}=" for name in asked.given if name not in used]
         if asked.kind != TABLES and idle:
             raise PlanError(f"plans of {KINDS[asked.kind]} make no use of {', '.join(idle)}; leave it out")
@@ -150,7 +153,9 @@ class Auto(Tables):
     @property
     def searches(self) -> tuple[Search, ...]:
         other = Search("laplace", "Laplace noise at this price", LONG, _laplace, self._cheaper, bounded=False)
-        line = Search("adaptive", "", LONG, lambda p, found, _: foreseen(p, found.plans), public=True, bounded=False)
+        line = Search(
+            "adaptive", "", LONG, lambda p, found, _: denoising_candidate(p, found.plans), public=True, bounded=False
+        )
         return (*SEARCHES, PARTS, other, line)
 
     def _cheaper(self, problem: Problem, found: Found) -> str | None:
@@ -170,7 +175,7 @@ class Auto(Tables):
         Returns:
             Notes for the plan, and lines for its candidates; none where a noise was asked for, or measures are summed.
         """
-        return beside(problem, best, plans) if self.noise is None and not problem.measures else ((), ())
+        return compare_noise_laws(problem, best, plans) if self.noise is None and not problem.measures else ((), ())
 
 
 def _laplace(problem: Problem, found: Found, progress: Progress | None) -> list[Plan]:
@@ -181,26 +186,26 @@ def _laplace(problem: Problem, found: Found, progress: Progress | None) -> list[
     return [replace(p, budget=problem.budget) for p in other.plans]
 
 
-def _of_questions(asked: Request) -> Any:
+def _plan_for_questions(asked: Request) -> Any:
     """Multiplicative weights where they promise less error than a histogram of all cells, else that."""
     try:
-        online = named("pmw")().plan(asked)
+        online = mechanism_class("pmw")().plan(asked)
     except PlanError:
         # without records, or over so many cells that no hypothesis is held
-        return named("histogram")().plan(asked)
+        return mechanism_class("histogram")().plan(asked)
     ours, cells, _ = online.compared["bound"]
-    return named("histogram")().plan(asked) if cells <= ours else online
+    return mechanism_class("histogram")().plan(asked) if cells <= ours else online
 
 
-def _of_keys(asked: Request) -> Any:
+def _plan_for_keys(asked: Request) -> Any:
     from sfumato.mechanisms import sketches  # noqa: PLC0415  (tables need nothing of it)
 
-    return sketches.automatic(asked)
+    return sketches.choose_sketch(asked)
 
 
 _DEFAULTS: dict[str, Callable[[Request], Any]] = {
-    QUESTIONS: _of_questions,
-    KEYS: _of_keys,
-    LOCAL: lambda asked: named("local")().plan(asked),
-    STREAMS: lambda asked: named("continual")().plan(asked),
+    QUESTIONS: _plan_for_questions,
+    KEYS: _plan_for_keys,
+    LOCAL: lambda asked: mechanism_class("local")().plan(asked),
+    STREAMS: lambda asked: mechanism_class("continual")().plan(asked),
 }

@@ -12,26 +12,34 @@ from pathlib import Path
 from typing import Any, overload
 
 from sfumato._util.bundles import check_text
-from sfumato._util.codec import fingerprint
+from sfumato._util.codec import value_fingerprint
 from sfumato._util.display import Progress
-from sfumato._util.documents import ENDINGS, held
+from sfumato._util.documents import ENDINGS, defer_signals
 from sfumato.curator import Curator
 from sfumato.curator.by_part import curator_for
-from sfumato.curator.engines.partitions import heard
+from sfumato.curator.engines.partitions import report_jobs_to
 from sfumato.curator.keys import KeyCurator
 from sfumato.errors import InvalidInput, NameTaken, NotWritten, PlanError, SfumatoError
 from sfumato.mechanisms.iterative import check_rounds, run_rounds
 from sfumato.plans.iterative import IterativePlan
 from sfumato.plans.keys import KeyPlan
-from sfumato.plans.packing import pack
+from sfumato.plans.packing import pack_tables
 from sfumato.plans.plan import Plan
 from sfumato.plans.planned import Planned
 from sfumato.privacy.ledger import Entry, Ledger, Receipt
 from sfumato.releases import ModelRelease, Provenance, Release, load_release
-from sfumato.releases.files import BUNDLE, Draft, File, check_file, read_bundle, sweep, unfinished
-from sfumato.releases.released import one_shot, opened, provenance, receipt_of, versions
+from sfumato.releases.files import (
+    BUNDLE,
+    Draft,
+    ReleaseFile,
+    check_file,
+    read_bundle,
+    sweep_leftovers,
+    unfinished_releases,
+)
+from sfumato.releases.released import as_ledger, earlier_receipt, make_provenance, one_shot_account, package_versions
 from sfumato.releases.sketches import SketchRelease, load_sketch
-from sfumato.strategies.certificates import certificate
+from sfumato.strategies.certificates import find_certificate
 
 __all__ = ["carry_out", "projected_release"]
 
@@ -55,7 +63,7 @@ class _Access:
 def _look_once(plan: Plan, at: _Access) -> tuple[Receipt, Made]:
     blocks = plan.strategy.blocks
     opened_by = curator_for(blocks)
-    curator = opened_by(at.source, plan.workload.domain, plan.unit, at.account, table=at.table, packing=pack)
+    curator = opened_by(at.source, plan.workload.domain, plan.unit, at.account, table=at.table, packing=pack_tables)
     sizes = {n: a.size for n, a in plan.workload.domain.attributes.items()}
     measured, receipt = curator.measure(
         blocks,
@@ -64,7 +72,7 @@ def _look_once(plan: Plan, at: _Access) -> tuple[Receipt, Made]:
         name=at.name,
         plan_hash=plan.fingerprint,
         stated=plan.sensitivity,
-        certificate=certificate(blocks, sizes, plan.unit, plan.sensitivity.power),
+        certificate=find_certificate(blocks, sizes, plan.unit, plan.sensitivity.power),
         folder=at.folder,
         cut=plan.cut,
     )
@@ -72,7 +80,7 @@ def _look_once(plan: Plan, at: _Access) -> tuple[Receipt, Made]:
 
 
 def _look_often(plan: IterativePlan, at: _Access) -> tuple[Receipt, Made]:
-    curator = Curator(at.source, plan.workload.domain, plan.unit, at.account, table=at.table, packing=pack)
+    curator = Curator(at.source, plan.workload.domain, plan.unit, at.account, table=at.table, packing=pack_tables)
     paid, receipt = curator.prepaid(plan.price, name=at.name, plan_hash=plan.fingerprint)
     return receipt, lambda where: run_rounds(plan, paid, where)
 
@@ -86,7 +94,7 @@ def _look_at_keys(plan: KeyPlan, at: _Access) -> tuple[Receipt, Made]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
+class _PlanKind:
     """What is peculiar to a kind of plan: its look, where its release is kept and how that is called and read.
 
     `look` pays, and returns the receipt with what makes the release of what came out, which `finish` may project.
@@ -98,21 +106,21 @@ class _Kind:
     check: Callable[[Any], None] = methodcaller("check")
     what: str = "release"
     place: str = "folder"
-    draft: Callable[..., Draft | File] = Draft
+    draft: Callable[..., Draft | ReleaseFile] = Draft
     bundle: Callable[[Path], str] = lambda _: BUNDLE
     read: Callable[[Path], Any] = read_bundle
     load: Callable[[Place], Any] = load_release
     holds: Callable[[Place], bool] = lambda out: (Path(out) / "release.json").exists()
 
 
-_KINDS: dict[type[Planned], _Kind] = {
-    Plan: _Kind(_look_once, lambda result, plan, progress: projected_release(result, plan, progress)),
-    IterativePlan: _Kind(_look_often, check=check_rounds),
-    KeyPlan: _Kind(
+_KINDS: dict[type[Planned], _PlanKind] = {
+    Plan: _PlanKind(_look_once, lambda result, plan, progress: projected_release(result, plan, progress)),
+    IterativePlan: _PlanKind(_look_often, check=check_rounds),
+    KeyPlan: _PlanKind(
         _look_at_keys,
         what="sketch",
         place="file",
-        draft=File,
+        draft=ReleaseFile,
         bundle=lambda out: out.name,
         read=load_sketch,
         load=load_sketch,
@@ -157,21 +165,21 @@ def carry_out(  # type: ignore[reportInconsistentOverload]  (the options are tho
         )
     if snapshot is not None:
         check_text(snapshot, "snapshot")
-    _check(plan, kind)
-    found = opened(ledger)
-    account = one_shot(plan.price, plan.budget) if found is None else found
+    _check_plan_holds(plan, kind)
+    found = as_ledger(ledger)
+    account = one_shot_account(plan.price, plan.budget) if found is None else found
     account.admit(plan.unit, table)
     entry = account.find(name)
     if entry is not None:
-        stored = _stored(plan, kind, account, entry, out)
+        stored = _find_stored_release(plan, kind, account, entry, out)
         if snapshot not in (None, stored.provenance.snapshot):
             raise NameTaken(f"{name!r} was released from snapshot {stored.provenance.snapshot!r}; choose another name")
         return stored
-    made_by = versions()
+    made_by = package_versions()
     jobs = getattr(progress, "jobs", None)
     with (
         nullcontext() if out is None else kind.draft(out, paid=account.durable) as draft,
-        nullcontext() if jobs is None else heard(jobs),
+        nullcontext() if jobs is None else report_jobs_to(jobs),
     ):
         folder = None if draft is None else draft.partial
         try:
@@ -180,27 +188,27 @@ def carry_out(  # type: ignore[reportInconsistentOverload]  (the options are tho
             paid = account.find(name)
             if paid is None:
                 raise
-            raise _lost(kind, paid.sequence, "it was interrupted") from ended
+            raise _lost_release_error(kind, paid.sequence, "it was interrupted") from ended
         late: BaseException | None = None
         result: Any = None
         try:
-            result = made(provenance(receipt, account, made_by, snapshot=snapshot, table=table))
+            result = made(make_provenance(receipt, account, made_by, snapshot=snapshot, table=table))
             try:
                 result = kind.finish(result, plan, progress)
             except ENDINGS as ended:
                 if draft is None:
                     raise
                 late = ended  # what was paid for is stored as it is: it can be projected at any time
-            with nullcontext() if draft is None else held():
+            with nullcontext() if draft is None else defer_signals():
                 if draft is not None:
                     draft.keep(result)
                 account.mark_released(receipt, result.result_hash)
         except ENDINGS as ended:
-            if out is None or not _holds(kind, out):
-                raise _lost(kind, receipt.sequence, "it was interrupted") from ended
+            if out is None or not _holds_release(kind, out):
+                raise _lost_release_error(kind, receipt.sequence, "it was interrupted") from ended
             late = ended
         except Exception as error:
-            raise _lost(kind, receipt.sequence, str(error)) from error
+            raise _lost_release_error(kind, receipt.sequence, str(error)) from error
         if late is None:
             return result
         if isinstance(late, SystemExit):
@@ -211,7 +219,7 @@ def carry_out(  # type: ignore[reportInconsistentOverload]  (the options are tho
         ) from late
 
 
-def _lost(kind: _Kind, sequence: int, why: str) -> NotWritten:
+def _lost_release_error(kind: _PlanKind, sequence: int, why: str) -> NotWritten:
     return NotWritten(
         f"the budget is spent (entry {sequence}) but the {kind.what} could not be stored: {why}. The ledger lists it "
         "as unreleased; there is no refund once noise was drawn. Where all that came out was written beside its place "
@@ -219,7 +227,7 @@ def _lost(kind: _Kind, sequence: int, why: str) -> NotWritten:
     )
 
 
-def _check(plan: Planned, kind: _Kind) -> None:
+def _check_plan_holds(plan: Planned, kind: _PlanKind) -> None:
     """Try without data all that could fail without data.
 
     Raises PlanError for a plan that does not hold together, or whose price is above the budget it states.
@@ -247,18 +255,19 @@ def projected_release(result: Release, plan: Plan, progress: Progress | None = N
         return result
 
 
-def _stored(plan: Planned, kind: _Kind, account: Ledger, entry: Entry, out: Place | None) -> Any:
+def _find_stored_release(plan: Planned, kind: _PlanKind, account: Ledger, entry: Entry, out: Place | None) -> Any:
     """The release that an entry paid for. Raises NameTaken where there is none, or it is of another plan."""
     name = entry.name
     if entry.plan_hash != plan.fingerprint:
         raise NameTaken(
             f"the ledger already holds a release called {name!r} (entry {entry.sequence}), made from another plan: "
-            f"{_otherwise(plan, kind, entry, out)}. Choose another name, or give the plan that it was made from"
+            f"{_plan_difference_text(plan, kind, entry, out)}. Choose another name, or give the plan that "
+            "it was made from"
         )
-    if out is not None and not _holds(kind, out) and not entry.released:
-        _finish(plan, kind, account, entry, Path(out))
-    if out is None or not _holds(kind, out):
-        raise _taken(kind, entry, out)
+    if out is not None and not _holds_release(kind, out) and not entry.released:
+        _finish_interrupted(plan, kind, account, entry, Path(out))
+    if out is None or not _holds_release(kind, out):
+        raise _name_taken_error(kind, entry, out)
     found = kind.load(out)
     theirs = found.provenance
     ours = (account.ledger_id, entry.sequence, entry.plan_hash, entry.result_hash or found.result_hash)
@@ -270,14 +279,14 @@ def _stored(plan: Planned, kind: _Kind, account: Ledger, entry: Entry, out: Plac
         )
     if not entry.released:
         # the process that stored it ended before it could say so
-        account.mark_released(receipt_of(account, entry, theirs.anchor), found.result_hash)
-    sweep(Path(out), kind.bundle(Path(out)))
+        account.mark_released(earlier_receipt(account, entry, theirs.anchor), found.result_hash)
+    sweep_leftovers(Path(out), kind.bundle(Path(out)))
     return found
 
 
-def _finish(plan: Planned, kind: _Kind, account: Ledger, entry: Entry, out: Path) -> None:
+def _finish_interrupted(plan: Planned, kind: _PlanKind, account: Ledger, entry: Entry, out: Path) -> None:
     """Store the release that an entry paid for at `out`, if all of it lies beside, where writing it was interrupted."""
-    with unfinished(out, kind.bundle(out)) as found:
+    with unfinished_releases(out, kind.bundle(out)) as found:
         for file, place in found.items():
             try:
                 made = kind.read(file)
@@ -302,7 +311,7 @@ def _finish(plan: Planned, kind: _Kind, account: Ledger, entry: Entry, out: Path
             return
 
 
-def _taken(kind: _Kind, entry: Entry, out: Place | None) -> NameTaken:
+def _name_taken_error(kind: _PlanKind, entry: Entry, out: Place | None) -> NameTaken:
     """The refusal of a name that was paid for, and how to come by what it paid for."""
     if entry.released or out is None:
         return NameTaken(
@@ -318,10 +327,10 @@ def _taken(kind: _Kind, entry: Entry, out: Place | None) -> NameTaken:
     )
 
 
-def _otherwise(plan: Planned, kind: _Kind, entry: Entry, out: Place | None) -> str:
+def _plan_difference_text(plan: Planned, kind: _PlanKind, entry: Entry, out: Place | None) -> str:
     """In what a plan differs from the one that an entry paid for, as far as the entry and what is stored tell."""
     theirs: Any = None
-    if out is not None and _holds(kind, out):
+    if out is not None and _holds_release(kind, out):
         with suppress(SfumatoError):
             theirs = kind.load(out).plan
     if theirs is None or theirs.fingerprint != entry.plan_hash:
@@ -333,12 +342,12 @@ def _otherwise(plan: Planned, kind: _Kind, entry: Entry, out: Place | None) -> s
     found = [
         said
         for name, said in parts.items()
-        if fingerprint(getattr(plan, name, None)) != fingerprint(getattr(theirs, name, None))
+        if value_fingerprint(getattr(plan, name, None)) != value_fingerprint(getattr(theirs, name, None))
     ]
     return f"{', '.join(found)} differ{'s' if len(found) == 1 else ''}" if found else "it measures otherwise"
 
 
-def _holds(kind: _Kind, out: Place) -> bool:
+def _holds_release(kind: _PlanKind, out: Place) -> bool:
     try:
         return kind.holds(out)
     except InvalidInput:

@@ -25,11 +25,11 @@ from sfumato.mechanisms.tables import Tables
 from sfumato.operators import Family, Identity
 from sfumato.operators.base import FloatArray
 from sfumato.plans.plan import Plan, price_design
-from sfumato.plans.predictions import Entry
+from sfumato.plans.predictions import ErrorEntry
 from sfumato.postprocess.width import Forecast
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours
-from sfumato.strategies.attribute_sets import Sets, locate
+from sfumato.strategies.attribute_sets import Sets, locate_sets
 from sfumato.strategies.budget_split import root_error
 from sfumato.strategies.design import Candidate, Design, Problem
 from sfumato.strategies.residual_planning import residual_design
@@ -41,7 +41,14 @@ if TYPE_CHECKING:
     from sfumato.postprocess.consistency import ResidualNoise
     from sfumato.releases import Release
 
-__all__ = ["BODY", "Adaptive", "Earlier", "divided", "foreseen", "planned"]
+__all__ = [
+    "BODY",
+    "Adaptive",
+    "EarlierMeasurement",
+    "denoising_candidate",
+    "divide_residual_budget",
+    "plan_denoised_pairs",
+]
 
 
 # that independence is denied though it holds costs what no first look would have cost; that it is believed though pairs
@@ -50,7 +57,7 @@ _DENIED = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Earlier:
+class EarlierMeasurement:
     """noise: the variance of every residual that was measured, by positions in the domain; mu_squared: its budget;
     dependent: whether its pairs say something beyond their attributes."""
 
@@ -60,9 +67,9 @@ class Earlier:
     count: int
 
     @classmethod
-    def of(cls, release: Release, problem: Problem) -> Earlier:
+    def of(cls, release: Release, problem: Problem) -> EarlierMeasurement:
         """Of a release of the same domain under the same unit. Raises PlanError."""
-        from sfumato.postprocess.mixtures import disbelief  # noqa: PLC0415  ("auto" needs none)
+        from sfumato.postprocess.mixtures import independence_p_bound  # noqa: PLC0415  ("auto" needs none)
         from sfumato.releases.comparing import noisy_pairs, residual_noise  # noqa: PLC0415  (likewise)
 
         plan = release.plan
@@ -72,7 +79,7 @@ class Earlier:
                 "for; after= takes a release of the same domain, neighbours and rows per person"
             )
         try:
-            dependent = disbelief(noisy_pairs(release)) < _DENIED
+            dependent = independence_p_bound(noisy_pairs(release)) < _DENIED
             noise = residual_noise([release], range(len(problem.workload.domain.names)))
         except NotAnswerable as error:
             raise PlanError(f"after= takes a release of mechanism='adaptive', or such a one: {error}") from error
@@ -83,7 +90,7 @@ class Earlier:
         order = sets.shape[1]
         if order >= len(self.noise.sets) or not len(self.noise.sets[order]):
             return np.zeros(len(sets))
-        places = locate(self.noise.sets[order], sets, self.count)
+        places = locate_sets(self.noise.sets[order], sets, self.count)
         return np.where(places < 0, 0.0, 1 / np.asarray(self.noise.variances[order], dtype=np.float64)[places])
 
 
@@ -117,7 +124,7 @@ _MOST_STACKED = 2**12  # cells of all attributes: the denoiser holds matrices of
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _AskedWeights:
     """ones: (d,) weights of attributes, pairs: (d, d) of pairs inside tables, the lower one first.
 
     two: the weight of tables over two attributes themselves; triples: (t, 3) asked, and weights: (t,) of these.
@@ -130,7 +137,9 @@ class _Asked:
     weights: FloatArray
 
 
-def divided(problem: Problem, earlier: Earlier | None = None) -> tuple[list[Sets], list[FloatArray]]:
+def divide_residual_budget(
+    problem: Problem, earlier: EarlierMeasurement | None = None
+) -> tuple[list[Sets], list[FloatArray]]:
     """Residual sets per order, and one over the deviations of their noise, up to a common factor.
 
     Inverse variances go as powers of cells, .4 for attributes and `_power` for pairs and triples, times the root of
@@ -141,22 +150,22 @@ def divided(problem: Problem, earlier: Earlier | None = None) -> tuple[list[Sets
     two-hundredth and triples nothing. Raises PlanError.
     """
     if earlier is None:
-        sets, squares = _shared(problem)
+        sets, squares = _share_residual_budget(problem)
     elif not earlier.dependent:
-        sets, squares = _shared(problem, seen=False)
+        sets, squares = _share_residual_budget(problem, seen=False)
     else:
         both = float(problem.budget.mu_squared) + float(earlier.mu_squared)
         whole = replace(problem, budget=Budget("zcdp", (problem.budget.mu_squared + earlier.mu_squared) / 2))
-        sets, squares = _shared(whole)
-        given = [earlier.precisions(s) * _change(problem) / both for s in sets]
+        sets, squares = _share_residual_budget(whole)
+        given = [earlier.precisions(s) * _squared_cell_change(problem) / both for s in sets]
         squares = [np.maximum(w - g, _LEAST_LEFT * w) for w, g in zip(squares, given, strict=True)]
     return sets, [np.sqrt(w) for w in squares]
 
 
-def _shared(problem: Problem, *, seen: bool = True) -> tuple[list[Sets], list[FloatArray]]:
+def _share_residual_budget(problem: Problem, *, seen: bool = True) -> tuple[list[Sets], list[FloatArray]]:
     """Residual sets per order, and their inverse variances at unit price; `seen`: whether pairs may say something."""
     size = np.array(problem.workload.domain.shape, dtype=np.float64)
-    asked = _asked(problem)
+    asked = _read_asked_orders(problem)
     held = np.flatnonzero((asked.ones > 0) & (size > 1))
     first, second = np.nonzero(asked.pairs * np.multiply.outer(size > 1, size > 1))
     if not len(first):
@@ -174,12 +183,12 @@ def _shared(problem: Problem, *, seen: bool = True) -> tuple[list[Sets], list[Fl
         (
             pairs,
             asked.pairs[first, second],
-            _power(problem, size[pairs].prod(axis=1), _PAIRS),
+            _cell_power(problem, size[pairs].prod(axis=1), _PAIRS),
             (1 - share) * (1 - ones),
         ),
     ]
     if share:
-        power = _power(problem, size[asked.triples].prod(axis=1) / math.sqrt(share), _TRIPLES)
+        power = _cell_power(problem, size[asked.triples].prod(axis=1) / math.sqrt(share), _TRIPLES)
         parts.append((asked.triples, asked.weights, power, share))
     sets, squares = [np.empty((0 if problem.unit.total_is_public else 1, 0), dtype=np.int32)], list[FloatArray]()
     squares.append(np.full(len(sets[0]), _TOTAL))
@@ -191,7 +200,7 @@ def _shared(problem: Problem, *, seen: bool = True) -> tuple[list[Sets], list[Fl
     return sets, squares
 
 
-def foreseen(problem: Problem, plans: Sequence[Plan] = ()) -> tuple[Candidate, ...]:
+def denoising_candidate(problem: Problem, plans: Sequence[Plan] = ()) -> tuple[Candidate, ...]:
     """What "auto" says of mechanism="adaptive", which it never takes as nothing is proved of it; none without pairs.
 
     Pairs whose noise is e are expected to err e / (1 + e / D) once denoised; e is that of the best of the plans where
@@ -202,13 +211,16 @@ def foreseen(problem: Problem, plans: Sequence[Plan] = ()) -> tuple[Candidate, .
     if not any(i.is_marginal and i.rows for i in problem.workload.items):
         return ()
     try:
-        size, pairs = np.array(problem.workload.domain.shape, dtype=np.float64), np.argwhere(_asked(problem).pairs)
+        size, pairs = (
+            np.array(problem.workload.domain.shape, dtype=np.float64),
+            np.argwhere(_read_asked_orders(problem).pairs),
+        )
     except PlanError:
         return ()
     pairs = pairs[(size[pairs] > 1).all(axis=1)]
     if not len(pairs):
         return ()
-    noise = _unprojected(plans, pairs) or _counts(problem, size[pairs].prod(axis=1))
+    noise = _unprojected_pair_error(plans, pairs) or _table_error_in_records(problem, size[pairs].prod(axis=1))
     fewer = 10 ** math.floor(math.log10(noise / (_PAIRS * _GAIN)) - 1)
     many = max(round(noise / (_PAIRS * _GAIN) / fewer), 1) * fewer
     note = (
@@ -222,7 +234,7 @@ def foreseen(problem: Problem, plans: Sequence[Plan] = ()) -> tuple[Candidate, .
     return (Candidate("adaptive", "", None, None, note),)
 
 
-def _unprojected(plans: Sequence[Plan], pairs: NDArray[np.intp]) -> float:
+def _unprojected_pair_error(plans: Sequence[Plan], pairs: NDArray[np.intp]) -> float:
     """The mean L1 error in records of these pairs by the plan that is taken; 0 where it tells none of them at once."""
     if not plans:
         return 0.0
@@ -238,7 +250,7 @@ def _unprojected(plans: Sequence[Plan], pairs: NDArray[np.intp]) -> float:
     return _L1 * float((np.sqrt(powers * best.noise.variance) * tables.rows_each).mean())
 
 
-def _asked(problem: Problem) -> _Asked:
+def _read_asked_orders(problem: Problem) -> _AskedWeights:
     """What is asked of attributes, pairs and triples. Raises PlanError for tables that are too large."""
     domain = problem.workload.domain
     ones, pairs, two = np.zeros(len(domain.names)), np.zeros((len(domain.names),) * 2), 0.0
@@ -267,14 +279,14 @@ def _asked(problem: Problem) -> _Asked:
             triples.append(sets[several])
             weights.append(np.full(int(several.sum()), weight))
     if not triples:
-        return _Asked(ones, pairs, two, np.empty((0, 3), dtype=np.int32), np.empty(0))
+        return _AskedWeights(ones, pairs, two, np.empty((0, 3), dtype=np.int32), np.empty(0))
     every, place = np.unique(np.concatenate(triples), axis=0, return_inverse=True)
     summed = np.zeros(len(every))
     np.add.at(summed, place.reshape(-1), np.concatenate(weights))
-    return _Asked(ones, pairs, two, every, summed)
+    return _AskedWeights(ones, pairs, two, every, summed)
 
 
-def _share_of_triples(problem: Problem, asked: _Asked, size: FloatArray, pairs: NDArray[np.intp]) -> float:
+def _share_of_triples(problem: Problem, asked: _AskedWeights, size: FloatArray, pairs: NDArray[np.intp]) -> float:
     """Of the budget, for tables over three attributes beyond their pairs: none where noise would hide them all.
 
     With share s the pairs inside err P / (1 - s)^(1/2), and what pairs do not imply, D, is told up to the noise E /
@@ -285,7 +297,7 @@ def _share_of_triples(problem: Problem, asked: _Asked, size: FloatArray, pairs: 
     cells = size[asked.triples].prod(axis=1)
     if not len(cells) or float(cells.sum()) > _MOST_MEASURED:
         return 0.0
-    noise, plain = _noise(problem, cells), _noise(problem, size[pairs].prod(axis=1))
+    noise, plain = _relative_table_error(problem, cells), _relative_table_error(problem, size[pairs].prod(axis=1))
     inside = _PAIRS * plain / (_PAIRS + plain) * math.sqrt(3 + asked.two / float(asked.weights.sum()))
     share = _SPARSE * noise / (noise + inside) * (1 - inside * noise / _TRIPLES**2)
     if share > _LEAST_TRIPLES:
@@ -298,7 +310,7 @@ def _share_of_triples(problem: Problem, asked: _Asked, size: FloatArray, pairs: 
 
 def _share_of_ones(problem: Problem, size: FloatArray) -> float:
     """Of the budget, for the attributes by themselves."""
-    ratio = 2 * _noise(problem, size) / _PAIRS
+    ratio = 2 * _relative_table_error(problem, size) / _PAIRS
     odds = max(ratio**2, _SLOW * math.sqrt(ratio))
     return odds / (1 + odds)
 
@@ -313,31 +325,31 @@ def _least_ones(size: FloatArray, first: NDArray[np.intp], second: NDArray[np.in
     return ones / (ones + pairs)
 
 
-def _power(problem: Problem, cells: FloatArray, signal: float) -> float:
+def _cell_power(problem: Problem, cells: FloatArray, signal: float) -> float:
     """Of cells, to which the inverse variances of tables go.
 
     A table whose noise is e and whose dependence is D errs about e / (1 + e / D) once it is denoised. For e = cells /
     sqrt(inverse variance) the sum of that is least where the power is 2 g / (2 + g), g = (D - e) / (D + e): 2/3 where
     noise is small, as for unprojected tables; where it is large, cells count for next to nothing.
     """
-    ratio = _noise(problem, cells) / signal
+    ratio = _relative_table_error(problem, cells) / signal
     gain = max((1 - ratio) / (1 + ratio), 0.0)
     return max(2 * gain / (2 + gain), _CELLS_PAIR)
 
 
-def _noise(problem: Problem, cells: FloatArray) -> float:
+def _relative_table_error(problem: Problem, cells: FloatArray) -> float:
     """The mean L1 error, in shares of the records, of tables of so many cells that share the whole budget."""
     assert problem.records is not None
-    return _counts(problem, cells) / problem.records
+    return _table_error_in_records(problem, cells) / problem.records
 
 
-def _counts(problem: Problem, cells: FloatArray) -> float:
+def _table_error_in_records(problem: Problem, cells: FloatArray) -> float:
     """The same in records."""
-    deviation = math.sqrt(len(cells) * _change(problem) / float(problem.budget.mu_squared))
+    deviation = math.sqrt(len(cells) * _squared_cell_change(problem) / float(problem.budget.mu_squared))
     return _L1 * deviation * float(cells.mean())
 
 
-def _change(problem: Problem) -> int:
+def _squared_cell_change(problem: Problem) -> int:
     """By how much a person's going moves the cells of a table, in squares."""
     return problem.unit.rows_per_person**2 * (2 if problem.unit.neighbours is Neighbours.REPLACE_ONE else 1)
 
@@ -384,13 +396,13 @@ class Adaptive(Tables):
         return Found(problem)
 
     def chosen(self, problem: Problem, plans: Sequence[Plan]) -> Plan:
-        return planned(problem, self.after)
+        return plan_denoised_pairs(problem, self.after)
 
     def records_for(self, need: Need) -> int:
         return Mechanism.records_for(self, need)
 
 
-def planned(problem: Problem, after: Release | None = None) -> Plan:
+def plan_denoised_pairs(problem: Problem, after: Release | None = None) -> Plan:
     """The plan whose release is denoised, by itself or after an earlier one. Raises PlanError."""
     if problem.noise == "laplace":
         raise PlanError(
@@ -411,8 +423,8 @@ def planned(problem: Problem, after: Release | None = None) -> Plan:
             "mechanism='adaptive' splits the budget by how many records are expected; give records=, a public and "
             "approximate number"
         )
-    earlier = None if after is None else Earlier.of(after, problem)
-    sets, precision = divided(problem, earlier)
+    earlier = None if after is None else EarlierMeasurement.of(after, problem)
+    sets, precision = divide_residual_budget(problem, earlier)
     measured = residual_design(problem, sets, precision)
 
     def build(s: float) -> PairResiduals:
@@ -421,17 +433,17 @@ def planned(problem: Problem, after: Release | None = None) -> Plan:
         return PairResiduals(found.names, found.shape, found.sets, found.multiples)
 
     plan = price_design(Design("adaptive", build, measured.fine), problem)
-    rows, raw = _raw(plan, sets[2])
+    rows, raw = _raw_pair_error(plan, sets[2])
     return replace(
         plan,
         body=BODY,
         forecast=Forecast(BODY, rows, raw, records=problem.records),
-        notes=(*_notes(plan), *_followed(after, earlier)),
+        notes=(*_denoising_notes(plan), *_earlier_release_notes(after, earlier)),
     )
 
 
-def _notes(plan: Plan) -> tuple[str, ...]:
-    domain, beyond = plan.workload.domain, sum(_beyond(e) for e in plan.entries)
+def _denoising_notes(plan: Plan) -> tuple[str, ...]:
+    domain, beyond = plan.workload.domain, sum(_count_unmeasured_queries(e) for e in plan.entries)
     out = ["errors are those of the unprojected answers; that denoising lowers them is not guaranteed"]
     if beyond:
         out.append(
@@ -446,21 +458,21 @@ def _notes(plan: Plan) -> tuple[str, ...]:
     return tuple(out)
 
 
-def _followed(after: Release | None, earlier: Earlier | None) -> tuple[str, ...]:
+def _earlier_release_notes(after: Release | None, earlier: EarlierMeasurement | None) -> tuple[str, ...]:
     if after is None or earlier is None:
         return ()
     saw = "pairs depend" if earlier.dependent else "no pair depends beyond its noise, so attributes get nearly all"
     return (f"follows {after.provenance.name!r}, which saw that {saw}; it is public, and paid for by itself",)
 
 
-def _beyond(entry: Entry) -> int:
+def _count_unmeasured_queries(entry: ErrorEntry) -> int:
     """How many of its queries have an infinite error."""
     if isinstance(entry.item, QueryFamily):
         return int(entry.item.family.rows_each[np.isinf(entry.powers)].sum())
     return entry.item.rows if np.isinf(entry.powers).any() else 0
 
 
-def _raw(plan: Plan, pairs: Sets) -> tuple[int, float]:
+def _raw_pair_error(plan: Plan, pairs: Sets) -> tuple[int, float]:
     """(cells of the measured pairs, root of their mean variance)"""
     names, shape = plan.workload.domain.names, plan.workload.domain.shape
     tables = Family(names, tuple(Identity(n) for n in shape), pairs)

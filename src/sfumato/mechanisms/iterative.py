@@ -16,17 +16,17 @@ from sfumato.curator import Curator
 from sfumato.curator.selecting import select
 from sfumato.errors import PlanError
 from sfumato.measurements import Measurement, Selection
-from sfumato.mechanisms.mechanism import TABLES, Mechanism, Request, whole
-from sfumato.mechanisms.registry import named
-from sfumato.mechanisms.tables import problem_of
+from sfumato.mechanisms.mechanism import TABLES, Mechanism, Request, check_whole_option
+from sfumato.mechanisms.registry import mechanism_class
+from sfumato.mechanisms.tables import make_problem
 from sfumato.operators import Block, Dense
 from sfumato.operators.base import FloatArray
 from sfumato.plans.iterative import AccuracyBound, IterativePlan, Look
-from sfumato.postprocess.exponential_family import ENOUGH, Noisy, tilted
+from sfumato.postprocess.exponential_family import ENOUGH, NoisyAnswers, fit_exponential_family
 from sfumato.postprocess.possible import CellCounts
 from sfumato.postprocess.projection import joint_attributes
 from sfumato.postprocess.weights import Hypothesis
-from sfumato.privacy.accounting import Account, BoundedRangeEvent, Event, GaussianEvent, PureEvent, price
+from sfumato.privacy.accounting import Account, BoundedRangeEvent, Event, GaussianEvent, PureEvent, event_price
 from sfumato.privacy.amounts import Currency
 from sfumato.privacy.budget import pure_of_mu
 from sfumato.privacy.noise import LEAST_SCALE, NoiseLaw, RoundedGaussian
@@ -36,27 +36,27 @@ from sfumato.privacy.unit import PrivacyUnit
 from sfumato.releases import Provenance
 from sfumato.releases.modelled import Findings, ModelRelease
 from sfumato.strategies.calibration import noise_of, price_of
-from sfumato.strategies.certificates import searched, sensitivity
+from sfumato.strategies.certificates import exact_sensitivity, search_certificate
 from sfumato.strategies.design import Candidate, Problem
 from sfumato.workloads import Workload
 
 __all__ = [
     "TOTAL",
     "UNPROMISED",
-    "Asked",
+    "AskedQueries",
     "Iterative",
     "Mwem",
     "MwemRounds",
     "check_rounds",
-    "free",
-    "measured_at",
-    "noise_at",
-    "planned",
+    "least_noise_at_price",
+    "plan_mwem",
+    "price_per_measurement",
+    "price_per_selection",
     "rounds_for",
-    "run",
+    "run_mwem",
     "run_rounds",
-    "selections_at",
     "spent_on",
+    "zero_cost_event",
 ]
 
 
@@ -77,7 +77,7 @@ class Iterative(Mechanism[IterativePlan]):
     unscaled: ClassVar[str] = "margins of mechanisms of several looks are not known before; plan with another mechanism"
 
     def __post_init__(self) -> None:
-        whole("rounds", self.rounds, 1, 1000)
+        check_whole_option("rounds", self.rounds, 1, 1000)
 
     @abstractmethod
     def planned(self, problem: Problem, strategy: object) -> IterativePlan:
@@ -108,7 +108,7 @@ class Iterative(Mechanism[IterativePlan]):
         """
 
     def plan(self, asked: Request) -> IterativePlan:
-        problem = problem_of(asked, None, "fine", takes_public=False, name=self.name)
+        problem = make_problem(asked, None, "fine", takes_public=False, name=self.name)
         others = [f"{name}=" for name in asked.given if name in ("reconstruction", "objective")]
         if others:
             raise PlanError(
@@ -122,7 +122,7 @@ class Iterative(Mechanism[IterativePlan]):
 def check_rounds(plan: IterativePlan) -> None:
     """Raise PlanError for a plan that does not hold together, or whose looks cost more than it says."""
     plan.check()
-    if type(plan.course) is not _looks(plan).kind:
+    if type(plan.course) is not _iterative_class(plan).kind:
         raise PlanError(f"the plan has no rounds of {plan.mechanism!r}: it is damaged, plan again")
     if plan.course.total_known is not plan.unit.total_is_public:
         raise PlanError("the plan is wrong about whether the number of records is public: it is damaged, plan again")
@@ -131,12 +131,12 @@ def check_rounds(plan: IterativePlan) -> None:
 
 def run_rounds(plan: IterativePlan, paid: Curator, provenance: Provenance) -> ModelRelease:
     """All looks of a plan, through a curator that holds its price and nothing else."""
-    findings = _looks(plan).run(plan, paid)
+    findings = _iterative_class(plan).run(plan, paid)
     return ModelRelease(plan, findings.looks, findings.model, provenance, gap=findings.gap)
 
 
-def _looks(plan: IterativePlan) -> type[Iterative]:
-    found = named(plan.mechanism)
+def _iterative_class(plan: IterativePlan) -> type[Iterative]:
+    found = mechanism_class(plan.mechanism)
     if not issubclass(found, Iterative):
         raise PlanError(f"the plan has no rounds of {plan.mechanism!r}: it is damaged, plan again")
     return found
@@ -150,7 +150,7 @@ UNPROMISED = (
 """What plans of several looks say of their errors."""
 
 
-def selections_at(whole: Event, share: Fraction, count: int) -> BoundedRangeEvent:
+def price_per_selection(whole: Event, share: Fraction, count: int) -> BoundedRangeEvent:
     """The dearest selection of which `count` cost at most that share of the whole."""
     account = Account(whole)
     each = account.remaining * share / count
@@ -162,7 +162,7 @@ def selections_at(whole: Event, share: Fraction, count: int) -> BoundedRangeEven
     return BoundedRangeEvent(2 * pure_of_mu(round_down(sqrt_down(each))))
 
 
-def measured_at(whole: Event, spent: Fraction, count: int) -> Event:
+def price_per_measurement(whole: Event, spent: Fraction, count: int) -> Event:
     """The price of each of `count` measurements that cost together, exactly, what is left of the whole."""
     account = Account(whole)
     each = (account.remaining - spent) / count
@@ -171,12 +171,12 @@ def measured_at(whole: Event, spent: Fraction, count: int) -> Event:
     return GaussianEvent(2 * each if account.currency is Currency.RHO else each)
 
 
-def free(like: Event) -> Event:
+def zero_cost_event(like: Event) -> Event:
     """What learning nothing costs, as an event of the same kind."""
     return PureEvent(Fraction(0)) if isinstance(like, PureEvent) else GaussianEvent(Fraction(0))
 
 
-def noise_at(price_of_one: Event, sensitivity: int) -> NoiseLaw:
+def least_noise_at_price(price_of_one: Event, sensitivity: int) -> NoiseLaw:
     """The least noise, rounded up, with which that sensitivity (L1 for pure prices, squared L2 else) costs the price.
 
     A sensitivity of 0 takes the least noise there is.
@@ -187,14 +187,14 @@ def noise_at(price_of_one: Event, sensitivity: int) -> NoiseLaw:
 
 def spent_on(whole: Event, parts: Event, count: int) -> Fraction:
     """What `count` looks at that price cost, in the currency of the whole."""
-    return count * price(parts, Account(whole).currency)
+    return count * event_price(parts, Account(whole).currency)
 
 
 TOTAL = Block((), ())
 """The number of records, as a block."""
 
 
-class Asked:
+class AskedQueries:
     """Attributes: `names` of all attributes that are asked about, `sizes` of them, `blocks` of queries in order."""
 
     def __init__(self, work: Workload, unit: PrivacyUnit, measurement: Event) -> None:
@@ -230,13 +230,13 @@ class Asked:
 
     def moved(self, blocks: Sequence[Block]) -> int:
         """The sensitivity of measuring these blocks together."""
-        return sensitivity(blocks, self.every, self.unit, self.power).value
+        return exact_sensitivity(blocks, self.every, self.unit, self.power).value
 
     def look(self, curator: Curator, blocks: Sequence[Block], name: str, plan_hash: str) -> Measurement:
         """Blocks with the noise that the price of a measurement buys; for nothing, where no record moves them."""
-        found, proof = searched(blocks, self.every, self.unit, self.power)
-        price = self._price if found.value else free(self._price)
-        noise = noise_at(price, found.value)
+        found, proof = search_certificate(blocks, self.every, self.unit, self.power)
+        price = self._price if found.value else zero_cost_event(self._price)
+        noise = least_noise_at_price(price, found.value)
         return curator.measure(blocks, noise, price, name=name, plan_hash=plan_hash, certificate=proof)[0]
 
     def total(self, curator: Curator, plan_hash: str) -> tuple[Measurement, float]:
@@ -280,7 +280,7 @@ class MwemRounds:
         """All looks, with the price of each."""
         chosen = Look("a query selected by its error", self.rounds, self.selection)
         if self.total_known:
-            total = Look("the number of records, which is public", 1, free(self.measurement))
+            total = Look("the number of records, which is public", 1, zero_cost_event(self.measurement))
             return total, chosen, Look("a measurement", self.rounds, self.measurement)
         return chosen, Look("a measurement, the first of the total", self.rounds + 1, self.measurement)
 
@@ -295,12 +295,12 @@ class MwemRounds:
         work, unit, n = plan.workload, plan.unit, plan.records
         if n is None or not unit.total_is_public:
             return None
-        asked = Asked(work, unit, plan.price)
+        asked = AskedQueries(work, unit, plan.price)
         choices = _Choices(work, asked, whole=self.whole)
         if choices.weighted:
             return None
         moves = score_sensitivity(choices.candidates(np.zeros(len(work))), asked.every, unit)
-        return _bound(plan, n, math.prod(asked.sizes), moves)
+        return _mwem_accuracy_bound(plan, n, math.prod(asked.sizes), moves)
 
 
 def rounds_for(problem: Problem) -> int:
@@ -322,7 +322,7 @@ def rounds_for(problem: Problem) -> int:
     return max(1, min(_MOST_ROUNDS, round(wanted)))
 
 
-def planned(problem: Problem, rounds: int | None, strategy: object) -> IterativePlan:
+def plan_mwem(problem: Problem, rounds: int | None, strategy: object) -> IterativePlan:
     """The plan. Raises PlanError for workloads that are not of whole numbers, or too large for explicit cells."""
     if strategy is not None and (not isinstance(strategy, str) or strategy != "queries"):
         raise PlanError("mechanism='mwem' measures the tables of chosen queries; strategy='queries' the queries alone")
@@ -335,19 +335,19 @@ def planned(problem: Problem, rounds: int | None, strategy: object) -> Iterative
             "'adaptive'"
         )
     price = price_of(problem.budget)
-    choices = _Choices(work, Asked(work, unit, price), whole=strategy is None)
+    choices = _Choices(work, AskedQueries(work, unit, price), whole=strategy is None)
     moves = score_sensitivity(choices.candidates(np.zeros(len(work))), problem.sizes, unit)
     if not moves:
         raise PlanError("no query depends on any one record; mechanism='mwem' has nothing to choose by")
     count = min(rounds_for(problem) if rounds is None else rounds, choices.count)
-    selection = selections_at(price, _SHARE, count)
+    selection = price_per_selection(price, _SHARE, count)
     looks = count + (not unit.total_is_public)
-    measurement = measured_at(price, spent_on(price, selection, count), looks)
+    measurement = price_per_measurement(price, spent_on(price, selection, count), looks)
     course = MwemRounds(count, strategy is None, selection, measurement, unit.total_is_public)
     return IterativePlan(work, problem.budget, unit, "mwem", price, course, problem.records, notes=(UNPROMISED,))
 
 
-def _bound(plan: IterativePlan, n: int, cells: int, moves: int) -> AccuracyBound:
+def _mwem_accuracy_bound(plan: IterativePlan, n: int, cells: int, moves: int) -> AccuracyBound:
     """Of plain MWEM: one step p exp(4 d q) a round, d the noisy gap as a share of the records, whose number is known;
     any query may be selected again, all alike; answers are those of the average of the rounds' models.
 
@@ -367,14 +367,14 @@ def _bound(plan: IterativePlan, n: int, cells: int, moves: int) -> AccuracyBound
     if isinstance(course.measurement, PureEvent):
         far = 1 + float(most / course.measurement.epsilon) * tail
     else:
-        far = 1 + math.sqrt(2 * tail * noise_at(course.measurement, most * moves).variance)
+        far = 1 + math.sqrt(2 * tail * least_noise_at_price(course.measurement, most * moves).variance)
     return AccuracyBound(drift + slack + far, _FAILURE, "plain MWEM")
 
 
 class _Choices:
     """The queries as candidates, with what is measured when one of them is chosen."""
 
-    def __init__(self, work: Workload, asked: Asked, *, whole: bool) -> None:
+    def __init__(self, work: Workload, asked: AskedQueries, *, whole: bool) -> None:
         self._asked, self._whole = asked, whole
         weights = [float(q.weight) for q in work.blocks]
         # variances are weighted by w, so errors by its root; in eighths, and at most a thousandfold
@@ -422,26 +422,26 @@ class _Choices:
         return self._asked.rows([query])[0]
 
 
-def run(plan: IterativePlan, curator: Curator) -> Findings:
+def run_mwem(plan: IterativePlan, curator: Curator) -> Findings:
     """All rounds, through a curator that holds the plan's price and nothing else."""
     course: MwemRounds = plan.course
-    asked = Asked(plan.workload, plan.unit, course.measurement)
+    asked = AskedQueries(plan.workload, plan.unit, course.measurement)
     choices = _Choices(plan.workload, asked, whole=course.whole)
     first, total = asked.total(curator, plan.fingerprint)
     looks: list[Measurement | Selection] = [first]
     possible = plan.workload.domain.possible(asked.names)
-    model, given = Hypothesis(asked.sizes, total, possible), list[Noisy]()
+    model, given = Hypothesis(asked.sizes, total, possible), list[NoisyAnswers]()
     for i in range(course.rounds):
-        candidates = choices.candidates(_answers(asked, model))
+        candidates = choices.candidates(_model_answers(asked, model))
         query, _ = select(curator, candidates, course.selection, name=f"choice {i + 1}", plan_hash=plan.fingerprint)
         block = choices.taken(query)
         measured = asked.look(curator, [block], f"measurement {i + 1}", plan.fingerprint)
         looks += [Selection(query, len(candidates)), measured]
         values = measured.values[0].astype(np.float64)
         variance = max(measured.noise.variance, _LEAST_VARIANCE)
-        given.append(Noisy(asked.axes(block), block.operator, values, variance))
-        _replay(model, given)
-    fitted = tilted(asked.sizes, total, given, _PRIOR, possible)
+        given.append(NoisyAnswers(asked.axes(block), block.operator, values, variance))
+        _fit_to_measured(model, given)
+    fitted = fit_exponential_family(asked.sizes, total, given, _PRIOR, possible)
     # what is said beside the looks is the same for all tables, where the search ended as it should
     return Findings(tuple(looks), CellCounts(asked.names, fitted.cells), max(fitted.gap, ENOUGH))
 
@@ -470,14 +470,14 @@ class Mwem(Iterative):
     )
 
     def planned(self, problem: Problem, strategy: object) -> IterativePlan:
-        return planned(problem, self.rounds, strategy)
+        return plan_mwem(problem, self.rounds, strategy)
 
     @staticmethod
     def run(plan: IterativePlan, curator: Curator) -> Findings:
-        return run(plan, curator)
+        return run_mwem(plan, curator)
 
 
-def _answers(asked: Asked, model: Hypothesis) -> FloatArray:
+def _model_answers(asked: AskedQueries, model: Hypothesis) -> FloatArray:
     """(k,) answers of a model."""
     axes = [asked.axes(b) for b in asked.blocks]
     tables = {a: model.table(a) for a in dict.fromkeys(axes)}
@@ -485,7 +485,7 @@ def _answers(asked: Asked, model: Hypothesis) -> FloatArray:
     return np.concatenate(found).astype(np.float64)
 
 
-def _replay(model: Hypothesis, given: Sequence[Noisy]) -> None:
+def _fit_to_measured(model: Hypothesis, given: Sequence[NoisyAnswers]) -> None:
     """Move a model towards all measured answers in turn, until each is met within its noise."""
     for _ in range(_PASSES):
         worst = 0.0

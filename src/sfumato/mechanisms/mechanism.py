@@ -19,7 +19,18 @@ from sfumato.strategies.periods import Periods
 if TYPE_CHECKING:
     from sfumato.mechanisms.tables import Need
 
-__all__ = ["KEYS", "KINDS", "LOCAL", "QUESTIONS", "STREAMS", "TABLES", "Mechanism", "Request", "read_currency", "whole"]
+__all__ = [
+    "KEYS",
+    "KINDS",
+    "LOCAL",
+    "QUESTIONS",
+    "STREAMS",
+    "TABLES",
+    "Mechanism",
+    "Request",
+    "check_whole_option",
+    "read_currency",
+]
 
 TABLES, QUESTIONS, KEYS, LOCAL, STREAMS = "tables", "questions", "keys", "local", "streams"
 """What is planned: a workload; a whole domain, for questions to come; keys; a workload that persons report on, or whose
@@ -151,7 +162,7 @@ KINDS = {
 """The kinds in words."""
 
 
-def whole(name: str, given: object, least: int, most: int) -> None:
+def check_whole_option(name: str, given: object, least: int, most: int) -> None:
     """Refuse an option that is given and no whole number of that range. Raises PlanError."""
     if given is not None and (type(given) is not int or not least <= given <= most):
         raise PlanError(f"{name} must be a whole number from {least:,} to {most:,}, not {given!r}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sfumato.errors import PlanError
-from sfumato.interactive.parameters import Shape, least_alpha, pmw_min_alpha
+from sfumato.interactive.parameters import SessionShape, pmw_min_alpha, search_least_alpha
 from sfumato.interactive.plan import BETA, SessionPlan, check_options, check_shape, make_plan
 from sfumato.interactive.plan import QUESTIONS as USUAL
 from sfumato.mechanisms.mechanism import QUESTIONS, TABLES, Mechanism, Request, read_currency
@@ -74,7 +74,7 @@ class Pmw(Mechanism[SessionPlan]):
         options: dict[str, Any] = {"updates": self.updates, "threshold": self.threshold, "alpha": self.alpha}
         return make_plan(domain, asked.budget, asked.unit, shape, currency=currency, **options)
 
-    def shape(self, asked: Request, records: int | None = None) -> Shape:
+    def shape(self, asked: Request, records: int | None = None) -> SessionShape:
         """The public numbers from which bounds follow.
 
         Args:
@@ -112,7 +112,7 @@ class Pmw(Mechanism[SessionPlan]):
             raise PlanError(f"the number of records follows from error= and beta=; leave out {', '.join(self.options)}")
         price = price_of(asked.budget)
         sure = Pmw(beta=need.beta)
-        return need.least(lambda n: least_alpha(sure.shape(asked, n), price)[0] <= need.share * n, _NEAR)
+        return need.least(lambda n: search_least_alpha(sure.shape(asked, n), price)[0] <= need.share * n, _NEAR)
 
     @staticmethod
     def least_alpha(

@@ -10,11 +10,11 @@ import numpy as np
 from sfumato.errors import PlanError
 from sfumato.interactive.key_plans import plan_histogram
 from sfumato.mechanisms.mechanism import KEYS, QUESTIONS, TABLES, Request, read_currency
-from sfumato.mechanisms.sketches import Sketched, Stated, cheapest
+from sfumato.mechanisms.sketches import KeyRequest, Sketched, cheapest_key_noise
 from sfumato.mechanisms.textbook import Gaussian, Laplace
 from sfumato.plans.keys import KeyPlan
 from sfumato.plans.plan import Plan
-from sfumato.privacy.accounting import price
+from sfumato.privacy.accounting import event_price
 from sfumato.privacy.amounts import Currency
 from sfumato.sketches import KeyQueries, Listed
 from sfumato.strategies.calibration import price_of
@@ -63,36 +63,36 @@ class Histogram(Sketched):
         if self.currency != _ANY:
             currency = read_currency(self.currency) or asked.budget.currency
         if asked.kind == QUESTIONS:
-            return _of_cells(asked, currency)
+            return _plan_noisy_cells(asked, currency)
         if isinstance(asked.what, KeyQueries):
             if self.currency is not None:
                 raise PlanError("currency= is of a histogram that is opened for questions to come; leave it out")
             return super().plan(asked)
         return plan_histogram(asked.what, asked.budget, asked.unit, currency=currency)
 
-    def sketch(self, stated: Stated) -> KeyPlan:
+    def sketch(self, stated: KeyRequest) -> KeyPlan:
         if stated.supports is None:
             raise PlanError(
                 "a histogram that is released counts the keys of known queries: plan keys.queries([...]), one list of "
                 "keys each; for queries to come, open it: sf.plan(keys, ..., mechanism='histogram')"
             )
         listed = Listed(np.unique(np.concatenate(stated.supports)))
-        noise, event = cheapest(listed, stated.budget, stated.unit)
+        noise, event = cheapest_key_noise(listed, stated.budget, stated.unit)
         own = (stated.keys, stated.budget, stated.unit, self.name)
         return KeyPlan(*own, listed, noise, event, None, stated.records)
 
-    def predicts(self, stated: Stated) -> bool:
+    def predicts(self, stated: KeyRequest) -> bool:
         return True
 
 
-def _of_cells(asked: Request, currency: Currency | None) -> Plan:
+def _plan_noisy_cells(asked: Request, currency: Currency | None) -> Plan:
     """The plan of less variance that measures every cell: Laplace or Gaussian noise, if the ledger can pay for both."""
     budget, plans = asked.budget, list[Plan]()
     request = replace(asked, kind=TABLES, what=identity(asked.what))
     for value in (Laplace(),) if budget.kind == "pure" else (Laplace(), Gaussian()):
         found = value.plan(request)
         # a histogram must not cost more than the budget in the ledger's currency
-        if currency is None or price(found.price, currency) <= price(price_of(budget, currency), currency):
+        if currency is None or event_price(found.price, currency) <= event_price(price_of(budget, currency), currency):
             plans.append(found)
     if not plans:
         raise PlanError(f"this ledger adds up {currency}, in which {budget} pays for no histogram")

@@ -17,21 +17,21 @@ import numpy as np
 
 from sfumato.errors import InvalidInput, PlanError, SfumatoError
 from sfumato.mechanisms.searches import PARTS, SEARCHES, Search
-from sfumato.mechanisms.tables import Tables, measured_by, problem_of
+from sfumato.mechanisms.tables import Tables, make_problem, price_given_strategy
 from sfumato.operators.base import FloatArray, single_thread
 from sfumato.plans.plan import Plan
 from sfumato.plans.predictions import answer_item
-from sfumato.postprocess.bodies import BODIES, suits
+from sfumato.postprocess.bodies import BODIES, automatic_body
 from sfumato.postprocess.correlation_pairs import product_scale
 from sfumato.postprocess.parities import parity_matrix
 from sfumato.postprocess.projection import joint_attributes, possible_operator
-from sfumato.postprocess.width import Cells, Forecast, LargestProduct, forecast_of_hull
+from sfumato.postprocess.width import Forecast, HullCells, LargestProduct, forecast_of_hull
 from sfumato.strategies.design import Problem
 
 if TYPE_CHECKING:
     from sfumato.mechanisms.tables import Need
 
-__all__ = ["Projection", "forecast", "forecasts", "projected"]
+__all__ = ["Projection", "forecast_plan", "forecast_plans", "plan_projected"]
 
 _BODIES = tuple(b for b in BODIES if b != "mixtures")  # a model, no body
 _DRAWS, _DRAWS_PAIRS, _SCALED = 256, 48, 16  # widths hardly vary from draw to draw; each of pairs is an eigenvalue
@@ -87,7 +87,7 @@ class Projection(Tables):
         return (*SEARCHES, PARTS)
 
     def chosen(self, problem: Problem, plans: Sequence[Plan]) -> Plan:
-        return projected(plans, self.body)
+        return plan_projected(plans, self.body)
 
     def records_for(self, need: Need) -> int:
         asked = need.asked
@@ -100,31 +100,31 @@ class Projection(Tables):
             raise PlanError(
                 "mechanism='projection' is judged by the average error; leave out objective='max' and public="
             )
-        problem = problem_of(asked, self.noise, self.lattice, takes_public=False, name=self.name)
+        problem = make_problem(asked, self.noise, self.lattice, takes_public=False, name=self.name)
         if asked.strategy is not None or asked.reconstruction is not None:
-            plans = [measured_by(problem, asked.strategy, asked.reconstruction)]
+            plans = [price_given_strategy(problem, asked.strategy, asked.reconstruction)]
         else:
             plans = self.found(problem, None).plans
-        known = [p.forecast for p in forecasts(plans, self.body) if p.forecast is not None]
+        known = [p.forecast for p in forecast_plans(plans, self.body) if p.forecast is not None]
         return min(need.least(lambda n, f=f: f.at(n).rmse <= need.share * n, 0.0) for f in known)
 
 
-def projected(plans: Sequence[Plan], body: str = "auto") -> Plan:
+def plan_projected(plans: Sequence[Plan], body: str = "auto") -> Plan:
     """The plan whose projected answers are predicted to err least, its release projected at once.
 
     Raises PlanError where no body takes the workload.
     """
-    return min(forecasts(plans, body), key=lambda p: (p.mean_error, p.objective_value))
+    return min(forecast_plans(plans, body), key=lambda p: (p.mean_error, p.objective_value))
 
 
-def forecasts(plans: Sequence[Plan], body: str = "auto") -> list[Plan]:
+def forecast_plans(plans: Sequence[Plan], body: str = "auto") -> list[Plan]:
     """The same plans with their releases projected, and what is known of that before data.
 
     Raises PlanError where no body takes the workload.
     """
     total = 1.0 if plans[0].unit.total_is_public else None
     try:
-        chosen = suits(plans[0].workload, total) if body == "auto" else body
+        chosen = automatic_body(plans[0].workload, total) if body == "auto" else body
     except InvalidInput as reason:
         raise PlanError(f"mechanism='projection': {reason}") from reason
     if chosen == "hull" and total is None:
@@ -132,25 +132,26 @@ def forecasts(plans: Sequence[Plan], body: str = "auto") -> list[Plan]:
     work = plans[0].workload
     if chosen in ("sdp", "sdp+local") and work.domain.possible(joint_attributes(work)) is not None:
         raise PlanError(f"body={chosen!r} does not know of cells that are declared impossible; take 'hull' or 'local'")
-    cells = _cells(plans[0], chosen)
+    cells = _body_cells(plans[0], chosen)
     return [
-        replace(p, mechanism="projection", body=chosen, forecast=forecast(p, chosen, cells), bound=None) for p in plans
+        replace(p, mechanism="projection", body=chosen, forecast=forecast_plan(p, chosen, cells), bound=None)
+        for p in plans
     ]
 
 
-def _cells(plan: Plan, body: str) -> Cells | None:
+def _body_cells(plan: Plan, body: str) -> HullCells | None:
     """The cells that a body of one table is the hull (or cone) of; None for other bodies, and above the limits."""
     rows = len(plan.workload)
     if body not in ("simplex", "isotonic", "hull", "cone", "exact") or rows > _MOST_ANSWERS or rows * _DRAWS > 2**28:
         return None
     try:
         operator, _ = possible_operator(plan.workload)
-        return None if operator.shape[1] > _MOST_CELLS else Cells(operator, total_known=plan.unit.total_is_public)
+        return None if operator.shape[1] > _MOST_CELLS else HullCells(operator, total_known=plan.unit.total_is_public)
     except SfumatoError:
         return None
 
 
-def forecast(plan: Plan, body: str, cells: Cells | None = None) -> Forecast:
+def forecast_plan(plan: Plan, body: str, cells: HullCells | None = None) -> Forecast:
     """What is known before data of projecting a plan's answers; only their own error where that is costly.
 
     `cells` are those of the body, where plans of one workload share them.
@@ -161,9 +162,9 @@ def forecast(plan: Plan, body: str, cells: Cells | None = None) -> Forecast:
     if rows > _MOST_ANSWERS or any(e.mean is not None for e in plan.entries):
         return known
     try:
-        cells = _cells(plan, body) if cells is None else cells
+        cells = _body_cells(plan, body) if cells is None else cells
         if cells is not None:
-            return forecast_of_hull(body, cells, _draws(plan), raw, plan.records, count=_DRAWS)
+            return forecast_of_hull(body, cells, _error_sampler(plan), raw, plan.records, count=_DRAWS)
         if body in ("sdp", "sdp+local") and plan.unit.total_is_public:
             width = _pairs_width(plan)
             return replace(known, width=width.mean, square=width.square)
@@ -173,19 +174,21 @@ def forecast(plan: Plan, body: str, cells: Cells | None = None) -> Forecast:
     return known
 
 
-def _draws(plan: Plan) -> Callable[[int], FloatArray]:
+def _error_sampler(plan: Plan) -> Callable[[int], FloatArray]:
     """Draws of the errors (k, count) of the plan's answers, as Gaussian noise; each call has new ones.
 
     From a root of their exact covariance where that is small: to make releases takes many times as long.
     """
     random = np.random.default_rng(0)
-    root = _root(plan) if len(plan.workload) <= _ROOT_ANSWERS and plan.workload.tables <= _ROOT_BLOCKS else None
+    root = (
+        _covariance_root(plan) if len(plan.workload) <= _ROOT_ANSWERS and plan.workload.tables <= _ROOT_BLOCKS else None
+    )
     if root is None:
-        return lambda count: _noise(plan, count, random)
+        return lambda count: _sample_answer_errors(plan, count, random)
     return lambda count: root @ random.standard_normal((root.shape[1], count))
 
 
-def _root(plan: Plan) -> FloatArray | None:
+def _covariance_root(plan: Plan) -> FloatArray | None:
     """L (k, r) with L L^T the covariance of the plan's answers; None where the strategy tells none of some pair."""
     blocks = [q.block for q in plan.workload.blocks]
     ends = np.cumsum([0, *(b.rows for b in blocks)])
@@ -214,7 +217,7 @@ def _semidefinite_root(matrix: FloatArray) -> FloatArray:
     return out
 
 
-def _noise(plan: Plan, count: int, random: np.random.Generator) -> FloatArray:
+def _sample_answer_errors(plan: Plan, count: int, random: np.random.Generator) -> FloatArray:
     """(k, count) errors of the plan's answers, with Gaussian noise of its variance in place of its own law."""
     deviation = math.sqrt(plan.noise.variance)
     sizes = [b.rows for b in plan.strategy.blocks]
@@ -234,16 +237,16 @@ def _pairs_width(plan: Plan) -> LargestProduct:
     """E max of <noise, Y> over correlation matrices: at most half the largest eigenvalue times sum s_i^2, scaled."""
     work = plan.workload
     zero, weight = parity_matrix(work, np.zeros(len(work)), 1.0)
-    draws = _draws(plan)(_DRAWS_PAIRS)
+    draws = _error_sampler(plan)(_DRAWS_PAIRS)
     pulls = np.stack([(parity_matrix(work, z, 1.0)[0] - zero) * weight for z in draws.T])
     # the scale may be any, but not that of the draws it is used on
     first, rest = pulls[:_SCALED], pulls[_SCALED:]
-    scale, _ = product_scale(_smoothed((first**2).mean(axis=0), weight))
+    scale, _ = product_scale(_smooth_deviations((first**2).mean(axis=0), weight))
     tops = [float(np.linalg.eigvalsh(p / np.multiply.outer(scale, scale))[-1]) for p in rest]
     return LargestProduct.of(np.array(tops) * float(scale @ scale) / 2)
 
 
-def _smoothed(squares: FloatArray, weight: FloatArray) -> FloatArray:
+def _smooth_deviations(squares: FloatArray, weight: FloatArray) -> FloatArray:
     """Deviations from mean squares: one for all means of single attributes, one for all pairs."""
     means = np.zeros(len(weight), dtype=bool)
     means[0] = True

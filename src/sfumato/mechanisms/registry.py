@@ -10,7 +10,7 @@ from sfumato.domain import Domain
 from sfumato.errors import PlanError
 from sfumato.mechanisms.mechanism import KINDS, TABLES, Mechanism, Request
 
-__all__ = ["ASKED_FOR", "MECHANISMS", "made", "named", "planned", "serving"]
+__all__ = ["ASKED_FOR", "MECHANISMS", "make_mechanism", "mechanism_class", "mechanisms_serving", "plan_with_mechanism"]
 
 MECHANISMS: dict[str, str] = {
     "auto": "sfumato.mechanisms.automatic.Auto",
@@ -39,7 +39,7 @@ ASKED_FOR = frozenset(MECHANISMS) - {"laplace", "gaussian", "tree", "factorizati
 """Those that "auto" never tries for tables, so that it need not import them: half of the library."""
 
 
-def named(name: object) -> type[Mechanism[Any]]:
+def mechanism_class(name: object) -> type[Mechanism[Any]]:
     """The class of a mechanism.
 
     Args:
@@ -57,7 +57,7 @@ def named(name: object) -> type[Mechanism[Any]]:
     return getattr(import_module(module), cls)
 
 
-def serving(kind: str) -> list[type[Mechanism[Any]]]:
+def mechanisms_serving(kind: str) -> list[type[Mechanism[Any]]]:
     """The mechanisms that plan questions of one kind.
 
     Args:
@@ -66,10 +66,10 @@ def serving(kind: str) -> list[type[Mechanism[Any]]]:
     Returns:
         Their classes, in the order of `MECHANISMS`.
     """
-    return [cls for cls in map(named, MECHANISMS) if kind in cls.serves]
+    return [cls for cls in map(mechanism_class, MECHANISMS) if kind in cls.serves]
 
 
-def made(mechanism: object, **options: Any) -> Mechanism[Any]:
+def make_mechanism(mechanism: object, **options: Any) -> Mechanism[Any]:
     """A mechanism's value.
 
     Args:
@@ -90,20 +90,20 @@ def made(mechanism: object, **options: Any) -> Mechanism[Any]:
         raise PlanError(
             f"mechanism={mechanism.name!r} is a value: write sf.mechanisms.{mechanism.name.replace('-', '_')}()"
         )
-    cls = named(mechanism)
-    idle = [option for option in options if option not in _options(cls)]
+    cls = mechanism_class(mechanism)
+    idle = [option for option in options if option not in _option_names(cls)]
     if idle:
-        owners = {option: [n for n in MECHANISMS if option in _options(named(n))] for option in idle}
+        owners = {option: [n for n in MECHANISMS if option in _option_names(mechanism_class(n))] for option in idle}
         said = "; ".join(f"{o}= belongs to {', '.join(names) or 'no mechanism'}" for o, names in owners.items())
         raise PlanError(f"mechanism={cls.name!r} would drop what was given: {said}")
     return cls(**options)
 
 
-def planned(value: Mechanism[Any], asked: Request) -> Any:
+def plan_with_mechanism(value: Mechanism[Any], asked: Request) -> Any:
     """The plan of a mechanism, which is refused what it does not serve or would not use. Raises PlanError."""
     if asked.kind not in value.serves:
         served = " and ".join(KINDS[k] for k in value.serves)
-        others = ", ".join(repr(cls.name) for cls in serving(asked.kind))
+        others = ", ".join(repr(cls.name) for cls in mechanisms_serving(asked.kind))
         raise PlanError(
             f"mechanism={value.name!r} plans {served}, not {KINDS[asked.kind]}; for that there are {others}"
         )
@@ -137,5 +137,5 @@ def _check_measures(value: Mechanism[Any], asked: Request) -> None:
         raise PlanError(f"sums of measures ({known}) are planned without {', '.join(fixed)}; leave it out")
 
 
-def _options(cls: type[Mechanism[Any]]) -> list[str]:
+def _option_names(cls: type[Mechanism[Any]]) -> list[str]:
     return [f.name for f in fields(cls)]  # pyright: ignore[reportArgumentType]  (every mechanism is a dataclass)

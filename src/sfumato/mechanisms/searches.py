@@ -15,7 +15,7 @@ from typing import NamedTuple
 from sfumato._util.display import Progress
 from sfumato.errors import PlanError, SfumatoError
 from sfumato.mechanisms import separate_parts
-from sfumato.plans.plan import Plan, at_budget, price_design
+from sfumato.plans.plan import Plan, bound_at_budget, price_design
 from sfumato.privacy.unit import Neighbours
 from sfumato.strategies import (
     dense_planning,
@@ -33,10 +33,10 @@ from sfumato.strategies import (
     union_planning,
     weighted_planning,
 )
-from sfumato.strategies.compound import joined
+from sfumato.strategies.compound import join_problem_attributes
 from sfumato.strategies.design import Candidate, Design, Problem
 from sfumato.strategies.factors import MAX_DENSE_CELLS
-from sfumato.strategies.geography_tree import relation
+from sfumato.strategies.geography_tree import neighbour_relation
 from sfumato.strategies.residuals import Residuals
 
 __all__ = ["LONG", "SEARCHES", "Bound", "Found", "Search", "labelled", "run", "tree_search"]
@@ -108,7 +108,7 @@ class Found:
             if isinstance(finding, Candidate):
                 self.refused.append(finding)
             elif isinstance(finding, Bound):
-                self._prove(at_budget(self.problem, finding.value))
+                self._prove(bound_at_budget(self.problem, finding.value))
             elif isinstance(finding, Plan):
                 self.plans.append(finding)
                 self.designs.append(None)
@@ -178,7 +178,11 @@ def run(
     Returns:
         What was found, perhaps nothing.
     """
-    tall = len({s.label for s in searches}) > 1 and not problem.is_marginal and geography_planning.tall(problem)
+    tall = (
+        len({s.label for s in searches}) > 1
+        and not problem.is_marginal
+        and geography_planning.has_tall_attribute(problem)
+    )
     many = tall or problem.workload.tables > _MANY
     enough = _MET if many or first or _is_long(problem) else _SAME
     ahead = "marginals" if many else first or ("factorization" if _is_long(problem) else "")
@@ -237,19 +241,19 @@ def _fine(problem: Problem, found: Found) -> str | None:
 def _tree(problem: Problem, found: Found) -> str | None:
     # to list the errors of that many takes as long as to find the optimum
     least = MAX_DENSE_CELLS if len(problem.workload) <= _LISTED else _LINE
-    ordered = not problem.unit_lattice and ordered_planning.applies(problem, least)
+    ordered = not problem.unit_lattice and ordered_planning.asks_long_ranges(problem, least)
     return "not tried: on so many cells the factorization errs less" if ordered else ""
 
 
 def _leveled(problem: Problem, found: Found) -> str | None:
     if problem.unit.within is not None:
         return ""
-    return None if problem.is_marginal or geography.place_of(problem.workload) is None else ""
+    return None if problem.is_marginal or geography.level_attribute_position(problem.workload) is None else ""
 
 
 def _residuals(problem: Problem, found: Found) -> str | None:
     """The rest of what serves marginal tables, beside the tree of groups."""
-    alone = problem.unit.within is not None or (_LEVELS in found.of and geography_planning.tall(problem))
+    alone = problem.unit.within is not None or (_LEVELS in found.of and geography_planning.has_tall_attribute(problem))
     return None if alone else ""
 
 
@@ -318,22 +322,24 @@ def _some(found: Design | None) -> list[Design]:
 
 
 def _levels(problem: Problem, found: Found, progress: Progress | None) -> list[Design]:
-    made = geography_planning.designs(problem)
+    made = geography_planning.design_geography(problem)
     if not made and problem.unit.within is not None:
         raise PlanError(
-            f"neighbours={relation(problem.unit)!r} is for tables of cells at levels of one attribute, "
+            f"neighbours={neighbour_relation(problem.unit)!r} is for tables of cells at levels of one attribute, "
             "factors={...: 'levels'}, with Gaussian noise and the mean error"
         )
     return made
 
 
 def _ordered(problem: Problem, found: Found, progress: Progress | None) -> list[Design]:
-    applies = ordered_planning.applies(problem, dense_planning.MAX_DENSE_ORDERED)
-    return ordered_planning.designs(problem) if applies else []
+    applies = ordered_planning.asks_long_ranges(problem, dense_planning.MAX_DENSE_ORDERED)
+    return ordered_planning.design_toeplitz(problem) if applies else []
 
 
 def _bounds(problem: Problem, found: Found, progress: Progress | None) -> list[Bound]:
-    whole = joined(problem)[0]  # raises where more tables than are listed one by one, or too many joint cells
+    whole = join_problem_attributes(problem)[
+        0
+    ]  # raises where more tables than are listed one by one, or too many joint cells
     products = whole.products
     replaced = problem.unit.total_is_public
     proved = None if products is None else orbit_bound.orbit_bound(products, whole.sizes, replaced=replaced)
@@ -347,19 +353,24 @@ def _parts(problem: Problem, found: Found, progress: Progress | None) -> list[De
     return _some(separate_parts.parted(problem, find))
 
 
-DIRECT = Search("direct", "", FORMULA, lambda p, _found, _told: direct.designs(p))
+DIRECT = Search("direct", "", FORMULA, lambda p, _found, _told: direct.design_direct(p))
 
 
 def tree_search(branching: int | None) -> Search:
     """Trees of one branching, or of the best, run also where a factorization errs less."""
-    return Search("tree", "", SEARCHED, lambda p, _found, _told: trees.designs(p, branching))
+    return Search("tree", "", SEARCHED, lambda p, _found, _told: trees.design_trees(p, branching))
 
 
 SEARCHES: tuple[Search, ...] = (
     DIRECT,
     Search("marginals", _LEVELS, FORMULA, _levels, _leveled, public=True),
     Search(
-        "marginals", _RESIDUALS, FORMULA, lambda p, _found, _told: residual_planning.designs(p), _residuals, public=True
+        "marginals",
+        _RESIDUALS,
+        FORMULA,
+        lambda p, _found, _told: residual_planning.design_residual_marginals(p),
+        _residuals,
+        public=True,
     ),
     Search(
         "marginals",
@@ -373,13 +384,15 @@ SEARCHES: tuple[Search, ...] = (
         "marginals",
         "weighted tables",
         SEARCHED,
-        lambda p, _found, _told: weighted_planning.designs(p),
+        lambda p, _found, _told: weighted_planning.design_weighted_tables(p),
         _weighted,
         public=True,
     ),
     replace(tree_search(None), applies=_tree),
     Search("factorization", _ORDERED, SEARCHED, _ordered, _fine),
-    Search("factorization", _SWAP, SEARCHED, lambda p, _, told: _some(dense_swap.design(p, told)), _unsolved),
+    Search(
+        "factorization", _SWAP, SEARCHED, lambda p, _, told: _some(dense_swap.design_swap_optimum(p, told)), _unsolved
+    ),
     Search(
         "factorization",
         _COLUMNS,
@@ -387,7 +400,7 @@ SEARCHES: tuple[Search, ...] = (
         lambda p, _, told: [dense_planning.over_columns(p, told)],
         _columns(first=True),
     ),
-    Search("factorization", _SYMMETRY, SEARCHED, lambda p, _, told: [union_planning.design(p, told)], _symmetry),
+    Search("factorization", _SYMMETRY, SEARCHED, lambda p, _, told: [union_planning.design_union(p, told)], _symmetry),
     Search(
         "factorization",
         _COLUMNS,
@@ -414,7 +427,7 @@ SEARCHES: tuple[Search, ...] = (
         "factorization",
         "products of basis vectors",
         LONG,
-        lambda p, found, _: [spectral_search.design(p, found.least)],
+        lambda p, found, _: [spectral_search.design_spectral(p, found.least)],
         _bases,
     ),
     Search("factorization", "a bound from weights constant on orbits", LONG, _bounds, _orbits),

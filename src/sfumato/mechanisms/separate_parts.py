@@ -18,12 +18,12 @@ import numpy as np
 from sfumato.errors import SfumatoError
 from sfumato.operators import Block, Family
 from sfumato.strategies.budget_split import root_error
-from sfumato.strategies.certificates import sensitivity
+from sfumato.strategies.certificates import exact_sensitivity
 from sfumato.strategies.design import Design, Problem
-from sfumato.strategies.geography_planning import tall
+from sfumato.strategies.geography_planning import has_tall_attribute
 from sfumato.strategies.merged_planning import least_error
 from sfumato.strategies.merged_rows import nearly_known
-from sfumato.strategies.stacked import Piece, share_design
+from sfumato.strategies.stacked import StackedPiece, share_design
 from sfumato.strategies.strategy import Strategy
 from sfumato.workloads import QueryBlock, QueryFamily
 
@@ -42,7 +42,7 @@ class Group:
     proved the least."""
 
     items: Items
-    piece: Piece
+    piece: StackedPiece
     root: float
     best: bool
 
@@ -90,7 +90,7 @@ def applies(problem: Problem, found: Found) -> str | None:
     if not 1 < len(names) <= _MOST_PARTS or found.off <= _NEAR or problem.known or problem.unit_lattice:
         return None
     # levels together are the point of their design
-    return None if problem.is_marginal or tall(problem) else ""
+    return None if problem.is_marginal or has_tall_attribute(problem) else ""
 
 
 def parted(problem: Problem, find: Find) -> Design | None:
@@ -214,10 +214,10 @@ def _group(problem: Problem, items: Items, find: Find) -> Group | None:
     # at unit price and unit noise
     unit = float(plan.sensitivity.value - plan.cut**power) ** (2 / power)
     error = plan.weighted_squares(part) * unit
-    change = sensitivity(design.build(design.fine).blocks, problem.sizes, problem.unit, power)
+    change = exact_sensitivity(design.build(design.fine).blocks, problem.sizes, problem.unit, power)
     norm = float(change.value) ** (1 / power) / design.fine
     build = functools.partial(_scaled, design.build, 1 / norm)
-    piece = Piece(build, error, 1.0, design.fine * norm)
+    piece = StackedPiece(build, error, 1.0, design.fine * norm)
     return Group(whole, piece, root_error(error, 1.0, power, largest=problem.largest), best)
 
 

@@ -11,17 +11,17 @@ import numpy as np
 
 from sfumato.errors import PlanError, WorkloadError
 from sfumato.mechanisms.mechanism import KEYS, Mechanism, Request
-from sfumato.mechanisms.registry import serving
+from sfumato.mechanisms.registry import mechanisms_serving
 from sfumato.plans.keys import KeyCandidate, KeyPlan
 from sfumato.privacy.accounting import ApproxEvent, Event
-from sfumato.privacy.amounts import Currency, Number, exact
+from sfumato.privacy.amounts import Currency, Number, read_exact
 from sfumato.privacy.budget import Budget
-from sfumato.privacy.keyed import MAX_THRESHOLD, Stability, key_sensitivity, tail
+from sfumato.privacy.keyed import MAX_THRESHOLD, Stability, key_sensitivity, laplace_tail
 from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.sketches import Buckets, KeyMap, KeyQueries, Keys, Listed, Signs
 from sfumato.sketches.maps import Words
-from sfumato.sketches.predict import dimension as signs_needed
+from sfumato.sketches.predict import projection_dimension as signs_needed
 from sfumato.strategies import calibration
 from sfumato.strategies.calibration import noise_of, spend_in
 
@@ -29,16 +29,16 @@ __all__ = [
     "INDEPENDENCE",
     "CountSketch",
     "Hybrid",
+    "KeyRequest",
     "Sketched",
-    "Stated",
-    "automatic",
-    "cheapest",
+    "buckets_for_records",
+    "cheapest_key_noise",
     "check_independence",
+    "choose_sketch",
     "dimension_for",
-    "gaussian",
+    "gaussian_key_noise",
     "least_threshold",
-    "read_keys",
-    "width_for",
+    "read_key_request",
 ]
 
 
@@ -52,7 +52,7 @@ Priced = tuple[NoiseLaw, Event]
 
 
 @dataclass(frozen=True, slots=True)
-class Stated:
+class KeyRequest:
     """What was asked about keys: the queries' field elements where they are known, and their usual number of keys."""
 
     keys: Keys
@@ -67,13 +67,13 @@ class Stated:
         return 1.0 if self.supports is None else sum(map(len, self.supports)) / len(self.supports)
 
 
-def read_keys(asked: Request) -> Stated:
+def read_key_request(asked: Request) -> KeyRequest:
     """What was asked about keys. Raises PlanError."""
     what, records = asked.what, asked.records
     if records is not None and (type(records) is not int or not 0 < records < 2**53):
         raise PlanError(f"records is a public whole number of at least 1, not {records!r}")
     keys, supports = (what.keys, what.supports) if isinstance(what, KeyQueries) else (what, None)
-    return Stated(keys, asked.budget, asked.unit, supports, records)
+    return KeyRequest(keys, asked.budget, asked.unit, supports, records)
 
 
 class Sketched(Mechanism[Any]):
@@ -84,7 +84,7 @@ class Sketched(Mechanism[Any]):
     unknown: ClassVar[str] = "its errors depend on how the records spread over the keys"
 
     @abstractmethod
-    def sketch(self, stated: Stated) -> KeyPlan:
+    def sketch(self, stated: KeyRequest) -> KeyPlan:
         """What is measured, with its noise and price.
 
         Args:
@@ -98,10 +98,10 @@ class Sketched(Mechanism[Any]):
         """
 
     def plan(self, asked: Request) -> Any:
-        stated = read_keys(asked)
+        stated = read_key_request(asked)
         return replace(self.sketch(stated), size=stated.size)
 
-    def predicts(self, stated: Stated) -> bool:
+    def predicts(self, stated: KeyRequest) -> bool:
         """Whether the error is known before data.
 
         Args:
@@ -113,15 +113,15 @@ class Sketched(Mechanism[Any]):
         return stated.records is not None
 
 
-def automatic(asked: Request, **options: Any) -> KeyPlan:
+def choose_sketch(asked: Request, **options: Any) -> KeyPlan:
     """The plan of least predicted error where queries are known, else the default; with all that was considered.
 
     Mechanisms that would drop one of the options are not considered. Raises PlanError.
     """
-    stated = read_keys(asked)
+    stated = read_key_request(asked)
     plans: dict[str, KeyPlan] = {}
     considered: list[KeyCandidate] = []
-    classes = {cls.name: cls for cls in serving(KEYS) if issubclass(cls, Sketched)}
+    classes = {cls.name: cls for cls in mechanisms_serving(KEYS) if issubclass(cls, Sketched)}
     for name, cls in classes.items():
         own = {f.name for f in fields(cls)}  # pyright: ignore[reportArgumentType]  (every mechanism is a dataclass)
         if dropped := sorted(set(options) - own):
@@ -146,10 +146,10 @@ def automatic(asked: Request, **options: Any) -> KeyPlan:
     return replace(plans[chosen], size=stated.size, considered=tuple(considered))
 
 
-def _asked_one_by_one(stated: Stated) -> KeyCandidate:
+def _asked_one_by_one(stated: KeyRequest) -> KeyCandidate:
     """A histogram that draws a key's noise when it is first asked for: never above a sketch, but no file to publish."""
     # a record changes one count or two, whatever keys there are: two stand for all
-    noise, _ = cheapest(Listed(np.arange(2, dtype=np.uint64)), stated.budget, stated.unit)
+    noise, _ = cheapest_key_noise(Listed(np.arange(2, dtype=np.uint64)), stated.budget, stated.unit)
     note = "sf.open, where the custodian answers queries as they come; no file is published, no sketch errs less"
     return KeyCandidate("histogram in a session", (stated.size * noise.variance) ** 0.5, note)
 
@@ -160,7 +160,7 @@ def check_independence(given: object) -> None:
         raise PlanError(f"independence is a whole number from 4 (which the errors stated need) up, not {given!r}")
 
 
-def width_for(records: int | None) -> int:
+def buckets_for_records(records: int | None) -> int:
     """Buckets so many that ten times the records would fit: distinct records then add a tenth to a unit variance."""
     return _WIDTH if records is None else min(_MOST_WIDTH, max(2**10, 1 << (10 * records - 1).bit_length()))
 
@@ -183,17 +183,17 @@ def _refuse_pure(budget: Budget) -> None:
         raise PlanError("sparse-project has Gaussian noise, which no pure epsilon budget allows; take a count-sketch")
 
 
-def gaussian(key_map: KeyMap, budget: Budget, unit: PrivacyUnit) -> Priced:
+def gaussian_key_noise(key_map: KeyMap, budget: Budget, unit: PrivacyUnit) -> Priced:
     """Gaussian noise that spends the whole budget, its sigma rounded up."""
     _refuse_pure(budget)
     price = spend_in(budget, Currency.MU_SQUARED)
     return noise_of(price, key_sensitivity(key_map, unit, 2).value), price
 
 
-def cheapest(key_map: KeyMap, budget: Budget, unit: PrivacyUnit) -> Priced:
+def cheapest_key_noise(key_map: KeyMap, budget: Budget, unit: PrivacyUnit) -> Priced:
     """Laplace or Gaussian noise, whichever has less variance."""
     laplace, squared = (key_sensitivity(key_map, unit, power).value for power in (1, 2))
-    return calibration.cheapest(budget, laplace, squared)
+    return calibration.cheapest_noise(budget, laplace, squared)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -221,10 +221,10 @@ class CountSketch(Sketched):
     def __post_init__(self) -> None:
         check_independence(self.independence)
 
-    def sketch(self, stated: Stated) -> KeyPlan:
-        width = width_for(stated.records) if self.width is None else self.width
+    def sketch(self, stated: KeyRequest) -> KeyPlan:
+        width = buckets_for_records(stated.records) if self.width is None else self.width
         buckets = Buckets.draw(width, self.independence)
-        noise, event = cheapest(buckets, stated.budget, stated.unit)
+        noise, event = cheapest_key_noise(buckets, stated.budget, stated.unit)
         own = (stated.keys, stated.budget, stated.unit, self.name)
         return KeyPlan(*own, buckets, noise, event, None, stated.records)
 
@@ -238,13 +238,13 @@ def least_threshold(noise: DiscreteLaplace, delta: Fraction) -> int:
     if not 0 < delta < 1:
         raise PlanError(f"delta must lie between 0 and 1, not {delta}")
     low, high = -1, 1
-    while tail(noise.scale, high) > delta:
+    while laplace_tail(noise.scale, high) > delta:
         low, high = high, 2 * high
         if high > MAX_THRESHOLD:
             raise PlanError("this delta and epsilon need a threshold above 2^40; raise one of them")
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if middle >= 0 and tail(noise.scale, middle) <= delta else (middle, high)
+        low, high = (low, middle) if middle >= 0 and laplace_tail(noise.scale, middle) <= delta else (middle, high)
     return high + 1
 
 
@@ -276,12 +276,12 @@ class Hybrid(Sketched):
 
     def __post_init__(self) -> None:
         check_independence(self.independence)
-        if not 0 < exact(self.share, "share") < 1:
+        if not 0 < read_exact(self.share, "share") < 1:
             raise PlanError(f"share is the part of epsilon that finds heavy keys, between 0 and 1, not {self.share!r}")
 
-    def sketch(self, stated: Stated) -> KeyPlan:
+    def sketch(self, stated: KeyRequest) -> KeyPlan:
         budget, unit = stated.budget, stated.unit
-        width = width_for(stated.records) if self.width is None else self.width
+        width = buckets_for_records(stated.records) if self.width is None else self.width
         buckets = Buckets.draw(width, self.independence)
         if budget.kind != "approx" or budget.delta is None:
             raise PlanError(
@@ -289,7 +289,7 @@ class Hybrid(Sketched):
                 "with any other take a count-sketch"
             )
         epsilon, changed = budget.parameter, key_sensitivity(buckets, unit, 1).value
-        share = exact(self.share, "share")
+        share = read_exact(self.share, "share")
         shown = DiscreteLaplace(changed / (share * epsilon))
         stability = Stability(shown, least_threshold(shown, budget.delta))
         stability.epsilon(unit)  # refuses persons with several records

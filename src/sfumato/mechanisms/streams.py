@@ -11,8 +11,8 @@ from typing import ClassVar
 import numpy as np
 
 from sfumato.errors import BudgetError, InvalidInput, PlanError
-from sfumato.mechanisms.mechanism import STREAMS, Mechanism, Request, whole
-from sfumato.mechanisms.tables import problem_of
+from sfumato.mechanisms.mechanism import STREAMS, Mechanism, Request, check_whole_option
+from sfumato.mechanisms.tables import make_problem
 from sfumato.plans.streams import StreamPlan
 from sfumato.privacy.accounting import Event, GaussianEvent
 from sfumato.privacy.amounts import Currency
@@ -22,12 +22,20 @@ from sfumato.privacy.stream_price import MOST_COUNT, IntegerFilter, StreamTerms,
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.strategies import residual_planning
 from sfumato.strategies.calibration import noise_of, spend_in
-from sfumato.strategies.certificates import certificate
+from sfumato.strategies.certificates import find_certificate
 from sfumato.strategies.design import Design
 from sfumato.strategies.periods import Periods
 from sfumato.strategies.residuals import Residuals
-from sfumato.strategies.time_errors import errors_of
-from sfumato.strategies.time_shapes import banded, dense, filter_of, mean_bound, shape_for, tree, width_for
+from sfumato.strategies.time_errors import errors_of_filter
+from sfumato.strategies.time_shapes import (
+    band_width_for,
+    banded_filter,
+    binary_tree_filter,
+    dense_filter,
+    mean_bound,
+    quantise_time_shape,
+    shape_for,
+)
 
 __all__ = ["Continual"]
 
@@ -49,17 +57,21 @@ _TABLES = (
 _UNIT = RoundedGaussian(Fraction(1))  # stands in until the noise is known
 
 
-def _banded(given: Periods) -> WindowFilter:
-    width = width_for(given)
+def _banded_for_periods(given: Periods) -> WindowFilter:
+    width = band_width_for(given)
     if width is None:
         raise PlanError(
             "strategy='banded' is for sums of the last periods, ask='last 12', and for people in several periods that "
             "are apart; leave it out"
         )
-    return banded(given, width)
+    return banded_filter(given, width)
 
 
-_LISTED: dict[str, Callable[[Periods], WindowFilter]] = {"banded": _banded, "tree": tree, "dense": dense}
+_LISTED: dict[str, Callable[[Periods], WindowFilter]] = {
+    "banded": _banded_for_periods,
+    "tree": binary_tree_filter,
+    "dense": dense_filter,
+}
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -87,7 +99,7 @@ class Continual(Mechanism[StreamPlan]):
     unscaled: ClassVar[str] = "its errors are those of many periods; plan, and look at plan.errors()"
 
     def __post_init__(self) -> None:
-        whole("most", self.most, 1, MOST_COUNT)
+        check_whole_option("most", self.most, 1, MOST_COUNT)
         if self.strategy is not None and self.strategy not in ("buffers", *_LISTED):
             raise PlanError(f"strategy is 'buffers', {', '.join(map(repr, _LISTED))}, not {self.strategy!r}")
 
@@ -114,25 +126,25 @@ class Continual(Mechanism[StreamPlan]):
             # one who leaves and one who comes, in periods of their own: tables for either are often the better ones
             designed.append(PrivacyUnit(Neighbours.ADD_REMOVE, asked.unit.person, asked.unit.rows_per_person))
         plans = [self._planned(asked, given, price, unit) for unit in designed]
-        return min(plans, key=_error) if len(plans) > 1 else plans[0]
+        return min(plans, key=_stream_objective) if len(plans) > 1 else plans[0]
 
     def _planned(self, asked: Request, given: Periods, price: GaussianEvent, designed: PrivacyUnit) -> StreamPlan:
         """With tables that are best for the neighbours of one unit, priced for those that are asked for."""
-        problem = problem_of(replace(asked, unit=designed), "gaussian", "fine", takes_public=False, name=self.name)
+        problem = make_problem(replace(asked, unit=designed), "gaussian", "fine", takes_public=False, name=self.name)
         if not all(i.is_marginal for i in asked.what.items):
             raise PlanError("a stream answers marginal tables; ranges and sums of them follow from cells")
-        (design,) = residual_planning.designs(problem)
+        (design,) = residual_planning.design_residual_marginals(problem)
         fine = design.build(design.fine)
         assert isinstance(fine, Residuals)
-        strategy = _scaled(fine, design)
+        strategy = _coarsen_residuals(fine, design)
         sizes = problem.sizes
-        proof = certificate(strategy.blocks, sizes, asked.unit, 2)
+        proof = find_certificate(strategy.blocks, sizes, asked.unit, 2)
         enforced = asked.unit.person is not None and not given.promised
-        tables = _Tables(strategy, proof, sizes, asked.unit, price, given, self.most, enforced)
+        tables = _StreamTables(strategy, proof, sizes, asked.unit, price, given, self.most, enforced)
         names = (self.strategy,) if self.strategy is not None else tables.names()
         tried = [(name, tables.priced(name)) for name in names]
         found = sorted(
-            ((tables.error(terms) if len(tried) > 1 else 1.0, terms, name) for name, terms in tried), key=_first
+            ((tables.error(terms) if len(tried) > 1 else 1.0, terms, name) for name, terms in tried), key=_line_error
         )
         terms = found[0][1]
         bound = None
@@ -160,16 +172,16 @@ class Continual(Mechanism[StreamPlan]):
         )
 
 
-def _error(made: StreamPlan) -> float:
+def _stream_objective(made: StreamPlan) -> float:
     return made.objective_value
 
 
-def _first(line: tuple[float, StreamTerms, str]) -> float:
+def _line_error(line: tuple[float, StreamTerms, str]) -> float:
     return line[0]
 
 
 @dataclass(frozen=True, eq=False)
-class _Tables:
+class _StreamTables:
     """What is measured in every period, to be filtered by one strategy over time or another."""
 
     strategy: Residuals
@@ -183,7 +195,7 @@ class _Tables:
 
     def names(self) -> list[str]:
         """Strategies that may be the best here."""
-        width = width_for(self.given)
+        width = band_width_for(self.given)
         if width is None or 8 * self._cells() * (width - 1) > _MOST_MEMORY:
             return ["buffers"]
         return ["buffers", "banded"]
@@ -199,18 +211,18 @@ class _Tables:
         else:
             # once for what the rounding of a cell counts beside a response, and with integers as fine as that needs
             shape = shape_for(self.given)
-            terms = self._terms(filter_of(shape))
+            terms = self._terms(quantise_time_shape(shape))
             ratio = self._rounding_ratio(terms)
-            terms = terms if ratio <= 1.0 else self._terms(filter_of(shape, ratio))
+            terms = terms if ratio <= 1.0 else self._terms(quantise_time_shape(shape, ratio))
         terms = replace(terms, enforced=self.enforced)
-        terms = replace(terms, cut=_cut(terms, self.sizes, self.unit) if self.enforced else 0)
-        terms = replace(terms, noise=_noise(terms, self.price, self.sizes, self.unit))
+        terms = replace(terms, cut=_cut_multiple(terms, self.sizes, self.unit) if self.enforced else 0)
+        terms = replace(terms, noise=_least_stream_noise(terms, self.price, self.sizes, self.unit))
         _check_values(terms, self.strategy)
         return terms
 
     def error(self, terms: StreamTerms) -> float:
         """What is asked over time, beside that of others."""
-        over, asked = errors_of(terms.filter), self.given.questions
+        over, asked = errors_of_filter(terms.filter), self.given.questions
         worst = self.given.objective == "worst"
         variance = float(over.together(asked).max()) if worst else over.mean(asked)
         return math.sqrt(variance * float(terms.noise.variance))
@@ -237,7 +249,7 @@ class _Tables:
         return terms.cells(self.unit) * math.sqrt(terms.columns()) / change
 
 
-def _scaled(fine: Residuals, design: Design) -> Residuals:
+def _coarsen_residuals(fine: Residuals, design: Design) -> Residuals:
     """The residuals with multiples of at most 2^20, which stand for 1."""
     largest = max(int(np.max(m)) for m in fine.multiples if len(m))
     found = design.build(design.fine * 2**_GRAIN / (largest + 1))  # above what was rounded to it
@@ -251,7 +263,7 @@ def _check_values(terms: StreamTerms, strategy: Residuals) -> None:
     if isinstance(used, WindowFilter):
         filtered = float(abs(used.taps).sum(axis=1).max()) * terms.most
     else:
-        filtered = _filtered(used) * terms.most
+        filtered = _largest_filtered_count(used) * terms.most
     spread = max(
         float(np.array([float(f.row_sums(1).max()) for f in family.factors])[family.sets].prod(axis=1).max())
         for family in strategy.blocks
@@ -260,13 +272,13 @@ def _check_values(terms: StreamTerms, strategy: Residuals) -> None:
         raise PlanError("a measured value could outgrow 63 bits; plan with a smaller number of records")
 
 
-def _filtered(used: IntegerFilter) -> float:
+def _largest_filtered_count(used: IntegerFilter) -> float:
     """What a count of 1 for ever comes to."""
     carried = (used.carried.max(axis=0) / (1 - used.decay_rates)).sum()
     return float((used.direct.max() + carried) * used.rows.max() / 2.0**used.shift)
 
 
-def _cut(terms: StreamTerms, sizes: dict[str, int], unit: PrivacyUnit) -> int:
+def _cut_multiple(terms: StreamTerms, sizes: dict[str, int], unit: PrivacyUnit) -> int:
     """The multiple of the cell that counts who is left out: what costs a hundredth of the tables, 1 at most."""
     most = replace(terms, cut=2**terms.grain)
     whole = most.squared_shift(sizes, unit) - terms.tables_shift(sizes, unit)
@@ -274,7 +286,7 @@ def _cut(terms: StreamTerms, sizes: dict[str, int], unit: PrivacyUnit) -> int:
     return min(2**terms.grain, max(1, math.floor(wanted * 2**terms.grain)))
 
 
-def _noise(terms: StreamTerms, price: Event, sizes: dict[str, int], unit: PrivacyUnit) -> RoundedGaussian:
+def _least_stream_noise(terms: StreamTerms, price: Event, sizes: dict[str, int], unit: PrivacyUnit) -> RoundedGaussian:
     """The least noise that the price pays for, up to a 2^-10."""
     squared = terms.squared_shift(sizes, unit)
     if isinstance(price, GaussianEvent) and squared < _LEAST_SQUARED * price.mu_squared:

@@ -11,18 +11,18 @@ from typing import Any, ClassVar
 from sfumato._util.display import Progress
 from sfumato.errors import PlanError, SfumatoError
 from sfumato.mechanisms.mechanism import LOCAL, TABLES, Mechanism, Request
-from sfumato.mechanisms.registry import serving
+from sfumato.mechanisms.registry import mechanisms_serving
 from sfumato.mechanisms.searches import FORMULA, SEARCHED, Found, Search, run
 from sfumato.operators import Tree
 from sfumato.plans.plan import Plan, price_design
 from sfumato.plans.predictions import Alone
-from sfumato.privacy.accounting import PureEvent, price
+from sfumato.privacy.accounting import PureEvent, event_price
 from sfumato.privacy.unit import Neighbours
 from sfumato.strategies import direct, given, ordered_planning, trees
 from sfumato.strategies.calibration import NOISES, noise_for
 from sfumato.strategies.design import Candidate, Design, Problem, read_objective
-from sfumato.strategies.geography_tree import read_totals, relation
-from sfumato.strategies.impossible_cells import knowing
+from sfumato.strategies.geography_tree import neighbour_relation, read_totals
+from sfumato.strategies.impossible_cells import condition_on_impossible
 from sfumato.strategies.residual_planning import read_public
 from sfumato.strategies.stacked import FINE
 from sfumato.strategies.strategy import Known, KnownGroups
@@ -34,11 +34,11 @@ __all__ = [
     "Designed",
     "Need",
     "Tables",
-    "compared",
-    "measured_by",
-    "named",
-    "plan_tables",
-    "problem_of",
+    "compare_textbooks",
+    "make_problem",
+    "named_design",
+    "plan_table_mechanism",
+    "price_given_strategy",
 ]
 
 
@@ -61,7 +61,7 @@ _MOST_TABLES = 2_000  # above it pricing what is hardly ever chosen takes longer
 _MOST_CELLS = 2**17  # of one attribute, for the same reason
 
 
-def named(problem: Problem, strategy: str, reconstruction: object = None) -> Design:
+def named_design(problem: Problem, strategy: str, reconstruction: object = None) -> Design:
     """The design of a name of NAMES; `reconstruction` is "least-squares" (the default) or "canonical".
 
     A canonical answer is the plain sum of as few measured values as possible, for cells and trees.
@@ -76,23 +76,23 @@ def named(problem: Problem, strategy: str, reconstruction: object = None) -> Des
     if strategy not in NAMES and found is None:
         raise PlanError(f"strategy is a matrix or one of {', '.join(NAMES)} and tree-4, tree-16 ..., not {strategy!r}")
     if found is not None:
-        return _tree(problem, int(found[1] or 2), canonical=kind == "canonical")
+        return _named_tree_design(problem, int(found[1] or 2), canonical=kind == "canonical")
     if strategy == "cells":
-        return direct.on_cells(problem, plain=kind == "canonical")
+        return direct.design_cell_noise(problem, plain=kind == "canonical")
     if kind == "canonical":
         raise PlanError(f"reconstruction='canonical' sums cells or the nodes of a tree; {strategy!r} has none")
     if strategy == "queries":
-        return direct.on_queries(problem)
+        return direct.design_query_noise(problem)
     if problem.unit_lattice:
         raise PlanError("real coefficients need the fine lattice")
-    if not ordered_planning.applies(problem, 0):
+    if not ordered_planning.asks_long_ranges(problem, 0):
         raise PlanError("the square root serves ranges of one ordered attribute, under Gaussian noise")
     return ordered_planning.square_root(problem, normalised=strategy == "normalised-square-root")
 
 
-def _tree(problem: Problem, branching: int, *, canonical: bool) -> Design:
+def _named_tree_design(problem: Problem, branching: int, *, canonical: bool) -> Design:
     if not canonical:
-        return trees.designs(problem, branching)[0]
+        return trees.design_trees(problem, branching)[0]
     asked = {a for i in problem.workload.items for a in i.attributes}
     if len(asked) != 1:
         raise PlanError("sums of fewest nodes serve ranges of one ordered attribute")
@@ -103,14 +103,14 @@ def _tree(problem: Problem, branching: int, *, canonical: bool) -> Design:
     return Design("tree", lambda s: Canonical(name, nodes, max(1, round(s))), FINE)
 
 
-def compared(problem: Problem) -> Iterator[Plan | Candidate]:
+def compare_textbooks(problem: Problem) -> Iterator[Plan | Candidate]:
     """The plan of every textbook mechanism, or a line with the reason why there is none."""
     for strategy, reconstruction in _COMPARED:
         if (strategy, reconstruction) == ("cells", "canonical") and not problem.unit.total_is_public:
             continue
         try:
-            _affordable(problem)
-            made = price_design(named(problem, strategy, reconstruction), problem)
+            _check_comparable(problem)
+            made = price_design(named_design(problem, strategy, reconstruction), problem)
             _ = made.rmse, made.max_standard_error
             yield made
         except SfumatoError as reason:
@@ -118,7 +118,7 @@ def compared(problem: Problem) -> Iterator[Plan | Candidate]:
             yield Candidate(what, "", None, None, str(reason))
 
 
-def _affordable(problem: Problem) -> None:
+def _check_comparable(problem: Problem) -> None:
     """Refuse what would take longer to compare than to plan well."""
     if problem.workload.tables > _MOST_TABLES:
         raise PlanError(f"not compared for more than {_MOST_TABLES:,} tables")
@@ -193,7 +193,7 @@ class Tables(Mechanism[Plan]):
             raise PlanError(f"lattice must be 'fine' or 'unit', not {self.lattice!r}")
 
     def plan(self, asked: Request) -> Plan:
-        return plan_tables(self, asked)
+        return plan_table_mechanism(self, asked)
 
     def check_problem(self, problem: Problem) -> None:
         """Refuse options that would do nothing for a problem.
@@ -304,12 +304,12 @@ class Designed(Tables):
         raise PlanError(f"mechanism={self.name!r} has no designs of its own")
 
 
-def problem_of(asked: Request, noise: str | None, lattice: str, *, takes_public: bool, name: str) -> Problem:
+def make_problem(asked: Request, noise: str | None, lattice: str, *, takes_public: bool, name: str) -> Problem:
     """What designs are asked for. Raises PlanError or BudgetError."""
     workload, unit, records = asked.what, asked.unit, asked.records
     objective = read_objective(asked.objective)
     if unit.within is not None and not takes_public:
-        raise PlanError(f"neighbours={relation(unit)!r} is for mechanism='marginals' alone, not for {name!r}")
+        raise PlanError(f"neighbours={neighbour_relation(unit)!r} is for mechanism='marginals' alone, not for {name!r}")
     within, domain = unit.within, workload.domain
     known: tuple[Known | KnownGroups, ...] = ()
     if within is not None:
@@ -330,30 +330,30 @@ def problem_of(asked: Request, noise: str | None, lattice: str, *, takes_public:
     return Problem(workload, asked.budget, unit, law, objective, records, lattice == "unit", known)
 
 
-def plan_tables(value: Tables, asked: Request, *, compare: bool = False) -> Plan:
+def plan_table_mechanism(value: Tables, asked: Request, *, compare: bool = False) -> Plan:
     """The plan of a mechanism of one look; with `compare`, its candidates are all plans of all mechanisms.
 
     The textbooks' are among these, each once; the choice is the same.
     """
     if asked.kind == LOCAL:
         raise PlanError(f"mechanism={value.name!r} needs a curator; leave out trust='local'")
-    problem = problem_of(asked, value.noise, value.lattice, takes_public=value.takes_public, name=value.name)
+    problem = make_problem(asked, value.noise, value.lattice, takes_public=value.takes_public, name=value.name)
     value.check_problem(problem)
     if asked.strategy is not None or asked.reconstruction is not None:
-        return _told(_of_given(value, asked, problem, compare=compare))
+        return _add_cost_notes(_plan_given_strategy(value, asked, problem, compare=compare))
     found = value.found(problem, asked.progress)
-    best = _answerable(value, problem, found)
+    best = _choose_answerable(value, problem, found)
     plans, refused = list(found.plans), found.refused
     before = best
     if problem.workload.domain.impossible:
-        best = _knowing(problem, best)
+        best = _condition_plan(problem, best)
     # what is proved of Gaussian noise says nothing of other laws
     bounds = [p.bound for p in plans if p.bound is not None and type(p.noise) is type(best.noise)]
     said, other = value.beside(problem, best, plans)
     if compare:
-        plans, refused = _compared(problem, value, found, asked.progress)
+        plans, refused = _try_all_for_comparison(problem, value, found, asked.progress)
     # those that have an error by it, then those that have none
-    lines = [*_lines(value, plans, before), *other]
+    lines = [*_candidate_lines(value, plans, before), *other]
     lines.sort(key=lambda c: math.inf if c.value is None else c.value)
     if best.body is not None:
         # what is proved of unbiased answers says nothing of projected ones
@@ -362,7 +362,7 @@ def plan_tables(value: Tables, asked: Request, *, compare: bool = False) -> Plan
     alone = _alone(problem, value)
     # what is proved of answers without zeros that are known says nothing of these
     bound = max(bounds) if bounds and best is before else None
-    return _told(replace(best, bound=bound, considered=(*lines, *refused), notes=notes, alone=alone))
+    return _add_cost_notes(replace(best, bound=bound, considered=(*lines, *refused), notes=notes, alone=alone))
 
 
 _MOST_LINES = 24  # as many as a page shows
@@ -393,7 +393,7 @@ def _error_alone(problem: Problem, items: Sequence[QueryBlock | QueryFamily], va
         return None
 
 
-def _answerable(value: Tables, problem: Problem, found: Found) -> Plan:
+def _choose_answerable(value: Tables, problem: Problem, found: Found) -> Plan:
     """The plan to carry out whose answers were rehearsed; plans whose answers could not be given are taken out.
 
     Raises PlanError where no plan can be answered.
@@ -412,7 +412,7 @@ def _answerable(value: Tables, problem: Problem, found: Found) -> Plan:
             return best
 
 
-def _knowing(problem: Problem, made: Plan) -> Plan:
+def _condition_plan(problem: Problem, made: Plan) -> Plan:
     """The plan with answers that know of impossible cells."""
     from sfumato.postprocess.projection import largest_tables  # noqa: PLC0415  (heavy)
 
@@ -421,7 +421,9 @@ def _knowing(problem: Problem, made: Plan) -> Plan:
     if made.strategy.records is not None or made.body == "mixtures":
         return made
     queries = [q.block for q in work.blocks]
-    found = replace(made, strategy=knowing(made.strategy, work.domain, largest_tables(work), queries), bound=None)
+    found = replace(
+        made, strategy=condition_on_impossible(made.strategy, work.domain, largest_tables(work), queries), bound=None
+    )
     if made.forecast is not None or not made.mean_error:
         return found
     lower = f"{1 - found.mean_error / made.mean_error:.1%}".replace("%", " %")
@@ -429,7 +431,7 @@ def _knowing(problem: Problem, made: Plan) -> Plan:
     return replace(found, notes=(*found.notes, note))
 
 
-def _of_given(value: Tables, asked: Request, problem: Problem, *, compare: bool) -> Plan:
+def _plan_given_strategy(value: Tables, asked: Request, problem: Problem, *, compare: bool) -> Plan:
     """The plan of a strategy that was given, by name or as a matrix. Raises PlanError where it would be dropped."""
     if asked.strategy is not None and not value.takes_strategy:
         raise PlanError(
@@ -442,31 +444,31 @@ def _of_given(value: Tables, asked: Request, problem: Problem, *, compare: bool)
             "public= values are used by mechanism='marginals', which makes a strategy of its own; leave out "
             "strategy= or public="
         )
-    measured = measured_by(problem, asked.strategy, asked.reconstruction)
+    measured = price_given_strategy(problem, asked.strategy, asked.reconstruction)
     best = value.chosen(problem, [measured])
     best.rehearse()
     if not compare:
         return best
-    plans, refused = _compared(problem, None, Found(problem, [measured]), asked.progress)
-    lines = tuple(_line(p, measured) for p in sorted(plans, key=lambda p: p.objective_value))
+    plans, refused = _try_all_for_comparison(problem, None, Found(problem, [measured]), asked.progress)
+    lines = tuple(_candidate_line(p, measured) for p in sorted(plans, key=lambda p: p.objective_value))
     own = (_projected_line(best),) if best.body is not None else ()
     return replace(best, considered=(*own, *lines, *refused))
 
 
-def measured_by(problem: Problem, strategy: object, reconstruction: Any) -> Plan:
+def price_given_strategy(problem: Problem, strategy: object, reconstruction: Any) -> Plan:
     """The plan of a strategy, by name or as a matrix, scaled to the budget. Raises PlanError."""
     if strategy is None:
         raise PlanError("reconstruction= needs strategy=, the matrix that is measured")
     if isinstance(strategy, str):
-        return price_design(named(problem, strategy, reconstruction), problem)
-    return price_design(given.design(problem, strategy, reconstruction), problem)
+        return price_design(named_design(problem, strategy, reconstruction), problem)
+    return price_design(given.design_given(problem, strategy, reconstruction), problem)
 
 
-def _told(made: Plan) -> Plan:
+def _add_cost_notes(made: Plan) -> Plan:
     """With what a ledger takes for it where that is more than its budget, and what `records` says of its errors."""
     if isinstance(made.price, PureEvent) and made.budget.kind == "approx":
         # what keeps (epsilon, delta) by itself may cost more than the Gaussian noise that does
-        cost, asked = float(price(made.price, made.budget.currency)), float(made.budget.mu_squared)
+        cost, asked = float(event_price(made.price, made.budget.currency)), float(made.budget.mu_squared)
         if cost > asked:
             dear = f"a ledger of mu^2 takes {cost:.4g} for it, {asked:.4g} for Gaussian noise under this budget"
             made = replace(made, notes=(*made.notes, f"{dear}; one of epsilon takes {float(made.price.epsilon):.6g}"))
@@ -476,11 +478,11 @@ def _told(made: Plan) -> Plan:
     return replace(made, notes=(*made.notes, share))
 
 
-def _compared(
+def _try_all_for_comparison(
     problem: Problem, value: Tables | None, found: Found, progress: Progress | None
 ) -> tuple[list[Plan], list[Candidate]]:
     """The plans and reasons of all mechanisms, asked for or not, and of those of the textbooks, each once."""
-    every = [cls() for cls in serving(TABLES) if issubclass(cls, Designed)]
+    every = [cls() for cls in mechanisms_serving(TABLES) if issubclass(cls, Designed)]
     textbooks = {other.label for other in every if other.textbook}
     considered = value.considers if value else ()
     if value:
@@ -494,7 +496,7 @@ def _compared(
             plans += more.plans
             lines += more.refused
     seen = {p.strategy.summary for p in plans}
-    for made in compared(problem):
+    for made in compare_textbooks(problem):
         if isinstance(made, Candidate):
             lines.append(made)
         elif made.strategy.summary not in seen:
@@ -503,12 +505,12 @@ def _compared(
     return plans, lines
 
 
-def _lines(value: Tables, plans: Sequence[Plan], best: Plan) -> list[Candidate]:
-    lines = [_line(p, best) for p in sorted(plans, key=lambda p: p.objective_value)]
+def _candidate_lines(value: Tables, plans: Sequence[Plan], best: Plan) -> list[Candidate]:
+    lines = [_candidate_line(p, best) for p in sorted(plans, key=lambda p: p.objective_value)]
     return [replace(c, note=value.remark) for c in lines] if value.remark else lines
 
 
-def _line(p: Plan, best: Plan) -> Candidate:
+def _candidate_line(p: Plan, best: Plan) -> Candidate:
     note = "chosen"
     if p is not best:
         # the objective of a projected plan is that of its noisy answers; it was chosen by what is predicted after

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from sfumato.errors import PlanError
-from sfumato.mechanisms.mechanism import whole
+from sfumato.mechanisms.mechanism import check_whole_option
 from sfumato.mechanisms.searches import Search, labelled, tree_search
 from sfumato.mechanisms.tables import Designed
 
@@ -17,7 +17,7 @@ __all__ = ["Factorization", "Gaussian", "Laplace", "Marginals", "TreeMechanism"]
 _GAUSSIAN = ("gaussian", "discrete-gaussian")
 
 
-class _Direct(Designed):
+class _DirectNoise(Designed):
     label: ClassVar[str] = "direct"
     takes_strategy: ClassVar[bool] = True
     considers: ClassVar[tuple[str, ...]] = ("direct",)
@@ -29,7 +29,7 @@ class _Direct(Designed):
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Laplace(_Direct):
+class Laplace(_DirectNoise):
     """Discrete Laplace noise on the queries or on the cells, or on a strategy that is given.
 
     Args:
@@ -57,7 +57,7 @@ class Laplace(_Direct):
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Gaussian(_Direct):
+class Gaussian(_DirectNoise):
     """Gaussian noise on the queries or on the cells, or on a strategy that is given.
 
     Args:
@@ -110,7 +110,7 @@ class TreeMechanism(Designed):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole("branching", self.branching, 2, 10**6)
+        check_whole_option("branching", self.branching, 2, 10**6)
 
     @property
     def searches(self) -> tuple[Search, ...]:

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from sfumato.errors import PlanError, WorkloadError
 from sfumato.maps import DenseMap, Map, SparseMap
-from sfumato.maps.base import DENSE_LIMIT, INT64, FloatArray, Linear, Numbers
+from sfumato.maps.base import DENSE_LIMIT, INT64, FloatArray, LinearMap, Numbers
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
@@ -25,9 +25,9 @@ __all__ = [
     "FloatArray",
     "LinearOperator",
     "Numbers",
+    "as_numeric_array",
     "check_dense",
     "kron",
-    "numbers",
     "real_array",
     "single_thread",
 ]
@@ -48,7 +48,7 @@ def real_array(given: ArrayLike, what: str) -> Numbers:
     return array
 
 
-def numbers(given: ArrayLike, what: str) -> Numbers:
+def as_numeric_array(given: ArrayLike, what: str) -> Numbers:
     """Booleans and whole numbers as int64 (modulo 2^64), other real numbers as float64; anything else is refused."""
     array = real_array(given, what)
     with np.errstate(over="ignore"):
@@ -64,7 +64,7 @@ def check_dense(rows: int, columns: int, limit: int = DENSE_LIMIT) -> None:
         )
 
 
-class LinearOperator(Linear):
+class LinearOperator(LinearMap):
     """A linear map from R^columns to R^rows.
 
     A new operator states `shape`, `max_abs`, `apply` and `apply_transpose`; the latter take a matrix of column
@@ -96,7 +96,7 @@ class LinearOperator(Linear):
         return self._on_vectors(y, self.shape[0], "rows", self.apply_transpose)
 
     def _on_vectors(self, given: ArrayLike, length: int, what: str, run: Callable[[Numbers], Numbers]) -> Numbers:
-        given = x = numbers(given, "what an operator is applied to")
+        given = x = as_numeric_array(given, "what an operator is applied to")
         if x.ndim not in (1, 2) or x.shape[0] != length:
             raise WorkloadError(f"expected numbers of shape ({length},) or ({length}, c) for the {what}, got {x.shape}")
         if not self.integral:

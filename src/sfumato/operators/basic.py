@@ -22,7 +22,7 @@ def check_length(n: object, what: str) -> None:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class _Alike(LinearOperator):
+class _AlikeColumns(LinearOperator):
     """Integers, and columns that are all alike: what a number of cells says by itself."""
 
     n: int
@@ -46,7 +46,7 @@ class _Alike(LinearOperator):
 
 @storable
 @dataclass(frozen=True, slots=True, repr=False)
-class Identity(_Alike):
+class Identity(_AlikeColumns):
     """Every cell itself: (n, n)."""
 
     noun: ClassVar[str] = "identity"
@@ -80,7 +80,7 @@ class Identity(_Alike):
 
 @storable
 @dataclass(frozen=True, slots=True, repr=False)
-class Total(_Alike):
+class Total(_AlikeColumns):
     """The sum of all cells: (1, n)."""
 
     noun: ClassVar[str] = "total"
@@ -115,7 +115,7 @@ class Total(_Alike):
 
 @storable
 @dataclass(frozen=True, slots=True, repr=False)
-class Residual(_Alike):
+class Residual(_AlikeColumns):
     """n I - J: each cell's excess over the mean, times n, in integers. (n, n), symmetric, of rank n - 1."""
 
     noun: ClassVar[str] = "a residual"

@@ -23,24 +23,24 @@ _FEW_ROWS = 64  # of a composition, whose largest entry is then bounded row by r
 _ROUNDED = 1 + 1e-12  # what double precision may lose of a sum of 64 products, and more
 
 
-def _parts(parts: object, what: str) -> tuple[LinearOperator, ...]:
+def _read_operator_parts(parts: object, what: str) -> tuple[LinearOperator, ...]:
     given = tuple(parts) if isinstance(parts, (tuple, list)) else ()
     if not given or not all(isinstance(p, LinearOperator) for p in given):
         raise WorkloadError(f"{what} needs a list of at least one operator, not {parts!r}")
     return given
 
 
-def _exact(sums: list[Numbers], integral: bool) -> list[Numbers]:
+def _cast_column_sums(sums: list[Numbers], integral: bool) -> list[Numbers]:
     """Column sums of parts, in float64 where some part is real."""
     return sums if integral else [s.astype(np.float64) for s in sums]
 
 
-def _denses(operators: tuple[LinearOperator, ...], fits: bool) -> list[Numbers]:
+def _dense_parts(operators: tuple[LinearOperator, ...], fits: bool) -> list[Numbers]:
     """Dense parts, int64 only where what is made of them fits as well."""
     return [o.dense() if fits else o.dense().astype(np.float64) for o in operators]
 
 
-def _take(operator: LinearOperator, index: Numbers) -> FloatArray:
+def _take_rows(operator: LinearOperator, index: Numbers) -> FloatArray:
     """The rows of an operator with the given numbers."""
     unique, inverse = np.unique(index, return_inverse=True)
     runs = np.split(unique, np.flatnonzero(np.diff(unique) > 1) + 1)
@@ -55,7 +55,7 @@ class Kronecker(LinearOperator):
     factors: tuple[LinearOperator, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "factors", _parts(self.factors, "a Kronecker product"))
+        object.__setattr__(self, "factors", _read_operator_parts(self.factors, "a Kronecker product"))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -99,7 +99,7 @@ class Kronecker(LinearOperator):
     def dense(self) -> Numbers:
         check_dense(*self.shape)
         fits = self.integral and self.max_abs < INT64
-        out = reduce(np.kron, _denses(self.factors, fits))
+        out = reduce(np.kron, _dense_parts(self.factors, fits))
         # a factor that does not fit can only stand beside one of zeros
         return out.astype(np.int64, copy=False) if fits else out
 
@@ -110,11 +110,11 @@ class Kronecker(LinearOperator):
         out = np.ones((stop - start, 1))
         index = np.unravel_index(np.arange(start, stop), tuple(f.shape[0] for f in self.factors))
         for factor, i in zip(self.factors, index, strict=True):
-            out = (out[:, :, None] * _take(factor, i)[:, None, :]).reshape(stop - start, -1)
+            out = (out[:, :, None] * _take_rows(factor, i)[:, None, :]).reshape(stop - start, -1)
         return out
 
     def column_sums(self, power: int) -> Numbers:
-        return reduce(np.kron, _exact([f.column_sums(power) for f in self.factors], self.integral))
+        return reduce(np.kron, _cast_column_sums([f.column_sums(power) for f in self.factors], self.integral))
 
     def row_sums(self, power: int) -> FloatArray:
         return np.asarray(reduce(np.kron, [f.row_sums(power) for f in self.factors]), dtype=np.float64)
@@ -162,7 +162,7 @@ class Stack(LinearOperator):
     parts: tuple[LinearOperator, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "parts", _parts(self.parts, "a stack"))
+        object.__setattr__(self, "parts", _read_operator_parts(self.parts, "a stack"))
         widths = {p.shape[1] for p in self.parts}
         if len(widths) > 1:
             raise WorkloadError(f"a stack needs operators over the same cells, got {sorted(widths)} columns")
@@ -205,7 +205,7 @@ class Stack(LinearOperator):
         return Sum(tuple(p.gram() for p in self.parts))
 
     def column_sums(self, power: int) -> Numbers:
-        return reduce(np.add, _exact([p.column_sums(power) for p in self.parts], self.integral))
+        return reduce(np.add, _cast_column_sums([p.column_sums(power) for p in self.parts], self.integral))
 
     def row_sums(self, power: int) -> FloatArray:
         return np.concatenate([p.row_sums(power) for p in self.parts])
@@ -226,7 +226,7 @@ class Scaled(LinearOperator):
     factor: int | float
 
     def __post_init__(self) -> None:
-        _parts([self.operator], "a multiple")
+        _read_operator_parts([self.operator], "a multiple")
         if isinstance(self.factor, bool) or not isinstance(self.factor, (int, float)) or not abs(self.factor) <= 1e150:
             raise WorkloadError(f"an operator is scaled by a number of size at most 1e150, not {self.factor!r}")
 
@@ -265,7 +265,7 @@ class Scaled(LinearOperator):
         return Scaled(self.operator.gram(), self.factor**2)
 
     def column_sums(self, power: int) -> Numbers:
-        return _exact([self.operator.column_sums(power)], self.integral)[0] * abs(self.factor) ** power
+        return _cast_column_sums([self.operator.column_sums(power)], self.integral)[0] * abs(self.factor) ** power
 
     def row_sums(self, power: int) -> FloatArray:
         return self.operator.row_sums(power) * float(self.factor) ** power
@@ -291,7 +291,7 @@ class Compose(LinearOperator):
     right: LinearOperator
 
     def __post_init__(self) -> None:
-        _parts([self.left, self.right], "a composition")
+        _read_operator_parts([self.left, self.right], "a composition")
         if self.left.shape[1] != self.right.shape[0]:
             raise WorkloadError(f"operators of shape {self.left.shape} and {self.right.shape} do not compose")
 
@@ -364,7 +364,7 @@ class Sum(LinearOperator):
     parts: tuple[LinearOperator, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "parts", _parts(self.parts, "a sum"))
+        object.__setattr__(self, "parts", _read_operator_parts(self.parts, "a sum"))
         if len({p.shape for p in self.parts}) > 1:
             raise WorkloadError("a sum needs operators of the same shape")
 
@@ -391,7 +391,7 @@ class Sum(LinearOperator):
 
     def dense(self) -> Numbers:
         check_dense(*self.shape)
-        return reduce(np.add, _denses(self.parts, self.integral and self.max_abs < INT64))
+        return reduce(np.add, _dense_parts(self.parts, self.integral and self.max_abs < INT64))
 
 
 @storable

@@ -11,18 +11,18 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato._util.codec import storable
 from sfumato.errors import WorkloadError
 from sfumato.maps import DenseMap, Map, SparseMap
-from sfumato.maps.base import absolute_sums, integer_products, times
-from sfumato.operators.base import INT64, FloatArray, LinearOperator, Numbers, check_dense, numbers, real_array
+from sfumato.maps.base import absolute_sums, exact_matmul, integer_products
+from sfumato.operators.base import INT64, FloatArray, LinearOperator, Numbers, as_numeric_array, check_dense, real_array
 
 __all__ = ["Dense", "Sparse"]
 
 
-def _entries(given: ArrayLike, what: str) -> Numbers:
+def _read_only_entries(given: ArrayLike, what: str) -> Numbers:
     """A read-only copy: int64 where every entry is a whole number below 2^53 (2^63 for integers), else float64."""
     array = real_array(given, what)
     if array.dtype.kind == "u" and array.size and int(array.max()) >= INT64:
         raise WorkloadError(f"{what} holds whole numbers of 2^63 or more; scale the rows down")
-    values = numbers(array, what)
+    values = as_numeric_array(array, what)
     if values.dtype.kind == "i":
         if values.size and int(values.min()) == -INT64:
             raise WorkloadError(f"{what} holds the whole number -2^63; scale the rows down")
@@ -47,7 +47,7 @@ class Dense(LinearOperator):
     matrix: Numbers
 
     def __post_init__(self) -> None:
-        matrix = _entries(self.matrix, "the matrix")
+        matrix = _read_only_entries(self.matrix, "the matrix")
         if matrix.ndim != 2 or 0 in matrix.shape:
             raise WorkloadError(f"a matrix needs at least one row and one column, got shape {matrix.shape}")
         object.__setattr__(self, "matrix", matrix)
@@ -70,10 +70,10 @@ class Dense(LinearOperator):
         return int(top) if self.integral else float(top)
 
     def apply(self, vectors: Numbers) -> Numbers:
-        return times(self.matrix, vectors)
+        return exact_matmul(self.matrix, vectors)
 
     def apply_transpose(self, vectors: Numbers) -> Numbers:
-        return times(self.matrix.T, vectors)
+        return exact_matmul(self.matrix.T, vectors)
 
     def dense(self) -> Numbers:
         return self.matrix
@@ -105,7 +105,7 @@ class Dense(LinearOperator):
         return DenseMap(self.matrix) if self.integral else LinearOperator.lowered(self)
 
 
-def _positions(given: ArrayLike, what: str) -> NDArray[np.int64]:
+def _read_sparse_positions(given: ArrayLike, what: str) -> NDArray[np.int64]:
     array = np.asarray(given)
     if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
         raise WorkloadError(f"the {what} of a sparse matrix must be a list of whole numbers")
@@ -123,9 +123,9 @@ class Sparse(LinearOperator):
     columns: int
 
     def __post_init__(self) -> None:
-        data = _entries(self.data, "the sparse matrix")
-        indices = _positions(self.indices, "indices")
-        indptr = _positions(self.indptr, "indptr")
+        data = _read_only_entries(self.data, "the sparse matrix")
+        indices = _read_sparse_positions(self.indices, "indices")
+        indptr = _read_sparse_positions(self.indptr, "indptr")
         columns = self.columns
         if isinstance(columns, bool) or not isinstance(columns, int) or columns < 1 or len(indptr) < 2:
             raise WorkloadError("a sparse matrix needs at least one row and one column")

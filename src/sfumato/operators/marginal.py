@@ -12,7 +12,7 @@ import numpy as np
 from sfumato._util.codec import storable
 from sfumato.errors import WorkloadError
 from sfumato.maps import BlockMap, CombinationMap, FamilyMap, Map, MergedMap
-from sfumato.maps.base import Linear
+from sfumato.maps.base import LinearMap
 from sfumato.operators.base import FloatArray, LinearOperator, Numbers
 from sfumato.operators.basic import Identity, check_length
 from sfumato.operators.compose import Kronecker, Scaled
@@ -30,7 +30,7 @@ class Block(BlockMap):
     """
 
     factors: tuple[LinearOperator, ...]
-    KIND: ClassVar[type[Linear]] = LinearOperator
+    KIND: ClassVar[type[LinearMap]] = LinearOperator
 
     @property
     def operator(self) -> LinearOperator:
@@ -124,7 +124,7 @@ class Family(FamilyMap):
     """For every row of `sets` the Kronecker product of its attributes' operators, times that set's multiple."""
 
     factors: tuple[LinearOperator, ...]
-    KIND: ClassVar[type[Linear]] = LinearOperator
+    KIND: ClassVar[type[LinearMap]] = LinearOperator
 
     def multiple(self, i: int) -> int:
         """What block i is multiplied by."""

@@ -9,18 +9,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato._util.codec import later, storable
+from sfumato._util.codec import deferred_field, storable
 from sfumato.errors import PlanError, WorkloadError
 from sfumato.maps import Map, RangesMap, ToeplitzMap
-from sfumato.maps.explicit import causal_exact, length
+from sfumato.maps.explicit import causal_exact, fft_length
 from sfumato.operators.base import DENSE_LIMIT, INT64, FloatArray, LinearOperator, Numbers, check_dense
 from sfumato.operators.basic import check_length
 from sfumato.operators.explicit import Dense
 
-__all__ = ["AllRange", "Contiguous", "Prefix", "Toeplitz", "Tree", "Window", "causal"]
+__all__ = ["AllRange", "Contiguous", "Prefix", "Toeplitz", "Tree", "Window", "causal_convolution"]
 
 
-def _cumulative(vectors: Numbers) -> Numbers:
+def _cumulative_from_zero(vectors: Numbers) -> Numbers:
     """(n, c) -> (n + 1, c) cumulative sums that start with 0."""
     out = np.zeros((vectors.shape[0] + 1, vectors.shape[1]), dtype=vectors.dtype)
     np.cumsum(vectors, axis=0, out=out[1:])
@@ -56,7 +56,7 @@ class Contiguous(LinearOperator):
         return 1
 
     def apply(self, vectors: Numbers) -> Numbers:
-        cumulative = _cumulative(vectors)
+        cumulative = _cumulative_from_zero(vectors)
         first, last = self.spans()
         return cumulative[last] - cumulative[first]
 
@@ -116,10 +116,10 @@ class Prefix(Contiguous):
         return np.zeros(self.n, dtype=np.int64), np.arange(1, self.n + 1)
 
     def apply(self, vectors: Numbers) -> Numbers:
-        return _cumulative(vectors)[1:]
+        return _cumulative_from_zero(vectors)[1:]
 
     def apply_transpose(self, vectors: Numbers) -> Numbers:
-        return _cumulative(vectors[::-1])[:0:-1]
+        return _cumulative_from_zero(vectors[::-1])[:0:-1]
 
 
 @storable
@@ -247,10 +247,10 @@ class Tree(Contiguous):
         return out
 
 
-def causal(kernel: FloatArray, vectors: FloatArray) -> FloatArray:
+def causal_convolution(kernel: FloatArray, vectors: FloatArray) -> FloatArray:
     """sum_j kernel_j vectors_(i-j) along the last axis, for i below its length n, in float64; kernel (n,)."""
     n = vectors.shape[-1]
-    size = length(n)
+    size = fft_length(n)
     product = np.fft.rfft(vectors, size, axis=-1) * np.fft.rfft(kernel[:n], size)
     return np.fft.irfft(product, size, axis=-1)[..., :n]
 
@@ -267,7 +267,7 @@ class Toeplitz(LinearOperator):
 
     coefficients: NDArray[np.int64]
     multiples: NDArray[np.int64]
-    columns: NDArray[np.int64] | None = later(None)  # noqa: RUF009  (as dataclasses.field is)
+    columns: NDArray[np.int64] | None = deferred_field(None)  # noqa: RUF009  (as dataclasses.field is)
 
     def __post_init__(self) -> None:
         given = {"coefficients": self.coefficients, "multiples": self.multiples}
@@ -320,7 +320,7 @@ class Toeplitz(LinearOperator):
     def apply(self, vectors: Numbers) -> Numbers:
         vectors = vectors * self._columns[:, None]
         if vectors.dtype.kind == "f":
-            out = causal(self.coefficients.astype(np.float64), vectors.T)
+            out = causal_convolution(self.coefficients.astype(np.float64), vectors.T)
         else:
             out = causal_exact(self.coefficients, vectors.T)
         return np.ascontiguousarray((out * self.multiples).T)
@@ -328,7 +328,7 @@ class Toeplitz(LinearOperator):
     def apply_transpose(self, vectors: Numbers) -> Numbers:
         turned: Numbers = (vectors.T * self.multiples)[:, ::-1]
         if vectors.dtype.kind == "f":
-            out = causal(self.coefficients.astype(np.float64), turned)
+            out = causal_convolution(self.coefficients.astype(np.float64), turned)
         else:
             out = causal_exact(self.coefficients, turned)
         return np.ascontiguousarray(out[:, ::-1].T) * self._columns[:, None]

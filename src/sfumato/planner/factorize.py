@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from sfumato._util.display import Progress, watched
+from sfumato._util.display import Progress, show_progress
 from sfumato.errors import PlanError
 from sfumato.operators.base import FloatArray, single_thread
 from sfumato.privacy.unit import Neighbours
 from sfumato.strategies.approximate import approximate_optimum
 from sfumato.strategies.dense_blocks import Queries
 from sfumato.strategies.dense_dual import pair_bound
-from sfumato.strategies.dense_largest import Largest, optimize_largest, optimize_largest_rows
-from sfumato.strategies.dense_optimal import optimize
+from sfumato.strategies.dense_largest import LargestErrorOptimum, optimize_largest, optimize_largest_rows
+from sfumato.strategies.dense_optimal import optimize_dense
 from sfumato.strategies.dense_swap import swap_largest, swap_optimum
 from sfumato.workloads.builders import as_operator
 
@@ -124,22 +124,28 @@ def factorization(
     operator = as_operator(F)
     dense = np.asarray(operator.dense(), dtype=np.float64)
     if approximate is not None:
-        return _approximate(dense, approximate, "column" if approximate_norm is None else approximate_norm)
-    with watched("factorizing", progress) as told:
-        return _exact(dense, relation, objective, told)
+        return _factorize_approximately(dense, approximate, "column" if approximate_norm is None else approximate_norm)
+    with show_progress("factorizing", progress) as told:
+        return _factorize_exactly(dense, relation, objective, told)
 
 
-def _exact(dense: FloatArray, relation: Neighbours, objective: str, progress: Progress | None) -> Factorization:
+def _factorize_exactly(
+    dense: FloatArray, relation: Neighbours, objective: str, progress: Progress | None
+) -> Factorization:
     """R M = F, under either relation."""
     if relation is Neighbours.REPLACE_ONE and dense.shape[1] <= (MAX_SWAP if objective == "mean" else MAX_SWAP_LARGEST):
-        return _swapped(dense, objective, progress)
-    found = optimize(matrix=dense, progress=progress) if objective == "mean" else _largest(dense, progress)
+        return _factorize_swap(dense, objective, progress)
+    found = (
+        optimize_dense(matrix=dense, progress=progress)
+        if objective == "mean"
+        else _largest_error_optimum(dense, progress)
+    )
     strategy = found.strategy
     with single_thread():
         reconstruction = dense @ np.linalg.pinv(strategy)
     rows = (reconstruction**2).sum(axis=1)
     # by the weights on the queries that make their mean the largest, or by equal ones
-    weights = found.rows if isinstance(found, Largest) else np.full(len(dense), 1 / len(dense))
+    weights = found.rows if isinstance(found, LargestErrorOptimum) else np.full(len(dense), 1 / len(dense))
     size, lower = 1.0, found.lower_bound / (math.sqrt(len(dense)) if objective == "mean" else 1.0)
     if relation is Neighbours.REPLACE_ONE:
         gram = strategy.T @ strategy
@@ -159,14 +165,14 @@ def _exact(dense: FloatArray, relation: Neighbours, objective: str, progress: Pr
     )
 
 
-def _largest(dense: FloatArray, progress: Progress | None) -> Largest:
+def _largest_error_optimum(dense: FloatArray, progress: Progress | None) -> LargestErrorOptimum:
     """The optimum of the largest error; where queries are many, by what they look like together."""
     many = len(dense) > 4 * dense.shape[1]
     found = optimize_largest_rows(Queries.of(dense), progress=progress) if many else None
     return optimize_largest(dense, progress=progress) if found is None else found
 
 
-def _swapped(dense: FloatArray, objective: str, progress: Progress | None) -> Factorization:
+def _factorize_swap(dense: FloatArray, objective: str, progress: Progress | None) -> Factorization:
     """The optimum under replace-one; its columns sum to zero, so the offset is minus the mean of each row."""
     tolerance = 1e-6 if dense.shape[1] <= QUICK else 1e-4
     if objective == "mean":
@@ -190,7 +196,7 @@ def _swapped(dense: FloatArray, objective: str, progress: Progress | None) -> Fa
     )
 
 
-def _approximate(dense: FloatArray, alpha: float, norm: str) -> Factorization:
+def _factorize_approximately(dense: FloatArray, alpha: float, norm: str) -> Factorization:
     found = approximate_optimum(dense, alpha, norm)
     root = math.sqrt(len(dense))
     return Factorization(

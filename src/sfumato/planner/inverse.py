@@ -14,14 +14,14 @@ from sfumato._util.display import Progress
 from sfumato.domain import Domain
 from sfumato.errors import PlanError
 from sfumato.mechanisms.mechanism import LOCAL, TABLES, Mechanism
-from sfumato.mechanisms.registry import made
-from sfumato.mechanisms.registry import made as value_of
+from sfumato.mechanisms.registry import make_mechanism
+from sfumato.mechanisms.registry import make_mechanism as value_of
 from sfumato.mechanisms.tables import Need
 from sfumato.operators import Family
 from sfumato.operators.base import FloatArray
-from sfumato.planner.planning import Name, Objective, Relation, Trust, plan, request
+from sfumato.planner.planning import Name, Objective, Relation, Trust, make_request, plan
 from sfumato.plans.plan import Plan
-from sfumato.plans.predictions import Entry
+from sfumato.plans.predictions import ErrorEntry
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours
 from sfumato.strategies.design import DEFAULT_OBJECTIVE
@@ -102,7 +102,7 @@ def budget_for(
     if target == "rmse" and simultaneous:
         raise PlanError("simultaneous= is about all answers, so about the worst of them; leave out target='rmse'")
     _refuse_idle(kind, delta, target, mechanism)
-    wanted = _Wanted(workload, margin, confidence, simultaneous=simultaneous)
+    wanted = _WantedMargins(workload, margin, confidence, simultaneous=simultaneous)
     options: dict[str, Any] = {
         "neighbours": neighbours,
         "person": person,
@@ -120,7 +120,7 @@ def budget_for(
         made = plan(workload, budget, **options)
         return made, wanted.excess(made, target)
 
-    return _least(kind, delta, found).budget
+    return _least_budget_plan(kind, delta, found).budget
 
 
 def plan_for(
@@ -144,14 +144,14 @@ def plan_for(
     if "objective" in options:
         raise PlanError("plan_for minimises the largest margin relative to what is wanted; it takes no objective=")
     _refuse_idle(kind, delta, "worst", options.get("mechanism", "auto"))
-    wanted = _Wanted(workload, margin, confidence, simultaneous=simultaneous)
+    wanted = _WantedMargins(workload, margin, confidence, simultaneous=simultaneous)
     weighted = wanted.weighted()
 
     def found(budget: Budget) -> tuple[Plan, float]:
         made = plan(weighted, budget, neighbours=neighbours, objective="max", **options)
         return made, wanted.excess(made, "worst")
 
-    made = _least(kind, delta, found)
+    made = _least_budget_plan(kind, delta, found)
     if all(np.isfinite(wanted.limits(i)).all() for i in workload.items):
         return made
     note = f"queries without a margin keep to {_SLACK} times the widest one; sf.budget_for leaves them to the objective"
@@ -167,7 +167,7 @@ def _refuse_idle(kind: str, delta: Any, target: str, mechanism: object) -> None:
         raise PlanError(reason)
 
 
-def _least(kind: str, delta: Any, found: Callable[[Budget], tuple[Plan, float]]) -> Plan:
+def _least_budget_plan(kind: str, delta: Any, found: Callable[[Budget], tuple[Plan, float]]) -> Plan:
     """The plan of the least budget whose margins exceed the wanted ones at most by a factor of 1."""
     if kind not in _KINDS:
         raise PlanError(f"kind must be {', '.join(_KINDS[:-1])} or {_KINDS[-1]}, not {kind!r}")
@@ -176,13 +176,13 @@ def _least(kind: str, delta: Any, found: Callable[[Budget], tuple[Plan, float]])
     if size < _LEAST_SIZE:
         raise PlanError("the margins are so wide that hardly any budget is needed; ask for narrower ones")
     for attempt in range(40):
-        made, excess = found(_of_size(kind, size * (1 + Fraction(2**attempt - 1, 10**7)), delta))
+        made, excess = found(_budget_of_size(kind, size * (1 + Fraction(2**attempt - 1, 10**7)), delta))
         if excess <= 1:
             return made
     raise PlanError("no budget was found that reaches this margin")
 
 
-class _Wanted:
+class _WantedMargins:
     """The margin of every table, and how a plan compares with it."""
 
     def __init__(self, workload: Workload, margin: Margins, confidence: float, *, simultaneous: bool) -> None:
@@ -204,7 +204,7 @@ class _Wanted:
         named = {k: float(v) for k, v in given.items() if not isinstance(k, (str, int))}
         self._sets = {frozenset(workload.domain.columns(k)): v for k, v in named.items()}
         tables = (
-            {(len(n), frozenset(n)) for i in workload.items for n in _names(workload.domain, i)}
+            {(len(n), frozenset(n)) for i in workload.items for n in _entry_names(workload.domain, i)}
             if self._sets
             else set()
         )
@@ -228,7 +228,9 @@ class _Wanted:
         usual = self._orders.get(item.order, self._parts.get(item.part, math.inf))
         if not self._sets:
             return np.full(len(item.rows_each), usual)
-        return np.array([self._sets.get(frozenset(names), usual) for names in _names(self._workload.domain, item)])
+        return np.array(
+            [self._sets.get(frozenset(names), usual) for names in _entry_names(self._workload.domain, item)]
+        )
 
     def excess(self, made: Plan, target: str) -> float:
         """The largest ratio of a predicted margin to the wanted one."""
@@ -256,15 +258,15 @@ class _Wanted:
         largest = max(finite, default=1.0)
         out: list[QueryBlock | QueryFamily] = []
         for item, limits in items:
-            out += _reweighted(item, limits, largest)
+            out += _reweight_by_margin(item, limits, largest)
         return Workload(self._workload.domain, tuple(out))
 
 
-def _names(domain: Domain, item: QueryBlock | QueryFamily) -> list[tuple[str, ...]]:
-    return Entry(item, np.ones(1)).names(domain)
+def _entry_names(domain: Domain, item: QueryBlock | QueryFamily) -> list[tuple[str, ...]]:
+    return ErrorEntry(item, np.ones(1)).names(domain)
 
 
-def _reweighted(
+def _reweight_by_margin(
     item: QueryBlock | QueryFamily, limits: FloatArray, largest: float
 ) -> Iterator[QueryBlock | QueryFamily]:
     """An item cut where the margin changes, with weights relative to the widest margin."""
@@ -284,20 +286,20 @@ def _reweighted(
         yield replace(item, family=part, weight=weight(float(limits[chosen[0]])))
 
 
-def _of_size(kind: str, size: Fraction, delta: Any) -> Budget:
+def _budget_of_size(kind: str, size: Fraction, delta: Any) -> Budget:
     """A budget whose noise is 1/size of the reference's, rounded up to six digits."""
     if kind == "pure":
-        return Budget.pure(_digits(size))
+        return Budget.pure(_round_up_six_digits(size))
     if kind == "gdp":
-        return Budget.gdp(_digits(size))
+        return Budget.gdp(_round_up_six_digits(size))
     if kind == "zcdp":
-        return Budget.zcdp(_digits(size**2 / 2))
+        return Budget.zcdp(_round_up_six_digits(size**2 / 2))
     if delta is None:
         raise PlanError("kind='approx' needs delta=, such as '1e-6'")
-    return Budget.approx(_digits(Budget.gdp(size).epsilon(delta)), delta)
+    return Budget.approx(_round_up_six_digits(Budget.gdp(size).epsilon(delta)), delta)
 
 
-def _digits(value: Fraction) -> Fraction:
+def _round_up_six_digits(value: Fraction) -> Fraction:
     """Rounded up to six significant decimal digits."""
     exponent = math.floor(math.log10(float(value))) - 5
     step = Fraction(10) ** exponent
@@ -367,7 +369,7 @@ def records_for(
     >>> sf.records_for(sf.identity(sf.Domain({"age": 100})), sf.pure(1), neighbours="add-remove", error=0.01)
     142
     """
-    share = _share(workload, error)
+    share = _read_error_share(workload, error)
     if kind not in ("rmse", "max"):
         raise PlanError(f"kind must be 'rmse', the average over queries, or 'max', all of them together, not {kind!r}")
     if kind == "rmse" and beta is not None:
@@ -379,10 +381,10 @@ def records_for(
         raise PlanError(f"beta is a probability, between 0 and 1, not {sure!r}")
     if records:
         raise PlanError("records_for finds the number of records, by errors of one look; leave out records=")
-    value = made(mechanism)
+    value = make_mechanism(mechanism)
     if not {TABLES, LOCAL} & set(value.serves):
         raise PlanError(f"no number of records is known for mechanism={value.name!r}: {value.unknown}")
-    asked = request(
+    asked = make_request(
         workload,
         budget,
         neighbours=neighbours,
@@ -398,7 +400,7 @@ def records_for(
     return value.records_for(Need(asked, share, kind == "max", float(sure)))
 
 
-def _share(workload: object, error: object) -> float:
+def _read_error_share(workload: object, error: object) -> float:
     if not isinstance(workload, Workload):
         raise PlanError("records_for needs a workload, made by sf.marginals, sf.prefix, sf.queries and the like")
     if workload.units != (RECORDS,):

@@ -19,15 +19,15 @@ from sfumato.plans.iterative import IterativePlan
 from sfumato.plans.keys import KeyPlan
 from sfumato.plans.plan import Plan
 from sfumato.plans.streams import StreamPlan
-from sfumato.privacy.kinds import says_it_is
+from sfumato.privacy.kinds import is_file_of_kind
 from sfumato.privacy.ledger import Ledger
 from sfumato.privacy.ledger.ledger import FORMAT
 from sfumato.releases.files import load_release
-from sfumato.releases.released import opened
+from sfumato.releases.released import as_ledger
 from sfumato.releases.sketches import SketchRelease
 from sfumato.releases.streams import StreamRelease
 
-__all__ = ["DOCUMENTS", "load", "read"]
+__all__ = ["DOCUMENTS", "load", "read_stored"]
 
 
 T = TypeVar("T")
@@ -91,16 +91,16 @@ def load(
     if not folder and is_stream(place):
         if source is not None:
             raise InvalidInput(f"{place} keeps a stream, which takes its tables by append; leave source out")
-        return resume_stored(place, opened(ledger), anchor)
+        return resume_stored(place, as_ledger(ledger), anchor)
     given = [name for name, value in (("ledger", ledger), ("source", source), ("anchor", anchor)) if value is not None]
     if given:
         raise InvalidInput(f"{', '.join(given)} belong to a session, and {place} holds none; leave them out")
     if folder:
         return load_release(place)
-    return Ledger(place) if says_it_is(place, FORMAT) else read_document(place, DOCUMENTS)
+    return Ledger(place) if is_file_of_kind(place, FORMAT) else read_document(place, DOCUMENTS)
 
 
-def read(path: str | os.PathLike[str], *kinds: type[T]) -> T:
+def read_stored(path: str | os.PathLike[str], *kinds: type[T]) -> T:
     """What was stored at a path, if it is of one of these kinds. Raises InvalidInput, and as `load`."""
     found = load(path)
     if not isinstance(found, kinds):

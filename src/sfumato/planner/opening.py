@@ -9,20 +9,27 @@ from typing import Any, Required, TypedDict, Unpack, overload
 
 from sfumato.errors import InvalidInput, PlanError
 from sfumato.interactive.key_plans import HistogramPlan, SparsePlan
-from sfumato.interactive.opening import KEPT, histogram_session, kept, open_session, public_records, resume_session
+from sfumato.interactive.opening import (
+    KEPT,
+    histogram_session,
+    open_session,
+    public_records,
+    read_kept_session,
+    resume_session,
+)
 from sfumato.interactive.plan import SessionPlan
-from sfumato.interactive.session import KeySession, Opening, QuerySession, Session
+from sfumato.interactive.session import KeySession, QuerySession, Session, SessionOpening
 from sfumato.interactive.streams import Stream, open_stream
 from sfumato.mechanisms import carry_out
 from sfumato.mechanisms.mechanism import Mechanism
-from sfumato.mechanisms.registry import named, planned
-from sfumato.planner.planning import request
+from sfumato.mechanisms.registry import mechanism_class, plan_with_mechanism
+from sfumato.planner.planning import make_request
 from sfumato.plans.plan import Plan
 from sfumato.plans.streams import StreamPlan
 from sfumato.privacy.budget import Budget
-from sfumato.privacy.files import holds
+from sfumato.privacy.files import is_nonempty_file
 from sfumato.privacy.ledger import Ledger
-from sfumato.releases.released import opened
+from sfumato.releases.released import as_ledger
 
 __all__ = ["currency_of", "open_plan", "plan_and_open"]
 
@@ -30,7 +37,7 @@ __all__ = ["currency_of", "open_plan", "plan_and_open"]
 Place = str | os.PathLike[str]
 
 
-class _Terms(TypedDict, total=False):
+class _OpenTerms(TypedDict, total=False):
     """What `sf.open` takes by name."""
 
     ledger: Required[Place | Ledger | None]
@@ -42,11 +49,11 @@ class _Terms(TypedDict, total=False):
 
 
 @overload
-def open_plan(plan: SessionPlan | Plan, source: Any = None, **terms: Unpack[_Terms]) -> QuerySession: ...
+def open_plan(plan: SessionPlan | Plan, source: Any = None, **terms: Unpack[_OpenTerms]) -> QuerySession: ...
 @overload
-def open_plan(plan: StreamPlan, **terms: Unpack[_Terms]) -> Stream: ...
+def open_plan(plan: StreamPlan, **terms: Unpack[_OpenTerms]) -> Stream: ...
 @overload
-def open_plan(plan: HistogramPlan | SparsePlan, source: Any = None, **terms: Unpack[_Terms]) -> KeySession: ...
+def open_plan(plan: HistogramPlan | SparsePlan, source: Any = None, **terms: Unpack[_OpenTerms]) -> KeySession: ...
 def open_plan(
     plan: SessionPlan | Plan | HistogramPlan | SparsePlan | StreamPlan,
     source: Any = None,
@@ -100,7 +107,7 @@ def open_plan(
     >>> answer.how
     'histogram'
     """
-    account, place = opened(ledger), None if store is None else Path(store)
+    account, place = as_ledger(ledger), None if store is None else Path(store)
     if isinstance(plan, StreamPlan):
         if source is not None:
             raise InvalidInput("a stream takes its tables one by one: stream.append(table, period='2026-11')")
@@ -116,13 +123,13 @@ def open_plan(
         if anchor is not None:
             raise InvalidInput("a release never changes, and has no anchor; leave anchor out")
         return histogram_session(carry_out.carry_out(plan, source, ledger=account, name=name, out=place, table=table))
-    if place is not None and holds(place):
-        return _resumed(Opening(plan, source, account, name, place, table), place, anchor)
+    if place is not None and is_nonempty_file(place):
+        return _resume_kept(SessionOpening(plan, source, account, name, place, table), place, anchor)
     if anchor is not None:
         raise InvalidInput(f"anchor= is of a session that is kept, and at {store} there is none; leave it out")
     if source is None:
         raise InvalidInput("which table is asked? give it as the second argument")
-    return open_session(Opening(plan, source, account, name, place, table))
+    return open_session(SessionOpening(plan, source, account, name, place, table))
 
 
 def plan_and_open(
@@ -143,31 +150,36 @@ def plan_and_open(
     `unit` is `neighbours`, `person` and `rows_per_person`. Raises as `sf.plan` and `sf.open`; what follows from public
     input and the ledger alone is refused before the table is read.
     """
-    account = opened(ledger)
-    asked = request(what, budget, records=records, **unit)
+    account = as_ledger(ledger)
+    asked = make_request(what, budget, records=records, **unit)
     counted = records is None and mechanism.needs_records and asked.unit.total_is_public
-    if counted and store is not None and Path(store).is_file() and holds(Path(store)):
+    if counted and store is not None and Path(store).is_file() and is_nonempty_file(Path(store)):
         # what is kept there was planned for the number that was counted then
-        asked, counted = replace(asked, records=getattr(kept(store, begun=True)[1]["plan"], "records", 1)), False
+        asked, counted = (
+            replace(asked, records=getattr(read_kept_session(store, begun=True)[1]["plan"], "records", 1)),
+            False,
+        )
     if counted:
         account = Ledger.in_memory(budget) if account is None else account
-        trial = planned(mechanism, replace(asked, records=1))
+        trial = plan_with_mechanism(mechanism, replace(asked, records=1))
         found = public_records(source, what, asked.unit, account, name, trial.price, table)
         asked = replace(asked, records=max(found, 1))
-    plan = planned(mechanism, asked)
+    plan = plan_with_mechanism(mechanism, asked)
     if counted:
-        return open_session(Opening(plan, source, account, name, None if store is None else Path(store), table, True))
+        return open_session(
+            SessionOpening(plan, source, account, name, None if store is None else Path(store), table, True)
+        )
     return open_plan(plan, source, ledger=account, name=name, store=store, table=table)
 
 
 def currency_of(account: Ledger | None, mechanism: str) -> str | None:
     """The option `currency` with which a mechanism is planned for a ledger, or for an account of its own."""
-    return named(mechanism).alone if account is None else account.currency.value
+    return mechanism_class(mechanism).alone if account is None else account.currency.value
 
 
-def _resumed(asked: Opening, store: Path, anchor: str | None) -> Session:
+def _resume_kept(asked: SessionOpening, store: Path, anchor: str | None) -> Session:
     """The session that is kept, if it is this one; one whose opening ended before the debit is paid for now."""
-    found, about = kept(store, anchor, begun=True)
+    found, about = read_kept_session(store, anchor, begun=True)
     other = ""
     if about["plan"].fingerprint != asked.plan.fingerprint:
         other = "a session of another plan"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict, TypeVar, Unpack, overload
 
-from sfumato._util.display import Progress, watched
+from sfumato._util.display import Progress, show_progress
 from sfumato.domain import Domain
 from sfumato.errors import PlanError
 from sfumato.mechanisms.mechanism import KEYS, LOCAL, QUESTIONS, STREAMS, TABLES, Mechanism, Request
-from sfumato.mechanisms.registry import made, planned
-from sfumato.mechanisms.tables import Tables, plan_tables
+from sfumato.mechanisms.registry import make_mechanism, plan_with_mechanism
+from sfumato.mechanisms.tables import Tables, plan_table_mechanism
 from sfumato.plans.plan import Plan
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sfumato.plans.keys import KeyPlan
     from sfumato.plans.streams import StreamPlan
 
-__all__ = ["compared", "plan", "request"]
+__all__ = ["compared", "make_request", "plan"]
 
 
 Made = TypeVar("Made")
@@ -189,9 +189,9 @@ def plan(
     >>> round(found.rmse, 2), round(found.objective_value / found.lower_bound, 3)
     (1.38, 1.0)
     """
-    value = made(mechanism)
-    with watched("planning", progress) as told:
-        asked = request(
+    value = make_mechanism(mechanism)
+    with show_progress("planning", progress) as told:
+        asked = make_request(
             what,
             budget,
             neighbours=neighbours,
@@ -206,7 +206,7 @@ def plan(
             trust=trust,
             progress=told,
         )
-        return planned(value, asked)
+        return plan_with_mechanism(value, asked)
 
 
 def compared(workload: Workload, budget: Budget, *, mechanism: str | Mechanism[Any] = "auto", **options: Any) -> Plan:
@@ -214,17 +214,17 @@ def compared(workload: Workload, budget: Budget, *, mechanism: str | Mechanism[A
 
     The choice is the same. Raises PlanError for mechanisms of several looks, whose errors are not known before data.
     """
-    value, asked = made(mechanism), request(workload, budget, **options)
+    value, asked = make_mechanism(mechanism), make_request(workload, budget, **options)
     if asked.kind != TABLES or not isinstance(value, Tables):
         raise PlanError(
             f"plans of one look are compared, by errors known before data; mechanism={value.name!r} has none. Compare "
             "under mechanism='auto'"
         )
     value.check(asked)
-    return plan_tables(value, asked, compare=True)
+    return plan_table_mechanism(value, asked, compare=True)
 
 
-def request(
+def make_request(
     what: object,
     budget: object,
     *,

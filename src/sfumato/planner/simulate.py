@@ -106,9 +106,9 @@ def simulate(
     squares, sums, covered, worst = np.zeros(len(truth)), np.zeros(len(truth)), 0.0, 0.0
     total = int(table.sum()) if plan.unit.total_is_public else None
     for _ in range(repetitions):
-        values = [e + _draw(plan, e.shape[0], generator) for e in exact]
+        values = [e + _draw_float_noise(plan, e.shape[0], generator) for e in exact]
         if plan.body is not None:
-            made = _projected(plan, values, total)
+            made = _project_simulated(plan, values, total)
             error, (low, high, *_) = made.answers - truth, made.intervals(level)
             covered += float(((low <= truth + _ROUNDING) & (truth <= high + _ROUNDING)).mean())
         else:
@@ -131,14 +131,14 @@ def simulate(
     )
 
 
-def _projected(plan: Plan, values: list[Numbers], total: int | None) -> Release:
+def _project_simulated(plan: Plan, values: list[Numbers], total: int | None) -> Release:
     """What a release of these values would answer."""
     whole = tuple(np.ascontiguousarray(v, dtype=np.int64) for v in values)
     measured = Measurement(tuple(plan.strategy.blocks), whole, plan.noise, total)
     return projected_release(Release(plan, measured, _NOWHERE), plan)
 
 
-def _draw(plan: Plan, size: int, generator: np.random.Generator) -> Numbers:
+def _draw_float_noise(plan: Plan, size: int, generator: np.random.Generator) -> Numbers:
     """Noise of the plan's law up to floating point."""
     if isinstance(plan.noise, DiscreteLaplace):
         p = -np.expm1(-1.0 / float(plan.noise.scale))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato._util.description import TitledTable
 from sfumato._util.frames import Frame, safe_text
-from sfumato.domain.impossible import spans
-from sfumato.plans.planned import price_text, protected, serves
+from sfumato.domain.impossible import cell_value_ranges
+from sfumato.plans.planned import event_price_text, protection_lines, served_statistic_lines
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
 
 if TYPE_CHECKING:
@@ -37,19 +37,19 @@ def noise_name(plan: Plan) -> str:
 def plan_lines(plan: Plan) -> Iterator[tuple[str, str]]:
     """What will be measured, the noise, the price, the predicted error, the distance from the best possible."""
     values = sum(b.rows for b in plan.strategy.blocks)
-    yield from protected(plan.unit, plan.price)
-    if told := cut_text(plan):
+    yield from protection_lines(plan.unit, plan.price)
+    if told := cut_precision_text(plan):
         yield "", f"  {told}"
     yield from plan.workload.domain.told()
     yield "guarantee", str(plan.budget)
     yield "measures", f"{plan.strategy.summary} ({values:,} noisy values)"
-    yield "noise", f"{noise_name(plan)}; sensitivity {_sensitivity(plan)}"
-    yield "price", price_text(plan.price)
+    yield "noise", f"{noise_name(plan)}; sensitivity {_sensitivity_text(plan)}"
+    yield "price", event_price_text(plan.price)
     yield "objective", _objective(plan)
-    yield "error", f"{_error(plan)}, largest standard error {plan.max_standard_error:,.5g}"
-    yield "best", _bound(plan)
-    yield from cells_text(plan.workload)
-    yield from (("serves", line) for line in serves(plan))
+    yield "error", f"{_plan_error_text(plan)}, largest standard error {plan.max_standard_error:,.5g}"
+    yield "best", _lower_bound_text(plan)
+    yield from cell_span_lines(plan.workload)
+    yield from (("serves", line) for line in served_statistic_lines(plan))
     yield "arithmetic", f"exact for tables of up to {plan.record_limit:,} records"
     if plan.forecast is not None:
         how, by = ("projects", "onto") if plan.forecast.proved else ("denoises", "by")
@@ -58,17 +58,17 @@ def plan_lines(plan: Plan) -> Iterator[tuple[str, str]]:
         yield "bias", bias_text(plan)
     elif plan.bias_bound > 0:
         yield "bias", f"at most {plan.bias_bound:.2g} per record, from rounding real coefficients to integers"
-    starved = starving(plan)
+    starved = starving_line_text(plan)
     yield from (("note", n) for n in (*plan.notes, *([starved] if starved else [])))
 
 
-def cells_text(work: Workload) -> Iterator[tuple[str, str]]:
+def cell_span_lines(work: Workload) -> Iterator[tuple[str, str]]:
     """How far cells of several numbers widen the intervals of means, and which cell does most; nothing without any."""
     found: list[str] = []
     asked = {n for item in work.items for n in item.attributes}
     for name in work.domain.names:
         attribute = work.domain[name]
-        reach = spans(attribute) if name in asked else None
+        reach = cell_value_ranges(attribute) if name in asked else None
         if reach is None:
             continue
         widths = reach[:, 1] - reach[:, 0]
@@ -81,7 +81,7 @@ def cells_text(work: Workload) -> Iterator[tuple[str, str]]:
         yield "cells", f"{text} {', '.join(found[:_CELLS])}{more} (the widest cells)"
 
 
-def cut_text(plan: Plan) -> str:
+def cut_precision_text(plan: Plan) -> str:
     """How well it will be known how many persons had more rows than are counted; nothing where none is named."""
     if plan.unit.person is None:
         return ""
@@ -115,7 +115,7 @@ def errors_by_part(plan: Plan, part: str | None = None, *, before: str = "", mor
     return TitledTable(title, frame, label="Parts and their errors", most=LISTED_TABLES)
 
 
-def plan_facts(plan: Plan) -> dict[str, dict[str, Any]]:
+def table_plan_facts(plan: Plan) -> dict[str, dict[str, Any]]:
     """What is measured, and the errors that follow, as plain JSON values."""
     noise, found = plan.noise, plan.sensitivity
     return {
@@ -146,7 +146,7 @@ def plan_facts(plan: Plan) -> dict[str, dict[str, Any]]:
             "bias": _bias_facts(plan),
             "projection": None if plan.forecast is None else {"body": plan.body, "rmse_before": plan.forecast.raw},
             "unit": plan.main_unit,
-            "serves": list(serves(plan)),
+            "serves": list(served_statistic_lines(plan)),
         },
     }
 
@@ -183,7 +183,7 @@ def error_text(plan: Plan) -> str:
     return ", ".join(t for t in (f"{plan.mean_error:,.5g} {unit}", objective_text(plan)) if t)
 
 
-def starving(plan: Plan) -> str | None:
+def starving_line_text(plan: Plan) -> str | None:
     """What errs far more than it would alone, what takes the budget, and which weight changes that; None if nothing."""
     if not plan.alone:
         return None
@@ -194,13 +194,14 @@ def starving(plan: Plan) -> str | None:
     takes = max(rows, key=lambda r: r["share"])
     several = sum(r["part"] == worst["part"] for r in rows) > 1
     return (
-        f"{_line(worst, several)} errs {worst['ratio']:.2g} times what it would with the whole budget; most of that "
-        f"goes to {_line(takes, True)}, {takes['share']:.0%} of the weighted squared error. "
-        f"{_remedy(plan, worst, own=several and takes['part'] == worst['part'])}"
+        f"{_line_text(worst, several)} errs {worst['ratio']:.2g} times what it would with the whole "
+        "budget; most of that "
+        f"goes to {_line_text(takes, True)}, {takes['share']:.0%} of the weighted squared error. "
+        f"{_remedy_text(plan, worst, own=several and takes['part'] == worst['part'])}"
     )
 
 
-def _remedy(plan: Plan, worst: Mapping[str, Any], *, own: bool) -> str:
+def _remedy_text(plan: Plan, worst: Mapping[str, Any], *, own: bool) -> str:
     """What gives a line more of the budget. A weight of the whole part does not where the part itself takes it."""
     if not own:
         return (
@@ -225,13 +226,13 @@ def _remedy(plan: Plan, worst: Mapping[str, Any], *, own: bool) -> str:
     )
 
 
-def _line(row: Mapping[str, Any], several: bool) -> str:
+def _line_text(row: Mapping[str, Any], several: bool) -> str:
     count = row["attributes"]
     order = "the total" if count == 0 else f"tables of {count} attribute{'s' if count > 1 else ''}"
     return f"{row['part']!r} ({order})" if several else repr(row["part"])
 
 
-def _error(plan: Plan) -> str:
+def _plan_error_text(plan: Plan) -> str:
     if plan.forecast is not None and not plan.forecast.proved:
         return f"rmse {plan.forecast.raw:,.5g} {plan.main_unit} for the pairs that are measured, before denoising"
     if plan.forecast is not None:
@@ -253,7 +254,7 @@ def _objective(plan: Plan) -> str:
     return f"{plan.objective!r}: the mean squared error, {alike}; weights multiply it"
 
 
-def _sensitivity(plan: Plan) -> str:
+def _sensitivity_text(plan: Plan) -> str:
     found = plan.sensitivity
     size = float(found.value) if found.power == 1 else math.sqrt(float(found.value))
     norm = "L1" if found.power == 1 else "L2"
@@ -261,7 +262,7 @@ def _sensitivity(plan: Plan) -> str:
     return f"{norm} {size:,.6g} on the integer lattice ({proof})"
 
 
-def _bound(plan: Plan) -> str:
+def _lower_bound_text(plan: Plan) -> str:
     if plan.forecast is not None or plan.bias_records is not None:
         return "no lower bound: those that are known are for unbiased answers"
     if plan.lower_bound is None:

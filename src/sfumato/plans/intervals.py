@@ -17,14 +17,23 @@ from sfumato.errors import InvalidInput, PlanError
 from sfumato.operators.base import FloatArray
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian
 
-__all__ = ["cdf", "check_confidence", "margins", "masses", "of_any_sum", "quantile", "simultaneous", "widest"]
+__all__ = [
+    "check_confidence",
+    "interval_margins",
+    "noise_cdf",
+    "noise_masses",
+    "noise_quantile",
+    "simultaneous_confidence",
+    "widest_margins",
+    "widest_sum_margin",
+]
 
 
 _SUMMED = 64  # up to here the discrete Gaussian's distribution function is summed
 _LEAST_BITS = 1100  # a double cannot express less mass than lies beyond
 
 
-def quantile(noise: NoiseLaw, probability: float) -> float:
+def noise_quantile(noise: NoiseLaw, probability: float) -> float:
     """The least integer k with P(noise <= k) >= probability.
 
     Raises InvalidInput unless 0 < probability < 1.
@@ -35,11 +44,11 @@ def quantile(noise: NoiseLaw, probability: float) -> float:
     low = -high
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if cdf(noise, middle) >= probability else (middle, high)
+        low, high = (low, middle) if noise_cdf(noise, middle) >= probability else (middle, high)
     return float(high)
 
 
-def cdf(noise: NoiseLaw, k: float) -> float:
+def noise_cdf(noise: NoiseLaw, k: float) -> float:
     """P(noise <= k)."""
     k = math.floor(k)
     match noise:
@@ -50,7 +59,7 @@ def cdf(noise: NoiseLaw, k: float) -> float:
         case RoundedGaussian(sigma=sigma):
             return _normal_cdf((k + 0.5) / float(sigma))
         case DiscreteGaussian(sigma=sigma) if sigma < _SUMMED:
-            below = _cumulative(noise)
+            below = _cumulative_masses(noise)
             return float(below[min(max(k + below.size // 2, 0), below.size - 1)])
         case DiscreteGaussian(sigma=sigma):
             z = (k + 0.5) / float(sigma)
@@ -65,16 +74,16 @@ def _normal_cdf(z: float) -> float:
     return math.erfc(-z / math.sqrt(2)) / 2
 
 
-def masses(law: NoiseLaw) -> FloatArray:
+def noise_masses(law: NoiseLaw) -> FloatArray:
     """Probabilities of 0, 1, 2, … as doubles, for small scales."""
     weights = np.array([float(law.weight(k)) for k in range(law.reach(160) + 3)])
     return weights / (2 * weights.sum() - weights[0])
 
 
 @lru_cache(maxsize=16)
-def _cumulative(law: NoiseLaw) -> FloatArray:
+def _cumulative_masses(law: NoiseLaw) -> FloatArray:
     """P(noise <= k) for k from -K to K."""
-    found = masses(law)
+    found = noise_masses(law)
     return np.concatenate([found[:0:-1], found]).cumsum().clip(0, 1)
 
 
@@ -89,7 +98,7 @@ def check_confidence(confidence: object) -> float:
     return float(confidence)
 
 
-def simultaneous(confidence: float, count: int, noise: NoiseLaw, *, biased: bool = False) -> float:
+def simultaneous_confidence(confidence: float, count: int, noise: NoiseLaw, *, biased: bool = False) -> float:
     """The pointwise confidence at which `count` intervals hold together with `confidence`.
 
     Gaussian noise: Šidák's inequality, which holds for any correlation. Other laws, and answers off by a bias, for
@@ -107,7 +116,7 @@ def simultaneous(confidence: float, count: int, noise: NoiseLaw, *, biased: bool
     return math.exp(math.log(confidence) / count)
 
 
-def margins(
+def interval_margins(
     confidence: float,
     second: FloatArray,
     fourth: FloatArray | None,
@@ -122,39 +131,41 @@ def margins(
     """
     if bias is not None and bias.any():
         if noise.variance < 64.0 or isinstance(noise, DiscreteLaplace):
-            return bias + margins(confidence, second, fourth, noise)
+            return bias + interval_margins(confidence, second, fourth, noise)
         return _off_centre(confidence, np.sqrt(second * noise.variance), bias)
     deviation = np.sqrt(second * noise.variance)
     single = fourth is not None and np.allclose(fourth, second**2, rtol=1e-9, atol=0.0)
     if single or (fourth is None and noise.variance < 64.0):
         # one draw an answer, or a coarse lattice: the law's own quantile
-        return np.sqrt(second) * quantile(noise, (1 + confidence) / 2)
+        return np.sqrt(second) * noise_quantile(noise, (1 + confidence) / 2)
     if fourth is None or not isinstance(noise, DiscreteLaplace):
         return deviation * _normal_quantile(confidence)
     unknown = np.isnan(fourth)
     if unknown.any():
         return np.where(
-            unknown, widest(confidence, second, noise), margins(confidence, second, np.nan_to_num(fourth), noise)
+            unknown,
+            widest_margins(confidence, second, noise),
+            interval_margins(confidence, second, np.nan_to_num(fourth), noise),
         )
     squared = np.broadcast_to(second**2, np.broadcast_shapes(second.shape, fourth.shape))
     share = np.divide(fourth, squared, out=np.ones(squared.shape), where=squared > 0)
     return deviation * np.interp(share, _NODES, _variance_gamma_quantiles(confidence))
 
 
-def widest(confidence: float, second: FloatArray, noise: NoiseLaw) -> FloatArray:
+def widest_margins(confidence: float, second: FloatArray, noise: NoiseLaw) -> FloatArray:
     """Half-widths that hold whatever the fourth powers are: the largest that `margins` gives for any."""
     if not isinstance(noise, DiscreteLaplace):
-        return margins(confidence, second, None, noise)
-    shapes = [margins(confidence, second, share * second**2, noise) for share in _NODES]
+        return interval_margins(confidence, second, None, noise)
+    shapes = [interval_margins(confidence, second, share * second**2, noise) for share in _NODES]
     return np.max(shapes, axis=0)
 
 
-def of_any_sum(confidence: float, noise: NoiseLaw) -> float:
+def widest_sum_margin(confidence: float, noise: NoiseLaw) -> float:
     """The widest half-width of any weighted sum of the noise, in units of its standard deviation.
 
     What is compared may average few or many draws, and A - p B anything between.
     """
-    single = float(widest(confidence, np.ones(1), noise)[0]) / math.sqrt(noise.variance)
+    single = float(widest_margins(confidence, np.ones(1), noise)[0]) / math.sqrt(noise.variance)
     return max(single, _normal_quantile(confidence))
 
 

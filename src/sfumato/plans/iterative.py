@@ -11,10 +11,10 @@ from typing import Any
 from sfumato._util.codec import storable
 from sfumato._util.description import Description
 from sfumato.errors import PlanError
-from sfumato.plans.planned import WorkloadPlan, event_text, price_text, protected
-from sfumato.privacy.accounting import Account, Event, price
+from sfumato.plans.planned import WorkloadPlan, event_price_text, event_text, protection_lines
+from sfumato.privacy.accounting import Account, Event, event_price
 from sfumato.privacy.budget import Budget
-from sfumato.privacy.ledger.words import events_export
+from sfumato.privacy.ledger.words import export_events
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.strategies.design import Candidate
 from sfumato.workloads import Workload
@@ -123,7 +123,7 @@ class IterativePlan(WorkloadPlan):
             BudgetError: The price is of a kind whose parts do not add up.
         """
         account = Account(self.price)
-        left = account.remaining - sum(k.count * price(k.price, account.currency) for k in self.looks)
+        left = account.remaining - sum(k.count * event_price(k.price, account.currency) for k in self.looks)
         if left < 0:
             raise PlanError("the looks of this plan cost more than the price that it states; plan again")
         return left
@@ -145,7 +145,7 @@ class IterativePlan(WorkloadPlan):
             "mechanism": {
                 "name": self.mechanism,
                 "strategy": self.course.summary,
-                "looks": [{"purpose": k.purpose, "count": k.count, **events_export([k.price])[0]} for k in self.looks],
+                "looks": [{"purpose": k.purpose, "count": k.count, **export_events([k.price])[0]} for k in self.looks],
                 "slack": str(self.slack),
                 "records": self.records,
                 "notes": list(self.notes),
@@ -162,11 +162,11 @@ class IterativePlan(WorkloadPlan):
         return self._described(", several looks", self._lines())
 
     def _lines(self) -> Iterator[tuple[str, str]]:
-        yield from protected(self.unit, self.price)
+        yield from protection_lines(self.unit, self.price)
         yield from self.workload.domain.told()
         yield "guarantee", str(self.budget)
         yield "rounds", self.course.summary
-        yield "price", f"{price_text(self.price)}, debited as a whole before the first look"
+        yield "price", f"{event_price_text(self.price)}, debited as a whole before the first look"
         for look in self.looks:
             yield "looks", f"{look.count:,} x {look.purpose}: {event_text(look.price)}"
         predicted = "" if self.rmse is None else f"rmse about {self.rmse:,.5g} {self.main_unit}; "

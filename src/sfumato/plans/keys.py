@@ -10,7 +10,7 @@ from sfumato._util.codec import storable
 from sfumato._util.description import Description, Facts
 from sfumato._util.frames import Frame
 from sfumato.errors import PlanError
-from sfumato.plans.planned import Planned, price_text, protected
+from sfumato.plans.planned import Planned, event_price_text, protection_lines
 from sfumato.privacy.accounting import ApproxEvent, Event
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.keyed import Stability, costs_at_most
@@ -151,8 +151,8 @@ class KeyPlan(Planned):
 
     def _lines(self) -> Iterator[tuple[str, str]]:
         deviation = f"{law_name(self.noise)} noise of standard deviation {self.noise.variance**0.5:.4g}"
-        yield from protected(self.unit, self.price)
-        yield "price", price_text(self.price)
+        yield from protection_lines(self.unit, self.price)
+        yield "price", event_price_text(self.price)
         yield "measures", f"{self.map.rows:,} integers, {deviation}"
         if self.stability is not None:
             s = self.stability

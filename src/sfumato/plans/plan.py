@@ -10,35 +10,35 @@ from typing import Any
 
 import numpy as np
 
-from sfumato._util.codec import later, storable
+from sfumato._util.codec import deferred_field, storable
 from sfumato._util.description import Description
 from sfumato._util.frames import Frame
 from sfumato.errors import PlanError, SfumatoError
 from sfumato.operators.base import FloatArray
 from sfumato.plans import plots
-from sfumato.plans.explain import plan_facts, plan_lines, predicted_errors
-from sfumato.plans.intervals import check_confidence, margins, widest
-from sfumato.plans.intervals import simultaneous as together
+from sfumato.plans.explain import plan_lines, predicted_errors, table_plan_facts
+from sfumato.plans.intervals import check_confidence, interval_margins, widest_margins
+from sfumato.plans.intervals import simultaneous_confidence as together
 from sfumato.plans.planned import WorkloadPlan
 from sfumato.plans.predictions import (
     Alone,
-    Entry,
+    ErrorEntry,
     Question,
     answer_item,
-    by_order,
-    by_table,
-    compared,
-    covariance,
-    table_covariances,
+    compare_with_alone,
+    order_errors_frame,
+    question_covariance,
+    table_covariance_frame,
+    table_errors_frame,
     worst_bias,
 )
 from sfumato.postprocess.width import Forecast
 from sfumato.privacy.accounting import Event, GaussianEvent
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw
-from sfumato.privacy.sensitivity import Sensitivity, fits, power_of
+from sfumato.privacy.sensitivity import Sensitivity, noise_fits_price, sensitivity_power
 from sfumato.privacy.unit import PrivacyUnit
-from sfumato.strategies.calibration import calibrate, left
+from sfumato.strategies.calibration import calibrate, share_for_tables
 from sfumato.strategies.design import Candidate, Design, Problem, read_objective
 from sfumato.strategies.strategy import KnownGroups, Strategy
 from sfumato.workloads import RECORDS, QueryBlock, QueryFamily, Workload
@@ -106,8 +106,8 @@ class Plan(WorkloadPlan):
     considered: tuple[Candidate, ...] = field(default=())
     body: str | None = None
     forecast: Forecast | None = None
-    alone: tuple[Alone, ...] = later(())
-    cut: int = later(0)
+    alone: tuple[Alone, ...] = deferred_field(())
+    cut: int = deferred_field(0)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "objective", read_objective(self.objective))
@@ -115,20 +115,20 @@ class Plan(WorkloadPlan):
     # -- predicted errors --------------------------------------------------------------------------
 
     @functools.cached_property
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[ErrorEntry, ...]:
         """The sums of squares of the reconstruction's rows, from which every error follows.
 
         They are per family of tables where every table has one, else per block.
         """
-        out: list[Entry] = []
+        out: list[ErrorEntry] = []
         for item in self.workload.items:
             if isinstance(item, QueryFamily):
                 powers = self.strategy.family_powers(item.family, 2)
                 if powers is not None:
-                    out.append(Entry(item, powers))
+                    out.append(ErrorEntry(item, powers))
                     continue
             blocks = self._blocks(item)
-            out += [Entry.of(self.strategy, q) for q in blocks]
+            out += [ErrorEntry.of(self.strategy, q) for q in blocks]
         return tuple(out)
 
     def _blocks(self, item: QueryBlock | QueryFamily) -> tuple[QueryBlock, ...]:
@@ -255,7 +255,7 @@ class Plan(WorkloadPlan):
         level = self.level(confidence, simultaneous=simultaneous, count=sum(e.item.rows for e in listed))
         return np.concatenate([e.expand(self.margins(e, level)) for e in listed])
 
-    def _listed(self, part: str | None) -> list[Entry]:
+    def _listed(self, part: str | None) -> list[ErrorEntry]:
         chosen = [e for e in self.entries if part in (None, e.item.part)]
         if not chosen:
             raise PlanError(f"no part is called {part!r}; there are {', '.join(self.workload.parts)}")
@@ -343,10 +343,10 @@ class Plan(WorkloadPlan):
             return None
         mu_squared = float(self.price.mu_squared)
         # at the whole price, of which `lower_bound` is at what the count of those who were cut leaves
-        whole = mu_squared * float(left(self.unit, 2) if self.cut else 1)
+        whole = mu_squared * float(share_for_tables(self.unit, 2) if self.cut else 1)
         return self.bound * math.sqrt(whole / math.expm1(mu_squared)) if mu_squared < _MOST_MU_SQUARED else None
 
-    def margins(self, entry: Entry, confidence: float) -> FloatArray:
+    def margins(self, entry: ErrorEntry, confidence: float) -> FloatArray:
         """Half-widths of the intervals of one table or block, each of which holds by itself.
 
         Args:
@@ -357,8 +357,8 @@ class Plan(WorkloadPlan):
             Half-widths, compact as the powers of the entry.
         """
         if entry.mean is not None:
-            return widest(confidence, entry.powers, self.noise)
-        return margins(confidence, entry.powers, self.fourth_powers(entry.item), self.noise, entry.bias)
+            return widest_margins(confidence, entry.powers, self.noise)
+        return interval_margins(confidence, entry.powers, self.fourth_powers(entry.item), self.noise, entry.bias)
 
     def fourth_powers(self, item: QueryBlock | QueryFamily) -> FloatArray | None:
         """The sums of fourth powers of the reconstruction's rows, by which the shape of Laplace noise matters.
@@ -390,7 +390,7 @@ class Plan(WorkloadPlan):
             PlanError: The confidence is no such probability.
         """
         margins_of = self.entry_margins(confidence, simultaneous=simultaneous)
-        return by_table(self.workload.domain, self.entries, self.noise, margins_of)
+        return table_errors_frame(self.workload.domain, self.entries, self.noise, margins_of)
 
     def errors_by_order(self, confidence: float = 0.95, *, simultaneous: bool = False) -> Frame:
         """Predicted errors by part and number of attributes, before a projection.
@@ -410,8 +410,10 @@ class Plan(WorkloadPlan):
             PlanError: The confidence is no such probability.
         """
         weights = [self._averaged.table_weights(e.item) for e in self.entries]
-        table = by_order(self.entries, self.noise, self.entry_margins(confidence, simultaneous=simultaneous), weights)
-        return compared(table, self.alone) if self.alone else table
+        table = order_errors_frame(
+            self.entries, self.noise, self.entry_margins(confidence, simultaneous=simultaneous), weights
+        )
+        return compare_with_alone(table, self.alone) if self.alone else table
 
     @functools.cached_property
     def default_errors(self) -> Frame:
@@ -471,7 +473,7 @@ class Plan(WorkloadPlan):
             PlanError: There are too many answers, or a question is none or over another domain.
             WorkloadError: A predicate cannot be read.
         """
-        return covariance(self.strategy, self.workload.domain, first, second, self.noise.variance)
+        return question_covariance(self.strategy, self.workload.domain, first, second, self.noise.variance)
 
     def table_covariances(self, first: Sequence[str], second: Sequence[str]) -> Frame:
         """Covariances of the cells of two tables, however large.
@@ -487,7 +489,7 @@ class Plan(WorkloadPlan):
             PlanError: Covariances depend on more than that agreement, as with tilted residuals.
             NotAnswerable: A table will not be measured.
         """
-        return table_covariances(self.strategy, self.workload.domain, first, second, self.noise.variance)
+        return table_covariance_frame(self.strategy, self.workload.domain, first, second, self.noise.variance)
 
     @functools.cached_property
     def bias_bound(self) -> float:
@@ -547,7 +549,9 @@ class Plan(WorkloadPlan):
 
     def agree(self) -> None:
         super().agree()
-        if self.sensitivity.power != power_of(self.noise) or not fits(self.sensitivity, self.noise, self.price):
+        if self.sensitivity.power != sensitivity_power(self.noise) or not noise_fits_price(
+            self.sensitivity, self.noise, self.price
+        ):
             raise PlanError("its noise costs more, at the sensitivity that it states, than its price")
 
     @property
@@ -555,7 +559,7 @@ class Plan(WorkloadPlan):
         return "Strategy", self.strategy
 
     def own_facts(self) -> dict[str, dict[str, Any]]:
-        return plan_facts(self)
+        return table_plan_facts(self)
 
     def describe(self) -> Description:
         return self._described("", plan_lines(self), predicted_errors(self))
@@ -569,20 +573,22 @@ class Plan(WorkloadPlan):
         Raises:
             MissingExtra: Altair is not installed.
         """
-        return plots.errors(self.errors())
+        return plots.chart_errors(self.errors())
 
     def brief(self) -> str:
         return f"{self.mechanism}: {len(self.workload):,} queries, error {self.mean_error:.4g}"
 
 
-def at_budget(problem: Problem, bound: float) -> float:
+def bound_at_budget(problem: Problem, bound: float) -> float:
     """A bound on the root of the summed weighted variances at noise multiplier 1, as one on `objective_value`.
 
     At what the count of those who had more rows than are counted leaves of the budget.
     """
     weights = 1.0 if problem.largest else problem.total_weight
     # sensitivity at c rows a person is c times as large, for every strategy alike
-    multiplier = problem.unit.rows_per_person / math.sqrt(float(problem.budget.mu_squared * left(problem.unit, 2)))
+    multiplier = problem.unit.rows_per_person / math.sqrt(
+        float(problem.budget.mu_squared * share_for_tables(problem.unit, 2))
+    )
     return bound * multiplier / math.sqrt(weights) * (1 - 1e-12)
 
 
@@ -599,7 +605,7 @@ def price_design(design: Design, problem: Problem) -> Plan:
         measures=problem.measures,
     )
     proved = design.bound is not None and problem.noise == "gaussian" and not problem.unit_lattice
-    bound = at_budget(problem, design.bound) if proved and design.bound is not None else None
+    bound = bound_at_budget(problem, design.bound) if proved and design.bound is not None else None
     return Plan(
         problem.workload,
         problem.budget,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from sfumato._util.codec import encode, fingerprint, told
+from sfumato._util.codec import encode_value, stored_fields, value_fingerprint
 from sfumato._util.description import Describable, Description, Facts, TitledTable
 from sfumato._util.documents import write_document
 from sfumato._util.frames import Frame
@@ -21,14 +21,14 @@ from sfumato.errors import PlanError, SfumatoError
 from sfumato.operators import Block, Dense
 from sfumato.operators.base import FloatArray
 from sfumato.privacy.accounting import ApproxEvent, BoundedRangeEvent, Event, GaussianEvent
-from sfumato.privacy.amounts import readable
-from sfumato.privacy.budget import Budget, keeps
-from sfumato.privacy.ledger.words import events_export, told_apart
+from sfumato.privacy.amounts import readable_number
+from sfumato.privacy.budget import Budget, price_keeps_budget
+from sfumato.privacy.ledger.words import export_events, secrecy_sentence
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.strategies.design import Candidate, candidate_table
 from sfumato.strategies.strategy import Strategy
 from sfumato.workloads import RECORDS, QueryBlock, Workload
-from sfumato.workloads.levels import over
+from sfumato.workloads.levels import lift_to_attribute
 
 if TYPE_CHECKING:
     from sfumato.plans.plan import Plan
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 __all__ = [
     "Planned",
     "WorkloadPlan",
-    "counted",
     "counted_as_zero",
+    "counted_rows_text",
+    "event_price_text",
     "event_text",
     "is_answered",
-    "price_text",
-    "protected",
+    "protection_lines",
     "rows_text",
-    "serves",
+    "served_statistic_lines",
 ]
 
 
@@ -68,8 +68,8 @@ class Planned(Describable):
     def fingerprint(self) -> str:
         """SHA-256 of everything that decides what is looked at and released."""
         # what a plan gained later is hashed where it says something, so that older plans keep their fingerprints
-        known = dict(told(self))
-        return fingerprint(tuple(known[name] for name in self.decides if name in known) if self.decides else self)
+        known = dict(stored_fields(self))
+        return value_fingerprint(tuple(known[name] for name in self.decides if name in known) if self.decides else self)
 
     def check(self) -> None:
         """Check that every part of the plan is what it has to be, as a damaged file could hold something else.
@@ -82,7 +82,7 @@ class Planned(Describable):
             found = getattr(self, name)
             if not isinstance(found, kind):
                 raise PlanError(f"the plan's {name} is a {type(found).__name__}: it is damaged, plan again")
-        _ = encode(self), self.fingerprint
+        _ = encode_value(self), self.fingerprint
 
     def agree(self) -> None:
         """Check that the plan does not contradict itself: all of `check`, and that its price keeps its budget.
@@ -98,7 +98,7 @@ class Planned(Describable):
     @property
     def honest(self) -> bool:
         """Whether the price keeps the budget that the plan states."""
-        return keeps(self.price, self.budget)
+        return price_keeps_budget(self.price, self.budget)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the plan to one file (no pickle), which `sf.load` reads.
@@ -171,15 +171,15 @@ class WorkloadPlan(Planned):
                 "unit": self.unit.describe(),
                 "budget": self.budget.to_json(),
                 "statement": str(self.budget),
-                "events": list(events_export([self.price])),
+                "events": list(export_events([self.price])),
             },
             **({"impossible": list(impossible)} if (impossible := self.workload.domain.impossible) else {}),
             **self.own_facts(),
             "hashes": {
                 "plan": self.fingerprint,
-                "workload": fingerprint(self.workload),
-                "strategy": fingerprint(self.measures[1]),
-                "domain": fingerprint(self.workload.domain),
+                "workload": value_fingerprint(self.workload),
+                "strategy": value_fingerprint(self.measures[1]),
+                "domain": value_fingerprint(self.workload.domain),
             },
         }
 
@@ -196,13 +196,13 @@ class WorkloadPlan(Planned):
 _NAMES: dict[type[Event], str] = {GaussianEvent: "mu^2", BoundedRangeEvent: "epsilon of bounded range"}
 
 
-def _parameter(event: Event) -> tuple[str, Fraction]:
+def _event_parameter(event: Event) -> tuple[str, Fraction]:
     """The name and the exact value of an event's parameter."""
     first = fields(event)[0].name
     return _NAMES.get(type(event), first), getattr(event, first)
 
 
-def counted(unit: PrivacyUnit) -> str:
+def counted_rows_text(unit: PrivacyUnit) -> str:
     """Which rows answers are of, where these are not all; else nothing."""
     if unit.person is None:
         return ""
@@ -218,29 +218,29 @@ def rows_text(unit: PrivacyUnit) -> str:
     return "records" if unit.person is None else "counted records"
 
 
-def protected(unit: PrivacyUnit, event: Event) -> Iterator[tuple[str, str]]:
+def protection_lines(unit: PrivacyUnit, event: Event) -> Iterator[tuple[str, str]]:
     """What is kept from whoever looks, in a sentence; who is protected, and which rows are counted, as lines."""
-    yield "", told_apart(unit, event)
+    yield "", secrecy_sentence(unit, event)
     yield "protects", unit.describe()
-    if told := counted(unit):
+    if told := counted_rows_text(unit):
         yield "counts", told
 
 
-def price_text(event: Event) -> str:
+def event_price_text(event: Event) -> str:
     """A price in words, to six figures where it has more; the ledger has them all."""
-    name, value = _parameter(event)
-    delta = f", delta = {readable(event.delta)}" if isinstance(event, ApproxEvent) else ""
-    return f"{name} = {_six(value)}{delta}{' (Gaussian differential privacy)' if name == 'mu^2' else ''}"
+    name, value = _event_parameter(event)
+    delta = f", delta = {readable_number(event.delta)}" if isinstance(event, ApproxEvent) else ""
+    return f"{name} = {_six_digit_text(value)}{delta}{' (Gaussian differential privacy)' if name == 'mu^2' else ''}"
 
 
-def _six(value: Fraction) -> str:
-    text = readable(value)
+def _six_digit_text(value: Fraction) -> str:
+    text = readable_number(value)
     return text if len(text) <= 8 else f"{float(value):.6g}"
 
 
 def event_text(event: Event) -> str:
     """What one look of several costs, for people."""
-    name, value = _parameter(event)
+    name, value = _event_parameter(event)
     return f"{name} = {float(value):.6g}" if value else "free"
 
 
@@ -252,7 +252,7 @@ def counted_as_zero(attribute: str) -> str:
     return f"of all records: those of (other) count 0 in the sum of {attribute}"
 
 
-def serves(plan: Plan) -> Iterator[str]:
+def served_statistic_lines(plan: Plan) -> Iterator[str]:
     """One line for the sums of each attribute within the same groups, and for each table of a numeric attribute."""
     domain, strategy = plan.workload.domain, plan.strategy
     seen = set[tuple[str, tuple[str, ...]]]()
@@ -264,39 +264,39 @@ def serves(plan: Plan) -> Iterator[str]:
             name, by = item.unit, tuple(a for a in attributes if a != item.unit)
             if name in domain and name in attributes and (name, by) not in seen:
                 seen.add((name, by))
-                yield _of_sums(domain, strategy, name, item)
+                yield _sum_statistic_line(domain, strategy, name, item)
         elif item.is_marginal:
             for name in attributes:
                 by = tuple(a for a in attributes if a != name)
                 if domain[name].midpoints is not None and (name, by) not in seen:
                     seen.add((name, by))
-                    yield f"means, quantiles and shares of {_within(name, by)}"
+                    yield f"means, quantiles and shares of {_grouped_name(name, by)}"
 
 
-def _within(name: str, by: tuple[str, ...]) -> str:
+def _grouped_name(name: str, by: tuple[str, ...]) -> str:
     return f"{name} by {', '.join(by)}" if by else name
 
 
-def _of_sums(domain: Domain, strategy: Strategy, name: str, item: QueryBlock) -> str:
+def _sum_statistic_line(domain: Domain, strategy: Strategy, name: str, item: QueryBlock) -> str:
     declared, block = domain[name], item.block
     by = tuple(a for a in item.attributes if a != name)
-    where = _within(name, by)
-    if is_answered(strategy, _sizes(domain, name, declared, block, known=True)):
+    where = _grouped_name(name, by)
+    if is_answered(strategy, _group_size_block(domain, name, declared, block, known=True)):
         return f"means of {where}"
-    if declared.has_other and is_answered(strategy, _sizes(domain, name, declared, block, known=False)):
+    if declared.has_other and is_answered(strategy, _group_size_block(domain, name, declared, block, known=False)):
         return f"means of {where}, {counted_as_zero(name)}"
     groups = f"marginals of {', '.join(by)}" if by else "the total"
     return f"sums of {where} alone: for means stack the counts too, {groups}"
 
 
-def _sizes(domain: Domain, name: str, declared: Attribute, block: Block, *, known: bool) -> Block:
+def _group_size_block(domain: Domain, name: str, declared: Attribute, block: Block, *, known: bool) -> Block:
     """The records of each group of a block of sums: of those with a declared value, or all."""
     row: FloatArray = np.ones((1, declared.size))
     if known and declared.has_other:
         row[0, -1] = 0.0
     kept = [(g, f) for g, f in zip(block.groups, block.factors, strict=True) if name not in g]
     if not (row == 1).all():
-        owner, factor = over(domain, name, Dense(row))
+        owner, factor = lift_to_attribute(domain, name, Dense(row))
         kept.append(((owner,), factor))
     return Block(tuple(g for g, _ in kept), tuple(f for _, f in kept))
 

@@ -5,29 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sfumato._util.frames import Frame, package
+from sfumato._util.frames import Frame, optional_package
 
-__all__ = ["cells", "curves", "errors", "shares"]
+__all__ = ["chart_cells", "chart_cumulative_shares", "chart_errors", "chart_shares"]
 
 _NAMED = 40  # lines that an eye can read one by one; of more tables the numbers of attributes stand for the names
 _TOLD = ("share", "standard_error", "low", "high", "note")
 
 
-def _altair() -> Any:
-    return package("altair", "plots")
+def _load_altair() -> Any:
+    return optional_package("altair", "plots")
 
 
-def _based(altair: Any, frame: Frame) -> Any:
+def _base_chart(altair: Any, frame: Frame) -> Any:
     return altair.Chart(altair.Data(values=frame.rows()))
 
 
-def cells(frame: Frame, names: Sequence[str], of: str = "records") -> Any:
+def chart_cells(frame: Frame, names: Sequence[str], of: str = "records") -> Any:
     """Bars of a table over one or two attributes, with their intervals."""
-    altair = _altair()
+    altair = _load_altair()
     first, *second = names
     # in words: layers that share a scale sort what is left to the order of the rows
     order = {name: list(dict.fromkeys(frame[name])) for name in names}
-    base = _based(altair, frame).encode(x=altair.X(field=first, type="nominal", sort=order[first], title=first))
+    base = _base_chart(altair, frame).encode(x=altair.X(field=first, type="nominal", sort=order[first], title=first))
     if second:
         name = second[0]
         base = base.encode(
@@ -35,17 +35,17 @@ def cells(frame: Frame, names: Sequence[str], of: str = "records") -> Any:
             xOffset=altair.XOffset(field=name, type="nominal", sort=order[name]),
         )
     bars = base.mark_bar(opacity=0.6).encode(y=altair.Y(field="answer", type="quantitative", title=of))
-    return bars + _rule(altair, base)
+    return bars + _interval_rule(altair, base)
 
 
-def _rule(altair: Any, base: Any) -> Any:
+def _interval_rule(altair: Any, base: Any) -> Any:
     """The line of an interval."""
     return base.mark_rule().encode(
         y=altair.Y(field="low", type="quantitative"), y2=altair.Y2(field="high"), color=altair.value("black")
     )
 
 
-def _groups(frame: Frame, attribute: str) -> tuple[Frame, bool]:
+def _shares_by_group(frame: Frame, attribute: str) -> tuple[Frame, bool]:
     """What is told of a frame by groups, the group in one column; whether there are several."""
     names = [n for n in frame.columns if n not in _TOLD]
     along, by = names[-1], names[:-1]
@@ -55,11 +55,11 @@ def _groups(frame: Frame, attribute: str) -> tuple[Frame, bool]:
     return Frame(columns | {k: [r[k] for r in rows] for k in ("share", "low", "high")}), bool(by)
 
 
-def curves(frame: Frame, attribute: str, of: str = "records") -> Any:
+def chart_cumulative_shares(frame: Frame, attribute: str, of: str = "records") -> Any:
     """Cumulative shares with bands, one line for each group."""
-    altair = _altair()
-    told, several = _groups(frame, attribute)
-    base = _based(altair, told).encode(x=altair.X(field="cell", type="ordinal", sort=None, title=attribute))
+    altair = _load_altair()
+    told, several = _shares_by_group(frame, attribute)
+    base = _base_chart(altair, told).encode(x=altair.X(field="cell", type="ordinal", sort=None, title=attribute))
     if several:
         base = base.encode(color=altair.Color(field="group", type="nominal", sort=None, title=None))
     share = altair.Y(field="low", type="quantitative", title=f"share of {of}", axis=altair.Axis(format="%"))
@@ -67,11 +67,11 @@ def curves(frame: Frame, attribute: str, of: str = "records") -> Any:
     return band + base.mark_line().encode(y=altair.Y(field="share", type="quantitative"))
 
 
-def shares(frame: Frame, attribute: str, of: str = "records") -> Any:
+def chart_shares(frame: Frame, attribute: str, of: str = "records") -> Any:
     """Shares with intervals, the groups side by side."""
-    altair = _altair()
-    told, several = _groups(frame, attribute)
-    base = _based(altair, told).encode(x=altair.X(field="cell", type="nominal", sort=None, title=attribute))
+    altair = _load_altair()
+    told, several = _shares_by_group(frame, attribute)
+    base = _base_chart(altair, told).encode(x=altair.X(field="cell", type="nominal", sort=None, title=attribute))
     if several:
         base = base.encode(
             color=altair.Color(field="group", type="nominal", sort=None, title=None),
@@ -81,12 +81,12 @@ def shares(frame: Frame, attribute: str, of: str = "records") -> Any:
     bars = base.mark_bar(opacity=0.6).encode(
         y=altair.Y(field="share", type="quantitative", title=f"share of {of}", axis=axis)
     )
-    return bars + _rule(altair, base)
+    return bars + _interval_rule(altair, base)
 
 
-def errors(frame: Frame) -> Any:
+def chart_errors(frame: Frame) -> Any:
     """Predicted errors: a dot for each table, coloured by its part; one scale for each unit."""
-    altair = _altair()
+    altair = _load_altair()
     rows = frame.rows()
     line = "attributes" if len(rows) <= _NAMED else "order"
     for row in rows:

@@ -18,24 +18,24 @@ from sfumato.errors import PlanError
 from sfumato.operators import Block, Identity
 from sfumato.operators.base import FloatArray
 from sfumato.privacy.noise import NoiseLaw
-from sfumato.strategies.covariance import check_size
+from sfumato.strategies.covariance import check_covariance_size
 from sfumato.strategies.strategy import Estimate, Strategy, row_shape
 from sfumato.workloads import QueryBlock, QueryFamily, Workload, predicates
 from sfumato.workloads.levels import family_names, names_asked, table_block
 
 __all__ = [
     "Alone",
-    "Entry",
+    "ErrorEntry",
     "Question",
-    "asked",
-    "biases",
-    "by_order",
-    "by_table",
     "check_domain",
-    "compared",
-    "covariance",
-    "expand",
-    "table_covariances",
+    "compare_with_alone",
+    "entry_biases",
+    "expand_to_queries",
+    "order_errors_frame",
+    "question_blocks",
+    "question_covariance",
+    "table_covariance_frame",
+    "table_errors_frame",
     "worst_bias",
 ]
 
@@ -55,7 +55,7 @@ class Alone:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ErrorEntry:
     """Queries with the sums of squares of their rows of the reconstruction.
 
     For a block one axis per factor, of length 1 where nothing changes; for a family of tables, all of whose
@@ -71,11 +71,11 @@ class Entry:
     off: FloatArray | None = None
 
     @classmethod
-    def of(cls, strategy: Strategy, query: QueryBlock) -> Entry:
+    def of(cls, strategy: Strategy, query: QueryBlock) -> ErrorEntry:
         """The errors of a block of queries under a strategy."""
         summed = strategy.row_errors(query.block)
         if summed is None:
-            return cls(query, strategy.row_powers(query.block, 2), None, *biases(strategy, query.block))
+            return cls(query, strategy.row_powers(query.block, 2), None, *entry_biases(strategy, query.block))
         mean, largest = summed
         return cls(query, np.full((1,) * len(query.block.factors), largest), mean)
 
@@ -102,7 +102,7 @@ class Entry:
             raise PlanError(f"{self.item.rows:,} queries are too many to list; ask for those you need")
         if isinstance(self.item, QueryFamily):
             return np.repeat(values, self.item.family.rows_each)
-        return expand(values, self.item)
+        return expand_to_queries(values, self.item)
 
     def by_table(self, values: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
         """Per table the mean and the largest of numbers compact as the powers (the powers, unless given)."""
@@ -134,7 +134,7 @@ def answer_item(strategy: Strategy, estimate: Estimate, item: QueryBlock | Query
         item.family.place(chosen, rows, into)
 
 
-def biases(strategy: Strategy, block: Block) -> tuple[FloatArray | None, FloatArray | None]:
+def entry_biases(strategy: Strategy, block: Block) -> tuple[FloatArray | None, FloatArray | None]:
     """`bias` and `off` of an entry: of answers that are biased on purpose, else None."""
     off, records = strategy.deviations(block), strategy.records
     if off is None or records is None:
@@ -142,7 +142,7 @@ def biases(strategy: Strategy, block: Block) -> tuple[FloatArray | None, FloatAr
     return records * off.max(axis=1).reshape(row_shape(block)), float(records) ** 2 * (off**2).sum(axis=0)
 
 
-def worst_bias(entries: Iterable[Entry], weights: Iterable[float] | None = None) -> float:
+def worst_bias(entries: Iterable[ErrorEntry], weights: Iterable[float] | None = None) -> float:
     """The largest (weighted) sum of squared biases of all queries: that of all records in one cell.
 
     The sum is convex in the counts, so no table of as many records has a larger one.
@@ -152,13 +152,15 @@ def worst_bias(entries: Iterable[Entry], weights: Iterable[float] | None = None)
     return float(np.sum(sums, axis=0).max()) if sums else 0.0
 
 
-def expand(values: FloatArray, query: QueryBlock) -> FloatArray:
+def expand_to_queries(values: FloatArray, query: QueryBlock) -> FloatArray:
     """A compact array of a block, spread to one value per query."""
     shape = tuple(f.shape[0] for f in query.block.factors)
     return np.broadcast_to(values, shape).reshape(-1)
 
 
-def by_table(domain: Domain, entries: Sequence[Entry], noise: NoiseLaw, margins: Sequence[FloatArray]) -> Frame:
+def table_errors_frame(
+    domain: Domain, entries: Sequence[ErrorEntry], noise: NoiseLaw, margins: Sequence[FloatArray]
+) -> Frame:
     """One row per table or block of queries; where answers are biased, with the largest bound on it."""
     names = ("part", "attributes", "cells", "unit", "rmse", "worst_standard_error", "margin")
     columns: dict[str, list[Any]] = {name: [] for name in names}
@@ -182,8 +184,8 @@ def by_table(domain: Domain, entries: Sequence[Entry], noise: NoiseLaw, margins:
     return Frame(columns | {"bias": largest} if any(largest) else columns)
 
 
-def by_order(
-    entries: Sequence[Entry], noise: NoiseLaw, margins: Sequence[FloatArray], weights: Sequence[FloatArray]
+def order_errors_frame(
+    entries: Sequence[ErrorEntry], noise: NoiseLaw, margins: Sequence[FloatArray], weights: Sequence[FloatArray]
 ) -> Frame:
     """One row per part, unit and number of attributes; means over queries by their tables' weights, (tables,) each."""
     rows: dict[tuple[str, int, str], list[float]] = {}
@@ -212,7 +214,7 @@ def by_order(
     return Frame(columns | {"bias": largest} if any(largest) else columns)
 
 
-def compared(table: Frame, alone: Iterable[Alone]) -> Frame:
+def compare_with_alone(table: Frame, alone: Iterable[Alone]) -> Frame:
     """A table by order with what every line would err alone, and how many times that it errs."""
     known = {(a.part, a.order, a.unit): a.rmse for a in alone}
     keys = zip(table["part"], table["attributes"], table["unit"], strict=True)
@@ -233,7 +235,7 @@ def check_domain(domain: Domain, question: Workload) -> None:
         raise PlanError(f"the question is over another domain: {', '.join(strange)} is not declared, or not so, here")
 
 
-def asked(domain: Domain, question: Question) -> tuple[Block, ...]:
+def question_blocks(domain: Domain, question: Question) -> tuple[Block, ...]:
     """The blocks of a question. Raises PlanError for what is none, or over another domain."""
     if isinstance(question, Workload):
         check_domain(domain, question)
@@ -245,14 +247,14 @@ def asked(domain: Domain, question: Question) -> tuple[Block, ...]:
     return (table_block(domain, question),)
 
 
-def covariance(
+def question_covariance(
     strategy: Strategy, domain: Domain, first: Question, second: Question | None, variance: float
 ) -> FloatArray:
     """(answers of first, answers of second) under noise of that variance; within the first where second is None."""
-    ours = asked(domain, first)
-    theirs = ours if second is None else asked(domain, second)
+    ours = question_blocks(domain, first)
+    theirs = ours if second is None else question_blocks(domain, second)
     rows, columns = (np.cumsum([0, *(b.rows for b in blocks)]) for blocks in (ours, theirs))
-    check_size(int(rows[-1]), int(columns[-1]))
+    check_covariance_size(int(rows[-1]), int(columns[-1]))
     sources = [strategy.source(b) for b in ours]
     others = sources if second is None else [strategy.source(b) for b in theirs]
     out = np.zeros((int(rows[-1]), int(columns[-1])))
@@ -268,7 +270,7 @@ def covariance(
     return out
 
 
-def table_covariances(
+def table_covariance_frame(
     strategy: Strategy, domain: Domain, first: Sequence[str], second: Sequence[str], variance: float
 ) -> Frame:
     """Covariances of the cells of two tables under noise of that variance, by which common attributes agree.
@@ -280,7 +282,7 @@ def table_covariances(
     for names in (first, second):
         if isinstance(names, str) or not isinstance(names, Sequence):
             raise PlanError(f"a table is a tuple of attribute names such as ('age', 'sex'), not {names!r}")
-        blocks += asked(domain, names)
+        blocks += question_blocks(domain, names)
     one, other = blocks
     for block in blocks:
         strategy.check(block)

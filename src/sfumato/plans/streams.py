@@ -17,7 +17,7 @@ from sfumato._util.frames import Frame
 from sfumato.errors import PlanError
 from sfumato.operators.base import FloatArray
 from sfumato.plans.plan import Plan
-from sfumato.plans.planned import WorkloadPlan, price_text, protected
+from sfumato.plans.planned import WorkloadPlan, event_price_text, protection_lines
 from sfumato.postprocess.projection import largest_tables
 from sfumato.privacy.accounting import Event, GaussianEvent
 from sfumato.privacy.budget import Budget
@@ -26,15 +26,15 @@ from sfumato.privacy.sensitivity import Sensitivity
 from sfumato.privacy.stream_price import StreamTerms, WindowFilter
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.strategies.design import Candidate
-from sfumato.strategies.impossible_cells import knowing
+from sfumato.strategies.impossible_cells import condition_on_impossible
 from sfumato.strategies.periods import Periods
-from sfumato.strategies.periods import question as question_of
+from sfumato.strategies.periods import parse_question as question_of
 from sfumato.strategies.residuals import Residuals
 from sfumato.strategies.strategy import Strategy
-from sfumato.strategies.time_errors import TimeErrors, errors_of
+from sfumato.strategies.time_errors import TimeErrors, errors_of_filter
 from sfumato.workloads import Workload
 
-__all__ = ["StreamPlan", "since"]
+__all__ = ["StreamPlan", "cumulative_period_weights"]
 
 
 @storable
@@ -106,7 +106,7 @@ class StreamPlan(WorkloadPlan):
             raise PlanError("the plan's terms are of other periods than it states; plan again")
         if self.terms.enforced != (self.unit.person is not None and not self.periods.promised):
             raise PlanError("the plan's terms count people otherwise than it states; plan again")
-        if not _alike(self.strategy, self.terms):
+        if not _families_match(self.strategy, self.terms):
             raise PlanError("the plan's terms measure something else than its strategy; plan again")
         if not self.terms.fits(self.price, self._sizes, self.unit):
             raise PlanError("the plan costs more than the price that it states; plan again")
@@ -120,7 +120,7 @@ class StreamPlan(WorkloadPlan):
     @functools.cached_property
     def over_time(self) -> TimeErrors:
         """The variances of answers over time, for noise of variance 1 in each measured value."""
-        return errors_of(self.terms.filter)
+        return errors_of_filter(self.terms.filter)
 
     def weights(self, question: str, period: int | None = None) -> FloatArray:
         """How much a question over time counts each period.
@@ -267,7 +267,7 @@ class StreamPlan(WorkloadPlan):
     def _knowing(self) -> Strategy:
         """The strategy, which knows of impossible cells."""
         work = self.workload
-        return knowing(self.strategy, work.domain, largest_tables(work), [q.block for q in work.blocks])
+        return condition_on_impossible(self.strategy, work.domain, largest_tables(work), [q.block for q in work.blocks])
 
     def _scaled(self, variance: float) -> Plan:
         deviation = math.sqrt(variance * float(self.terms.noise.variance)) * 2.0**self.terms.grain
@@ -295,7 +295,7 @@ class StreamPlan(WorkloadPlan):
         """
         if not self.terms.cut:
             return None
-        variance = self.over_time.variance(since(weights)) * float(self.terms.noise.variance)
+        variance = self.over_time.variance(cumulative_period_weights(weights)) * float(self.terms.noise.variance)
         return self.unit.rows_per_person * math.sqrt(variance) * 2.0**self.terms.grain / self.terms.cut
 
     # -- beside others -------------------------------------------------------------------------------------
@@ -421,7 +421,7 @@ class StreamPlan(WorkloadPlan):
         return self._described(f", {self.periods.count:,} periods", self._lines(), tables)
 
     def _lines(self) -> Iterator[tuple[str, str]]:
-        yield from protected(self.unit, self.price)
+        yield from protection_lines(self.unit, self.price)
         yield from self.workload.domain.told()
         yield "over time", self.periods.describe()
         yield "", f"  {self.participation}"
@@ -434,7 +434,7 @@ class StreamPlan(WorkloadPlan):
         yield "measures", f"{self.strategy.summary}, each period ({values:,} noisy values), filtered by {by} a cell"
         deviation = f"{float(self.terms.noise.sigma):.6g} on the integer lattice"
         yield "noise", f"rounded Gaussian of one law, deviation {deviation}"
-        yield "price", f"{price_text(self.price)}, debited as a whole before the first period"
+        yield "price", f"{event_price_text(self.price)}, debited as a whole before the first period"
         last, single = self.at(), self.at("increments").mean_error
         worst = float(self.curve().max())
         yield (
@@ -474,12 +474,12 @@ class StreamPlan(WorkloadPlan):
         return f"{self.mechanism}: {len(self.workload):,} queries in each of {self.periods.count:,} periods"
 
 
-def since(weights: FloatArray) -> FloatArray:
+def cumulative_period_weights(weights: FloatArray) -> FloatArray:
     """(m,) how often what happens first in a period counts, if it goes on and periods weigh so."""
     return np.cumsum(weights[::-1])[::-1]
 
 
-def _alike(strategy: Residuals, terms: StreamTerms) -> bool:
+def _families_match(strategy: Residuals, terms: StreamTerms) -> bool:
     """Whether the families of a strategy are those of the terms, number by number."""
     blocks = [b.lowered() for b in strategy.blocks]
     pairs = list(zip(blocks, terms.families, strict=False))

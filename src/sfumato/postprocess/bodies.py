@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sfumato._util.display import Progress, watched
+from sfumato._util.display import Progress, show_progress
 from sfumato.errors import InvalidInput
 from sfumato.operators import Prefix
 from sfumato.operators.base import FloatArray
-from sfumato.postprocess.cones import hull, onto_simplex, whitener
-from sfumato.postprocess.consistency import Zeros, local
-from sfumato.postprocess.correlation import elliptope
-from sfumato.postprocess.denoising import AdaptedTables, adapt
+from sfumato.postprocess.cones import project_onto_hull, project_onto_simplex, whitening_map
+from sfumato.postprocess.consistency import Zeros, project_onto_local
+from sfumato.postprocess.correlation import nearest_correlation
+from sfumato.postprocess.denoising import AdaptedTables, denoise_pairs
 from sfumato.postprocess.oracles import find_oracle, starting_records
 from sfumato.postprocess.parities import parity_answers, parity_matrix
 from sfumato.postprocess.possible import CellCounts, PairMoments, RecordCounts, TableCounts
@@ -27,7 +27,7 @@ from sfumato.postprocess.projection import Projection, Task, joint_attributes, p
 from sfumato.postprocess.records import fit_records
 from sfumato.workloads import Workload
 
-__all__ = ["BODIES", "project", "suits"]
+__all__ = ["BODIES", "automatic_body", "project"]
 
 
 BODIES = ("auto", "simplex", "isotonic", "hull", "cone", "local", "sdp", "sdp+local", "exact", "mixtures")
@@ -97,11 +97,11 @@ def project(
     >>> sf.project([2.0, 1.0, 6.0], cdf).answers
     array([1.5, 1.5, 6. ])
     """
-    with watched("projecting", progress) as told:
+    with show_progress("projecting", progress) as told:
         task = read_task(answers, work, covariance, total, space, told)
         if body not in BODIES:
             raise InvalidInput(f"body must be one of {', '.join(BODIES)}, not {body!r}")
-        chosen = _choose(task) if body == "auto" else body
+        chosen = _choose_body(task) if body == "auto" else body
         if task.possible is not None and chosen in _UNAWARE:
             raise InvalidInput(
                 f"body={chosen!r} is about moments, which do not know of cells that are declared impossible; take "
@@ -114,25 +114,25 @@ def project(
     return found if covariance is None or chosen == "mixtures" else replace(found, norm="noise")
 
 
-def _choose(task: Task) -> str:
+def _choose_body(task: Task) -> str:
     """The body that fits best, given how the answers are weighted."""
     if task.residuals is not None:
         return "local"
     simple = task.covariance is None or task.covariance.ndim == 1
-    best = suits(task.work, task.total)
+    best = automatic_body(task.work, task.total)
     if best == "isotonic" and task.possible is not None:
         return "hull"
     return best if simple or best not in ("simplex", "isotonic") else "hull"
 
 
-def suits(work: Workload, total: float | None, *, tables: bool = False) -> str:
+def automatic_body(work: Workload, total: float | None, *, tables: bool = False) -> str:
     """The body that "auto" takes: the exact hull while its cells can be listed, else the smallest larger one.
 
     `tables` says that the whole tables which the queries lie in can be asked instead of them.
     """
-    if _is_table(work):
+    if _is_single_table(work):
         return "simplex"
-    if _is_prefix(work):
+    if _is_prefix_workload(work):
         return "isotonic"
     names = joint_attributes(work)
     cells = math.prod(work.domain.sizes(names))
@@ -152,12 +152,12 @@ def suits(work: Workload, total: float | None, *, tables: bool = False) -> str:
     )
 
 
-def _is_table(work: Workload) -> bool:
+def _is_single_table(work: Workload) -> bool:
     """Whether the queries are the cells of one marginal table."""
     return work.tables == 1 and work.items[0].is_marginal
 
 
-def _is_prefix(work: Workload) -> bool:
+def _is_prefix_workload(work: Workload) -> bool:
     """Whether the queries are all prefix counts of one attribute."""
     if work.tables != 1:
         return False
@@ -165,13 +165,13 @@ def _is_prefix(work: Workload) -> bool:
     return len(factors) == 1 and isinstance(factors[0], Prefix)
 
 
-def _simplex(task: Task) -> Projection:
-    if not _is_table(task.work):
+def _project_simplex(task: Task) -> Projection:
+    if not _is_single_table(task.work):
         raise InvalidInput("body='simplex' takes the cells of one table; for other queries take body='hull'")
     if task.covariance is not None and task.covariance.ndim != 1:
-        return _hull(task)
-    white = whitener(task.covariance, len(task.answers))
-    found = onto_simplex(task.answers, task.total, None if white is None else 1 / white**2, task.possible)
+        return _project_hull(task)
+    white = whitening_map(task.covariance, len(task.answers))
+    found = project_onto_simplex(task.answers, task.total, None if white is None else 1 / white**2, task.possible)
     query = task.work.blocks[0]
     values = found.reshape(task.work.domain.sizes(query.attributes))
     away = (found - task.answers) * (1.0 if white is None else white)
@@ -179,14 +179,14 @@ def _simplex(task: Task) -> Projection:
     return Projection(found, CellCounts(query.attributes, values), 0.0, True, moved, 1, "simplex", True)
 
 
-def _isotonic(task: Task) -> Projection:
+def _project_isotonic(task: Task) -> Projection:
     from scipy.optimize import isotonic_regression  # noqa: PLC0415  (heavy)
 
-    if not _is_prefix(task.work):
+    if not _is_prefix_workload(task.work):
         raise InvalidInput("body='isotonic' takes sf.prefix of one attribute; for other queries take body='hull'")
     if task.possible is not None or (task.covariance is not None and task.covariance.ndim != 1):
-        return _hull(task)
-    white = whitener(task.covariance, len(task.answers))
+        return _project_hull(task)
+    white = whitening_map(task.covariance, len(task.answers))
     weights = np.ones(len(task.answers)) if white is None else white**2
     free = slice(None) if task.total is None else slice(0, -1)
     rising = (
@@ -203,15 +203,15 @@ def _isotonic(task: Task) -> Projection:
     return Projection(found, CellCounts(task.names, cells), 0.0, True, moved, 1, "isotonic", True)
 
 
-def _hull(task: Task) -> Projection:
+def _project_hull(task: Task) -> Projection:
     if task.cells > _MAX_CELLS:
         raise InvalidInput(
             f"the queries' attributes have {task.cells:,} cells, above the limit of {_MAX_CELLS:,} for the hull; "
             "take body='local' for marginal tables, 'sdp' for pairs of two-valued attributes, or 'exact'"
         )
-    white = whitener(task.covariance, len(task.answers))
+    white = whitening_map(task.covariance, len(task.answers))
     operator, kept = possible_operator(task.work)
-    done = hull(operator, task.answers, task.total, white, progress=task.progress)
+    done = project_onto_hull(operator, task.answers, task.total, white, progress=task.progress)
     away = done.fitted - task.answers
     if white is not None:
         away = white * away if white.ndim == 1 else white @ away
@@ -224,16 +224,16 @@ def _hull(task: Task) -> Projection:
     return Projection(done.fitted, held, done.gap, True, float(np.linalg.norm(away)), done.iterations, name, True)
 
 
-def _cone(task: Task) -> Projection:
+def _project_cone(task: Task) -> Projection:
     if task.total is not None:
         raise InvalidInput("body='cone' allows any total; leave total= out, or take body='hull'")
-    return _hull(task)
+    return _project_hull(task)
 
 
-def _exact(task: Task) -> Projection:
+def _project_records(task: Task) -> Projection:
     if task.covariance is not None and task.covariance.ndim != 1:
         raise InvalidInput("body='exact' weights answers by their variances; give covariance= of shape (k,)")
-    white = whitener(task.covariance, len(task.answers))
+    white = whitening_map(task.covariance, len(task.answers))
     names = task.names
     sizes = task.work.domain.sizes(names)
     blocks = [(tuple(names.index(a) for a in q.attributes), q.block.operator) for q in task.work.blocks]
@@ -241,7 +241,7 @@ def _exact(task: Task) -> Projection:
     lower = 0.0
     if not oracle.exact and white is None and task.possible is None and all(q.is_marginal for q in task.work.blocks):
         # tables that merely agree are a larger body: what is at least as far from it is as far from this one
-        outer = _local(task)
+        outer = _project_local(task)
         lower = max(0.0, outer.moved - math.sqrt(outer.gap)) ** 2
     done = fit_records(
         blocks,
@@ -249,7 +249,7 @@ def _exact(task: Task) -> Projection:
         task.answers,
         task.total,
         oracle,
-        starting_records(sizes, _shares(task), _STARTED if not oracle.exact else 16, moves),
+        starting_records(sizes, _attribute_shares(task), _STARTED if not oracle.exact else 16, moves),
         white=white,
         lower=lower,
         tolerance=1e-7 if oracle.exact else 1e-3,
@@ -261,7 +261,7 @@ def _exact(task: Task) -> Projection:
     return Projection(done.fitted, held, done.gap, True, float(np.linalg.norm(away)), done.iterations, "exact", True)
 
 
-def _shares(task: Task) -> list[FloatArray | None]:
+def _attribute_shares(task: Task) -> list[FloatArray | None]:
     """Shares of the cells of every attribute, from the tables that are asked."""
     sums: dict[str, FloatArray] = {}
     start = 0
@@ -278,7 +278,7 @@ def _shares(task: Task) -> list[FloatArray | None]:
     return [None if s is None or s.sum() <= 0 else s / s.sum() for s in found]
 
 
-def _local(task: Task) -> Projection:
+def _project_local(task: Task) -> Projection:
     queries = task.work.blocks
     if not all(q.is_marginal for q in queries):
         raise InvalidInput("body='local' takes whole marginal tables (sf.marginals); for other queries take 'exact'")
@@ -290,13 +290,13 @@ def _local(task: Task) -> Projection:
     if task.covariance is not None:
         if task.covariance.ndim != 1:
             raise InvalidInput("body='local' weights tables by their variances; give covariance= of shape (k,)")
-        whitener(task.covariance, len(task.answers))
+        whitening_map(task.covariance, len(task.answers))
         if any(np.ptp(task.covariance[a:b]) > _ALIKE * task.covariance[a] for a, b in places):
             raise InvalidInput("body='local' needs variances that are alike within each table; for others take 'exact'")
         spread = np.array([task.covariance[a] for a, _ in places])
     values = [task.answers[a:b].reshape(s) for (a, b), s in zip(places, shapes, strict=True)]
     sets = [tuple(names.index(a) for a in q.attributes) for q in queries]
-    done = local(
+    done = project_onto_local(
         sizes, sets, values, spread, task.total, progress=task.progress, zeros=Zeros.of(task.work.domain, names)
     )
     held = TableCounts(tuple(q.attributes for q in queries), tuple(done.tables))
@@ -305,7 +305,7 @@ def _local(task: Task) -> Projection:
     return Projection(fitted, held, done.gap, done.certified, done.moved, done.iterations, "local", whole)
 
 
-def _mixtures(task: Task) -> Projection:
+def _project_mixtures(task: Task) -> Projection:
     queries = task.work.blocks
     if task.residuals is None or not all(q.is_marginal and len(q.attributes) <= 3 for q in queries):
         raise InvalidInput(
@@ -319,28 +319,30 @@ def _mixtures(task: Task) -> Projection:
         for v, q in zip(np.split(task.answers, ends), queries, strict=True)
     ]
     sets = [tuple(names.index(a) for a in q.attributes) for q in queries]
-    step = None if told is None else functools.partial(_counted, told, itertools.count(1))
+    step = None if told is None else functools.partial(_report_step, told, itertools.count(1))
     zeros = Zeros.of(task.work.domain, names)
-    done = adapt(task.work.domain.sizes(names), sets, values, task.residuals, task.total, progress=step, zeros=zeros)
+    done = denoise_pairs(
+        task.work.domain.sizes(names), sets, values, task.residuals, task.total, progress=step, zeros=zeros
+    )
     held = AdaptedTables(names, done)
     fitted = np.concatenate([held.table(q.attributes).reshape(-1) for q in queries])
     moved = float(np.linalg.norm(fitted - task.answers))
     return Projection(fitted, held, math.inf, False, moved, len(done.models), "mixtures", False)
 
 
-def _counted(told: Progress, steps: Iterator[int], stage: str, share: float) -> None:
+def _report_step(told: Progress, steps: Iterator[int], stage: str, share: float) -> None:
     """Report one more step of denoising; how far it is from its end is not known as a gap."""
     del stage, share
     told(next(steps), math.nan)
 
 
-def _sdp(task: Task, *, pairwise: bool = False) -> Projection:
+def _project_sdp(task: Task, *, pairwise: bool = False) -> Projection:
     if not task.total:
         raise InvalidInput("body='sdp' needs total=, the known number of records; without one take body='local'")
     if task.covariance is not None and task.covariance.ndim != 1:
         raise InvalidInput("body='sdp' weights tables by their variances; give covariance= of shape (k,)")
     matrix, weights = parity_matrix(task.work, task.answers, task.total, task.covariance)
-    done = elliptope(matrix, weights, local=pairwise, progress=task.progress)
+    done = nearest_correlation(matrix, weights, local=pairwise, progress=task.progress)
     held = PairMoments(task.work.domain.names, done.matrix * task.total)
     fitted = parity_answers(task.work, done.matrix, task.total)
     body = "sdp+local" if pairwise else "sdp"
@@ -348,13 +350,13 @@ def _sdp(task: Task, *, pairwise: bool = False) -> Projection:
 
 
 _SOLVERS: dict[str, Callable[[Task], Projection]] = {
-    "simplex": _simplex,
-    "isotonic": _isotonic,
-    "hull": _hull,
-    "cone": _cone,
-    "exact": _exact,
-    "local": _local,
-    "mixtures": _mixtures,
-    "sdp": _sdp,
-    "sdp+local": functools.partial(_sdp, pairwise=True),
+    "simplex": _project_simplex,
+    "isotonic": _project_isotonic,
+    "hull": _project_hull,
+    "cone": _project_cone,
+    "exact": _project_records,
+    "local": _project_local,
+    "mixtures": _project_mixtures,
+    "sdp": _project_sdp,
+    "sdp+local": functools.partial(_project_sdp, pairwise=True),
 }

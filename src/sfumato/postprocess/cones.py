@@ -18,7 +18,15 @@ from sfumato.errors import InvalidInput
 from sfumato.operators import Dense, LinearOperator
 from sfumato.operators.base import FloatArray, single_thread
 
-__all__ = ["CellSolution", "LeastSquares", "Orthant", "hull", "minimise_quadratic", "onto_simplex", "whitener"]
+__all__ = [
+    "CellSolution",
+    "LeastSquares",
+    "Orthant",
+    "minimise_quadratic",
+    "project_onto_hull",
+    "project_onto_simplex",
+    "whitening_map",
+]
 
 
 # some thousand roundings of a double, relative: below, a slope is rounding, and a Gram matrix gets that ridge
@@ -39,7 +47,7 @@ def minimise_quadratic(gram: FloatArray, linear: FloatArray, total: float | None
     with single_thread():
         for _ in range(10 * len(h) + 100):
             inside = np.flatnonzero(held)
-            wanted, level = _stationary(gram, linear, total, inside, scale)
+            wanted, level = _stationary_point(gram, linear, total, inside, scale)
             if (wanted < 0).any():
                 now = h[inside]
                 falling = wanted < 0
@@ -61,7 +69,7 @@ def minimise_quadratic(gram: FloatArray, linear: FloatArray, total: float | None
     return h
 
 
-def _stationary(
+def _stationary_point(
     gram: FloatArray, linear: FloatArray, total: float | None, inside: NDArray[np.intp], scale: float
 ) -> tuple[FloatArray, float]:
     """The stationary point on some coordinates, and the multiplier of the sum."""
@@ -83,7 +91,7 @@ def _stationary(
     return found - level * ones, level
 
 
-def onto_simplex(
+def project_onto_simplex(
     values: FloatArray,
     total: float | None,
     variances: FloatArray | None = None,
@@ -96,7 +104,7 @@ def onto_simplex(
     """
     if possible is not None:
         kept, out = possible.reshape(-1), np.zeros_like(values)
-        out[kept] = onto_simplex(values[kept], total, None if variances is None else variances[kept])
+        out[kept] = project_onto_simplex(values[kept], total, None if variances is None else variances[kept])
         return out
     if total is None:
         return np.maximum(values, 0.0)
@@ -138,7 +146,7 @@ class CellSolution:
     iterations: int
 
 
-def whitener(covariance: FloatArray | None, count: int) -> FloatArray | None:
+def whitening_map(covariance: FloatArray | None, count: int) -> FloatArray | None:
     """(k,) or (r, k) map L with LᵀL the pseudo-inverse of the covariance; None for the plain norm.
 
     `covariance` is (k,) variances or a (k, k) matrix. Raises InvalidInput for what is none.
@@ -242,7 +250,7 @@ class LeastSquares:
         return found
 
 
-def hull(
+def project_onto_hull(
     operator: LinearOperator,
     answers: FloatArray,
     total: float | None,
@@ -263,24 +271,24 @@ def hull(
     if total == 0:
         cells = np.zeros(problem.cells)
         return CellSolution(cells, np.zeros(operator.shape[0]), 0.0, 0)
-    supporting = None if total is not None else _supporting(problem)
-    h, gap, done = _descend(problem, total, supporting, tolerance, iterations, progress)
+    supporting = None if total is not None else _supporting_functional(problem)
+    h, gap, done = _accelerated_descent(problem, total, supporting, tolerance, iterations, progress)
     return CellSolution(h, np.asarray(operator.matvec(h), dtype=np.float64), gap, done)
 
 
-def _supporting(problem: LeastSquares) -> FloatArray | None:
+def _supporting_functional(problem: LeastSquares) -> FloatArray | None:
     """e with (L F)ᵀ e >= 1, so that the sum of any cells h is at most eᵀ L F h; None where there is none.
 
     The point of the hull of the columns that is nearest to 0 gives it: every column lies beyond it.
     """
     origin = problem.at(np.zeros_like(problem.target))
-    h, _, _ = _descend(origin, 1.0, None, 1e-3, 500, None)
+    h, _, _ = _accelerated_descent(origin, 1.0, None, 1e-3, 500, None)
     nearest = origin.fitted(h)
     least = float(origin.back(nearest).min())
     return nearest / least if least > 1e-9 * float(nearest @ nearest) > 0 else None
 
 
-def _descend(
+def _accelerated_descent(
     problem: LeastSquares,
     total: float | None,
     supporting: FloatArray | None,
@@ -297,21 +305,21 @@ def _descend(
     done = 0
     for done in range(1, iterations + 1):
         slope = problem.gradient(point)
-        new = onto_simplex(point - step * slope, total)
+        new = project_onto_simplex(point - step * slope, total)
         if float((point - new) @ (new - h)) > 0:  # the momentum points uphill: begin anew
             momentum, point = 1.0, h
-            new = onto_simplex(point - step * problem.gradient(point), total)
+            new = project_onto_simplex(point - step * problem.gradient(point), total)
         ahead = (1 + math.sqrt(1 + 4 * momentum**2)) / 2
         point = new + (momentum - 1) / ahead * (new - h)
         h, momentum = new, ahead
         if done % _CHECKED:
             continue
         if done % _POLISHED == 0:
-            polished = _polish(problem, h, total, tolerance)
+            polished = _polish_active_set(problem, h, total, tolerance)
             if polished is not None:
                 h, point, momentum = polished, polished, 1.0
         distance = problem.distance(h)
-        gap = _gap(problem, h, total, supporting, distance)
+        gap = _projection_gap(problem, h, total, supporting, distance)
         if progress is not None:
             progress(done, gap)
         if gap <= tolerance * distance + floor:
@@ -319,7 +327,7 @@ def _descend(
     return h, max(gap, 0.0), done
 
 
-def _gap(
+def _projection_gap(
     problem: LeastSquares, h: FloatArray, total: float | None, supporting: FloatArray | None, distance: float
 ) -> float:
     """A proved bound on the squared distance to the projection; that to the answers is one already."""
@@ -336,7 +344,9 @@ def _gap(
     return min(inward - max(most, 0.0) * least, distance)
 
 
-def _polish(problem: LeastSquares, h: FloatArray, total: float | None, tolerance: float) -> FloatArray | None:
+def _polish_active_set(
+    problem: LeastSquares, h: FloatArray, total: float | None, tolerance: float
+) -> FloatArray | None:
     """The exact least over the cells in use and those that pull most; None where these are too many."""
     for _ in range(5):
         used = np.flatnonzero(h)

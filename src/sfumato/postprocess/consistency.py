@@ -23,15 +23,24 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato._util.codec import storable
 from sfumato.domain.core import Domain
-from sfumato.domain.impossible import Tied, joined
+from sfumato.domain.impossible import Tied, joint_possible_mask
 from sfumato.errors import InvalidInput
 from sfumato.operators.base import FloatArray
 from sfumato.postprocess.cones import Orthant
 from sfumato.postprocess.correlation_pairs import Anderson
-from sfumato.postprocess.possible import Incidence, Layout, collect, lift
-from sfumato.strategies.attribute_sets import Sets, closure, distinct, locate
+from sfumato.postprocess.possible import Incidence, TableLayout, collect_components, lift_components
+from sfumato.strategies.attribute_sets import Sets, distinct_sets, downward_closure, locate_sets
 
-__all__ = ["ConsistencyProblem", "Given", "LocalSolution", "ResidualNoise", "Step", "Zeros", "emptied", "local"]
+__all__ = [
+    "ConsistencyProblem",
+    "GivenTables",
+    "LocalSolution",
+    "ResidualNoise",
+    "SplittingStep",
+    "Zeros",
+    "nearest_with_zeros",
+    "project_onto_local",
+]
 
 
 _LEFT = 1e-12  # of the largest cell, what may be left of a cell: far below one record
@@ -54,11 +63,11 @@ class Zeros:
     def of(cls, domain: Domain, names: Sequence[str]) -> Zeros | None:
         """Of these attributes of a domain; None where none of their cells is impossible."""
         found = cls(tuple(names), domain.sizes(names), domain.tied)
-        return None if joined(domain.tied, found.names) is None else found
+        return None if joint_possible_mask(domain.tied, found.names) is None else found
 
     def possible(self, axes: Sequence[int]) -> NDArray[np.bool_] | None:
         """Which cells of the table over positions can hold a record, shaped by them; None where all can."""
-        mask = joined(self.tied, [self.names[a] for a in axes])
+        mask = joint_possible_mask(self.tied, [self.names[a] for a in axes])
         return None if mask is None else np.broadcast_to(mask, [self.sizes[a] for a in axes])
 
     def allowed(self) -> list[tuple[tuple[int, ...], NDArray[np.bool_]]]:
@@ -90,24 +99,26 @@ class Zeros:
         return np.broadcast_to(found, [self.sizes[a] for a in axes])
 
 
-def emptied(closure: Layout, inc: Incidence, r: FloatArray, held: NDArray[np.bool_], inverse: FloatArray) -> FloatArray:
+def nearest_with_zeros(
+    closure: TableLayout, inc: Incidence, r: FloatArray, held: NDArray[np.bool_], inverse: FloatArray
+) -> FloatArray:
     """The components nearest to r whose tables are 0 in the cells `held`, flat.
 
     inverse: one over the weights of the norm; 0 of what may not move. By conjugate gradients on the multipliers of
     these cells, which say the same several times but never what contradicts.
     """
-    tables = lift(inc, r)
+    tables = lift_components(inc, r)
     away, pull = np.where(held, tables, 0.0), np.zeros(len(tables))
     along, square, enough = away, float(away @ away), _LEFT * float(np.abs(tables).max(initial=0.0))
     for _ in range(_MOST):
         if float(np.abs(away).max(initial=0.0)) <= enough:
             break
-        change = np.where(held, lift(inc, inverse * collect(closure, inc, along)), 0.0)
+        change = np.where(held, lift_components(inc, inverse * collect_components(closure, inc, along)), 0.0)
         length = square / float(along @ change)
         pull, away = pull + length * along, away - length * change
         before, square = square, float(away @ away)
         along = away + square / before * along
-    return r - inverse * collect(closure, inc, pull)
+    return r - inverse * collect_components(closure, inc, pull)
 
 
 _MEMORY = 8  # a small system to solve at each step; Anderson's acceleration is used with some 5 to 10
@@ -147,7 +158,7 @@ class LocalSolution:
     total: float
 
 
-def local(
+def project_onto_local(
     sizes: Sequence[int],
     sets: Sequence[Sequence[int]],
     values: Sequence[ArrayLike],
@@ -170,11 +181,11 @@ def local(
     Formal guarantee: for every consistent nonnegative truth (with that total) the exact projection is no farther
     from it in the norm than `values` are; the result is within sqrt(gap) of the exact projection.
     """
-    given = Given.read(sizes, sets, values, total)
-    problem = _problem(given, variances, total)
+    given = GivenTables.read(sizes, sets, values, total)
+    problem = _consistency_problem(given, variances, total)
     if zeros is not None:
         problem.empty(given, zeros)
-    r, gap, iterations = _solve(problem, tolerance, progress)
+    r, gap, iterations = _solve_consistency(problem, tolerance, progress)
     fitted = given.tables(r)
     if zeros is not None:
         masks = [zeros.possible(s) for s in sets]
@@ -188,7 +199,7 @@ def local(
     return LocalSolution(fitted, gap, True, moved, iterations, float(r[0]))
 
 
-class Given:
+class GivenTables:
     """The given tables along ascending sizes, the same set once for each time it is given."""
 
     def __init__(self, sizes: NDArray[np.int64], axes: list[tuple[int, ...]], values: list[FloatArray]) -> None:
@@ -203,20 +214,20 @@ class Given:
         self.rows = [
             np.array([rows[i] for i in w], dtype=np.int32).reshape(len(w), k) for k, w in enumerate(self.where)
         ]
-        self.layout = Layout(self.sizes, self.rows)
-        self.closure = Layout(self.sizes, closure(self.rows, len(sizes)))
+        self.layout = TableLayout(self.sizes, self.rows)
+        self.closure = TableLayout(self.sizes, downward_closure(self.rows, len(sizes)))
         self.incidence = Incidence(self.layout, self.closure)
         self.number = np.empty(len(axes), dtype=np.intp)
         self.start = np.empty(len(axes), dtype=np.intp)
         for k, (w, found) in enumerate(zip(self.where, self.rows, strict=True)):
             if len(w):
-                at = locate(self.layout.sets[k], found, len(sizes))
+                at = locate_sets(self.layout.sets[k], found, len(sizes))
                 self.number[w], self.start[w] = self.layout.numbers[k][at], self.layout.starts[k][at]
 
     @classmethod
     def read(
         cls, sizes: Sequence[int], sets: Sequence[Sequence[int]], values: Sequence[ArrayLike], total: float | None
-    ) -> Given:
+    ) -> GivenTables:
         """Raises InvalidInput."""
         cells = np.asarray(sizes, dtype=np.int64)
         axes = [tuple(int(a) for a in s) for s in sets]
@@ -240,11 +251,13 @@ class Given:
         np.add.at(weight, self.number, weights)
         for table, turn, start, w in zip(self.values, self.turned, self.start.tolist(), weights.tolist(), strict=True):
             value[start : start + table.size] += w * table.transpose(turn).reshape(-1)
-        return _down(self.incidence, self.layout.each(weight), weight), collect(self.closure, self.incidence, value)
+        return _sum_to_components(self.incidence, self.layout.each(weight), weight), collect_components(
+            self.closure, self.incidence, value
+        )
 
     def tables(self, r: FloatArray) -> list[FloatArray]:
         """The tables with these components, as the given ones are ordered and shaped."""
-        flat = np.maximum(lift(self.incidence, r), 0.0)
+        flat = np.maximum(lift_components(self.incidence, r), 0.0)
         out: list[FloatArray] = []
         for table, turn, start in zip(self.values, self.turned, self.start.tolist(), strict=True):
             shape = tuple(table.shape[a] for a in turn)
@@ -253,7 +266,7 @@ class Given:
         return out
 
 
-def _down(inc: Incidence, cells: FloatArray, weights: FloatArray) -> FloatArray:
+def _sum_to_components(inc: Incidence, cells: FloatArray, weights: FloatArray) -> FloatArray:
     """For every cell of a component the sum of the weights of the tables above, each divided by what is spread."""
     out = np.zeros(inc.closure.size)
     out[inc.own] = cells
@@ -264,14 +277,14 @@ def _down(inc: Incidence, cells: FloatArray, weights: FloatArray) -> FloatArray:
 class ConsistencyProblem:
     """minimise sum p |r - target|^2 over components r whose largest tables are nonnegative."""
 
-    def __init__(self, given: Given, precision: FloatArray, target: FloatArray, total: float | None) -> None:
+    def __init__(self, given: GivenTables, precision: FloatArray, target: FloatArray, total: float | None) -> None:
         attributes = len(given.sizes)
         largest: list[Sets] = []
         for k, rows in enumerate(given.layout.sets):
             above = [np.delete(s, c, axis=1) for s in given.closure.sets[k + 1 : k + 2] if len(s) for c in range(k + 1)]
-            covered = distinct(np.concatenate(above), attributes) if above else rows[:0]
-            largest.append(rows[locate(covered, rows, attributes) < 0])
-        self.layout = Layout(given.sizes, largest)
+            covered = distinct_sets(np.concatenate(above), attributes) if above else rows[:0]
+            largest.append(rows[locate_sets(covered, rows, attributes) < 0])
+        self.layout = TableLayout(given.sizes, largest)
         self.closure, self.inc = given.closure, Incidence(self.layout, given.closure)
         self.precision, self.target, self.total = precision, target, total
         self.free = np.ones(self.closure.size)
@@ -292,9 +305,9 @@ class ConsistencyProblem:
 
     def collect(self, tables: FloatArray) -> FloatArray:
         """The components of tables."""
-        return collect(self.closure, self.inc, tables)
+        return collect_components(self.closure, self.inc, tables)
 
-    def empty(self, given: Given, zeros: Zeros) -> None:
+    def empty(self, given: GivenTables, zeros: Zeros) -> None:
         """Hold the cells at 0 that no record can be in."""
         flat, self.even = np.ones(self.layout.size, dtype=bool), np.empty(self.closure.size)
         for layout, wanted in ((self.layout, False), (self.closure, True)):
@@ -311,14 +324,14 @@ class ConsistencyProblem:
 
     def emptied(self, r: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(the nearest components whose tables are 0 where they have to be, these tables)"""
-        tables = lift(self.inc, r)
+        tables = lift_components(self.inc, r)
         if self.body.possible is None:
             return r, tables
-        r = emptied(self.closure, self.inc, r, ~self.body.possible, self.free / self.precision)
-        return r, np.where(self.body.possible, lift(self.inc, r), 0.0)
+        r = nearest_with_zeros(self.closure, self.inc, r, ~self.body.possible, self.free / self.precision)
+        return r, np.where(self.body.possible, lift_components(self.inc, r), 0.0)
 
 
-class Step:
+class SplittingStep:
     """tables -> tables of the components (p target + s * collected)/ (p + s k), s the splitting's weight."""
 
     def __init__(self, problem: ConsistencyProblem, scale: float) -> None:
@@ -326,11 +339,11 @@ class Step:
         self._problem, self.scale = problem, scale
         weights = scale * problem.each
         self.weight = scale * problem.own
-        self._bound = _down(inc, self.weight, weights)
+        self._bound = _sum_to_components(inc, self.weight, weights)
         self._share = problem.precision / (problem.precision + self._bound)
         self.gain = problem.free / (problem.precision + self._bound)
         self.fixed = np.where(problem.free > 0, self._share, 1.0) * problem.target
-        self._offset = lift(inc, self.fixed)
+        self._offset = lift_components(inc, self.fixed)
         self._low = self.gain[:low]
         self._in = weights[inc.owner] * inc.rest
         top = self.gain[inc.own] * self.weight
@@ -361,7 +374,9 @@ class Step:
         return self.fixed + self.gain * self._problem.collect(self.weight * tables)
 
 
-def _problem(given: Given, variances: ArrayLike | ResidualNoise, total: float | None) -> ConsistencyProblem:
+def _consistency_problem(
+    given: GivenTables, variances: ArrayLike | ResidualNoise, total: float | None
+) -> ConsistencyProblem:
     count = len(given.values)
     if not isinstance(variances, ResidualNoise):
         spread = np.asarray(variances, dtype=np.float64)
@@ -373,7 +388,7 @@ def _problem(given: Given, variances: ArrayLike | ResidualNoise, total: float | 
     return ConsistencyProblem(given, _residual_precision(given, variances, total), collected / weights, total)
 
 
-def _residual_precision(given: Given, noise: ResidualNoise, total: float | None) -> FloatArray:
+def _residual_precision(given: GivenTables, noise: ResidualNoise, total: float | None) -> FloatArray:
     """Per cell of every component. Raises InvalidInput where a residual's variance is missing."""
     place = np.argsort(given.rank, kind="stable").astype(np.int32)
     found: list[FloatArray] = []
@@ -384,10 +399,10 @@ def _residual_precision(given: Given, noise: ResidualNoise, total: float | None)
         if k < len(noise.sets) and len(noise.sets[k]):
             known = np.sort(place[noise.sets[k]], axis=1)
             spread = np.asarray(noise.variances[k], dtype=np.float64)
-            rows = distinct(known, attributes)
+            rows = distinct_sets(known, attributes)
             ordered = np.empty(len(rows))
-            ordered[locate(rows, known, attributes)] = spread
-            at = locate(rows, wanted, attributes)
+            ordered[locate_sets(rows, known, attributes)] = spread
+            at = locate_sets(rows, wanted, attributes)
             here = (at >= 0) & needed
             if not np.all((ordered[at[here]] > 0) & np.isfinite(ordered[at[here]])):
                 raise InvalidInput("the variance of a residual is a positive number; a known total is given as total=")
@@ -400,15 +415,15 @@ def _residual_precision(given: Given, noise: ResidualNoise, total: float | None)
     return given.closure.each(np.concatenate(found))
 
 
-def _solve(
+def _solve_consistency(
     problem: ConsistencyProblem, tolerance: float, progress: Callable[[int, float], None] | None
 ) -> tuple[FloatArray, float, int]:
     """(components, gap, iterations)"""
-    start = lift(problem.inc, problem.target)
+    start = lift_components(problem.inc, problem.target)
     body = problem.body
     if np.array_equal(body.nearest(start), start):
         return problem.target, 0.0, 0
-    step = Step(problem, 1.0)
+    step = SplittingStep(problem, 1.0)
     rounding = _ROUNDING * problem.length(problem.target) ** 2
     faster = Anderson(len(start), _MEMORY)
     root = np.sqrt(problem.own)
@@ -419,7 +434,7 @@ def _solve(
         q = step(body.reflected(v))
         last = iteration == _MOST_LOCAL
         if last or iteration % check == 0:
-            gap, x = _certify(problem, step, v)
+            gap, x = _certify_gap(problem, step, v)
             if gap < best[0]:
                 best = gap, x
             if progress is not None:
@@ -430,13 +445,13 @@ def _solve(
     raise AssertionError
 
 
-def _certify(problem: ConsistencyProblem, step: Step, v: FloatArray) -> tuple[float, FloatArray]:
+def _certify_gap(problem: ConsistencyProblem, step: SplittingStep, v: FloatArray) -> tuple[float, FloatArray]:
     """(bound on the squared distance, feasible components)"""
     multipliers = step.weight * problem.body.multipliers(v)
     pulled = problem.target + problem.free * problem.collect(multipliers) / problem.precision
     r = step.components(problem.body.reflected(v))
     best: tuple[float, FloatArray] = (math.inf, r)
-    for x, tables in _feasible(problem, r):
+    for x, tables in _feasible_components(problem, r):
         a, b = problem.length(x - pulled), max(float(multipliers @ tables), 0.0)
         found = ((a + math.sqrt(a * a + 4 * b)) / 2) ** 2
         if found < best[0]:
@@ -444,7 +459,7 @@ def _certify(problem: ConsistencyProblem, step: Step, v: FloatArray) -> tuple[fl
     return best
 
 
-def _feasible(problem: ConsistencyProblem, r: FloatArray) -> list[tuple[FloatArray, FloatArray]]:
+def _feasible_components(problem: ConsistencyProblem, r: FloatArray) -> list[tuple[FloatArray, FloatArray]]:
     """Components near r of nonnegative tables, with these: mixtures with positive tables that agree."""
     inc = problem.inc
     r, tables = problem.emptied(r)
@@ -458,7 +473,7 @@ def _feasible(problem: ConsistencyProblem, r: FloatArray) -> list[tuple[FloatArr
         even = total * problem.even
     out: list[tuple[FloatArray, FloatArray]] = [zero] if problem.total is None else []
     for e in (even,):
-        flat = lift(inc, e)
+        flat = lift_components(inc, e)
         low = tables < 0
         share = float((-tables[low] / (flat[low] - tables[low])).max()) if low.any() else 0.0
         out.append(((1 - share) * r + share * e, (1 - share) * tables + share * flat))

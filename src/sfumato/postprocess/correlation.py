@@ -16,15 +16,15 @@ from sfumato.postprocess.correlation_pairs import (
     Anderson,
     CorrelationProblem,
     NearestCorrelation,
-    coordinates,
-    feasible,
+    feasible_correlation,
     nearest_tetrahedra,
+    pair_coordinates,
     pair_tables,
     product_scale,
-    spread,
+    scatter_pairs,
 )
 
-__all__ = ["elliptope", "newton", "split"]
+__all__ = ["nearest_correlation", "newton_correlation", "split_correlation"]
 
 
 _MAX_ITERATIONS = 60  # Newton converges quadratically in the end; what ends here says its gap
@@ -33,7 +33,7 @@ _MAX_HALVINGS = 30  # 2^-30 of a step: below, rounding of the height hides any d
 _ARMIJO = 1e-4  # the usual small share of the promised descent; any below 1/2 keeps full steps near the end
 
 
-def newton(problem: CorrelationProblem) -> NearestCorrelation:
+def newton_correlation(problem: CorrelationProblem) -> NearestCorrelation:
     """The projection where weight_ij = scale_i scale_j, to the tolerance, or as near as rounding lets it come.
 
     Scaled by the roots on both sides the problem is: the nearest positive semidefinite matrix X with diagonal b =
@@ -46,13 +46,13 @@ def newton(problem: CorrelationProblem) -> NearestCorrelation:
     values, vectors = np.linalg.eigh(target)
     best: NearestCorrelation | None = None
     for iteration in range(1, _MAX_ITERATIONS + 1):
-        part, gradient, height = _point(values, vectors, goal, dual)
-        state = problem.proof(feasible(part / np.multiply.outer(root, root), local=False), iteration)
+        part, gradient, height = _dual_point(values, vectors, goal, dual)
+        state = problem.proof(feasible_correlation(part / np.multiply.outer(root, root), local=False), iteration)
         if best is None or state.gap < best.gap:
             best = state
         if state.certified:
             break
-        step = _direction(values, vectors, gradient)
+        step = _newton_direction(values, vectors, gradient)
         slope = float(gradient @ step)
         length = 1.0
         for _ in range(_MAX_HALVINGS):
@@ -68,7 +68,7 @@ def newton(problem: CorrelationProblem) -> NearestCorrelation:
     return best
 
 
-def _point(
+def _dual_point(
     values: FloatArray, vectors: FloatArray, goal: FloatArray, dual: FloatArray
 ) -> tuple[FloatArray, FloatArray, float]:
     """The positive part, the gradient and the value of the dual."""
@@ -79,7 +79,7 @@ def _point(
     return part, np.diag(part) - goal, 0.5 * float(positive @ positive) - float(goal @ dual)
 
 
-def _direction(values: FloatArray, vectors: FloatArray, gradient: FloatArray) -> FloatArray:
+def _newton_direction(values: FloatArray, vectors: FloatArray, gradient: FloatArray) -> FloatArray:
     """The Newton step: conjugate gradients on diag(P (Omega * (P^T Diag(h) P)) P^T) = -gradient.
 
     Omega is the matrix of divided differences of the positive part. It is 1 among positive eigenvalues and 0 among
@@ -106,10 +106,12 @@ def _direction(values: FloatArray, vectors: FloatArray, gradient: FloatArray) ->
     omega[np.ix_(positive, ~positive)] = share
     omega[np.ix_(~positive, positive)] = share.T
     diagonal = np.maximum(np.einsum("ij,ij->i", squares @ omega, squares), 1e-12)
-    return _conjugate(curvature, diagonal, gradient)
+    return _conjugate_gradients(curvature, diagonal, gradient)
 
 
-def _conjugate(curvature: Callable[[FloatArray], FloatArray], diagonal: FloatArray, gradient: FloatArray) -> FloatArray:
+def _conjugate_gradients(
+    curvature: Callable[[FloatArray], FloatArray], diagonal: FloatArray, gradient: FloatArray
+) -> FloatArray:
     """Conjugate gradients, preconditioned by the diagonal, as exactly as the gradient is small."""
     norm = float(np.linalg.norm(gradient))
     ridge, stop = min(1e-3, 0.1 * norm) * 1e-3, min(0.1, norm) * norm * 1e-1
@@ -158,7 +160,7 @@ class _Copies:
         return 0.5 * (whole + whole.T) / self.root, vector[size * size :].reshape(-1, 3) / self.pair
 
 
-def split(problem: CorrelationProblem, local: bool, start: NearestCorrelation | None) -> NearestCorrelation:
+def split_correlation(problem: CorrelationProblem, local: bool, start: NearestCorrelation | None) -> NearestCorrelation:
     """The projection by copies, one positive semidefinite and one possible for each pair (alternating directions
     [BPCPE11], in its form of one vector [EB92], with Anderson acceleration).
 
@@ -167,42 +169,42 @@ def split(problem: CorrelationProblem, local: bool, start: NearestCorrelation | 
     size, heavy = len(problem.given), np.multiply.outer(problem.scale, problem.scale)
     per_pair = np.zeros((0, 1))
     if local:
-        per_pair = coordinates(heavy)[:, 2:]
+        per_pair = pair_coordinates(heavy)[:, 2:]
     copies = _Copies(np.sqrt(heavy), np.sqrt(2 * per_pair))
-    penalty = heavy + spread(size, np.broadcast_to(per_pair, (len(per_pair), 3)))
-    vector = _start(problem, copies, heavy, local, start)
+    penalty = heavy + scatter_pairs(size, np.broadcast_to(per_pair, (len(per_pair), 3)))
+    vector = _splitting_start(problem, copies, heavy, local, start)
     accelerated = Anderson(len(vector), _MEMORY)
     best: NearestCorrelation | None = None
     for iteration in range(1, _MAX_ITERATIONS_TETRAHEDRA + 1):
         whole, pairs = copies.apart(vector)
-        possible = _positive(whole * copies.root) / copies.root
+        possible = _nearest_semidefinite(whole * copies.root) / copies.root
         inside = nearest_tetrahedra(pairs)
         if iteration % _CHECK == 0:
             normals = per_pair * (pairs - inside) if local else None
-            proof = problem.proof(feasible(possible, local), iteration, normals)
+            proof = problem.proof(feasible_correlation(possible, local), iteration, normals)
             best = proof if best is None or proof.gap < best.gap else best
             if best.certified:
                 break
-        pull = heavy * (2 * possible - whole) + spread(size, per_pair * (2 * inside - pairs))
+        pull = heavy * (2 * possible - whole) + scatter_pairs(size, per_pair * (2 * inside - pairs))
         joint = (problem.weight * problem.given + pull) / (problem.weight + penalty)
         np.fill_diagonal(joint, 1.0)
-        seen = coordinates(joint) if local else inside
+        seen = pair_coordinates(joint) if local else inside
         vector = accelerated.next(vector, _RELAX * copies.flat(joint - possible, seen - inside))
     assert best is not None
     return best
 
 
-def _start(
+def _splitting_start(
     problem: CorrelationProblem, copies: _Copies, heavy: FloatArray, local: bool, start: NearestCorrelation | None
 ) -> FloatArray:
     """The fixed point, were the projection onto the elliptope alone at `start` that onto both."""
     matrix = problem.given if start is None else start.matrix
     slope = problem.weight * (problem.given - matrix)
     np.fill_diagonal(slope, -np.einsum("ij,ji->i", slope, matrix))
-    return copies.flat(matrix + slope / heavy, coordinates(matrix) if local else np.zeros((0, 3)))
+    return copies.flat(matrix + slope / heavy, pair_coordinates(matrix) if local else np.zeros((0, 3)))
 
 
-def _positive(matrix: FloatArray) -> FloatArray:
+def _nearest_semidefinite(matrix: FloatArray) -> FloatArray:
     """The nearest positive semidefinite matrix."""
     values, vectors = np.linalg.eigh(matrix)
     kept = vectors[:, values > 0]
@@ -212,7 +214,7 @@ def _positive(matrix: FloatArray) -> FloatArray:
 _MAX_SIZE = 3000  # 72 MB a matrix, and an eigendecomposition of it at every step: n^3 takes many seconds there
 
 
-def elliptope(
+def nearest_correlation(
     matrix: ArrayLike,
     weights: ArrayLike | None = None,
     *,
@@ -233,7 +235,7 @@ def elliptope(
     other weights and `local` an accelerated splitting method. `progress` is called with the iteration and the gap
     proved by it. Raises InvalidInput.
     """
-    given, weight = _checked(matrix, weights)
+    given, weight = _check_correlation_input(matrix, weights)
     if isinstance(tolerance, bool) or not isinstance(tolerance, (int, float)) or not 0 < tolerance < 1:
         raise InvalidInput(f"tolerance is a share of the distance moved, between 0 and 1, not {tolerance!r}")
     unit = float(weight[weight > 0].mean())
@@ -241,34 +243,34 @@ def elliptope(
     scale, product = product_scale(weight)
     problem = CorrelationProblem(given, weight, scale, float(tolerance), progress)
     with single_thread():
-        found = _solve(problem, local and len(given) > 2, product)
+        found = _solve_correlation(problem, local and len(given) > 2, product)
     return replace(found, gap=found.gap * unit, target=found.target * unit, moved=found.moved * float(np.sqrt(unit)))
 
 
-def _solve(problem: CorrelationProblem, local: bool, product: bool) -> NearestCorrelation:
-    if _possible(problem.given, local):
+def _solve_correlation(problem: CorrelationProblem, local: bool, product: bool) -> NearestCorrelation:
+    if _is_in_body(problem.given, local):
         return problem.proof(problem.given, 0)
-    start = newton(problem) if product else None
-    if start is not None and (not local or _possible(start.matrix, local)):
+    start = newton_correlation(problem) if product else None
+    if start is not None and (not local or _is_in_body(start.matrix, local)):
         # nearest among more matrices, and one of the fewer
         return start
-    return split(problem, local, start)
+    return split_correlation(problem, local, start)
 
 
-def _possible(matrix: FloatArray, local: bool) -> bool:
+def _is_in_body(matrix: FloatArray, local: bool) -> bool:
     """Whether a matrix is in the body up to rounding."""
     if float(np.linalg.eigvalsh(matrix)[0]) < -len(matrix) * EPS * float(np.linalg.norm(matrix)):
         return False
-    return not local or float(pair_tables(coordinates(matrix)).min()) >= -4 * EPS
+    return not local or float(pair_tables(pair_coordinates(matrix)).min()) >= -4 * EPS
 
 
-def _checked(matrix: ArrayLike, weights: ArrayLike | None) -> tuple[FloatArray, FloatArray]:
-    given = _square(matrix, "the matrix of parities")
+def _check_correlation_input(matrix: ArrayLike, weights: ArrayLike | None) -> tuple[FloatArray, FloatArray]:
+    given = _read_square_matrix(matrix, "the matrix of parities")
     size = len(given)
     if weights is None:
         weight = np.ones((size, size))
     else:
-        weight = _square(weights, "weights")
+        weight = _read_square_matrix(weights, "weights")
         if len(weight) != size:
             raise InvalidInput(f"weights are of shape {weight.shape}; the matrix is of shape {given.shape}")
         if not (np.isfinite(weight).all() and weight.min() >= 0):
@@ -286,7 +288,7 @@ def _checked(matrix: ArrayLike, weights: ArrayLike | None) -> tuple[FloatArray, 
     return given, weight
 
 
-def _square(given: ArrayLike, what: str) -> FloatArray:
+def _read_square_matrix(given: ArrayLike, what: str) -> FloatArray:
     array = real_array(given, what).astype(np.float64)
     if array.ndim != 2 or array.shape[0] != array.shape[1] or not 2 <= len(array) <= _MAX_SIZE:
         raise InvalidInput(f"{what} must be square, of 2 to {_MAX_SIZE:,} rows, not of shape {array.shape}")

@@ -14,23 +14,23 @@ __all__ = [
     "Anderson",
     "CorrelationProblem",
     "NearestCorrelation",
-    "coordinates",
-    "feasible",
+    "feasible_correlation",
     "nearest_tetrahedra",
+    "pair_coordinates",
     "pair_tables",
     "product_scale",
-    "spread",
-    "support",
+    "scatter_pairs",
+    "tetrahedron_support",
 ]
 
 
-def coordinates(matrix: FloatArray) -> FloatArray:
+def pair_coordinates(matrix: FloatArray) -> FloatArray:
     """(pairs, 3) the entries (0i, 0j, ij) of every pair i < j of attributes, row 0 being no attribute."""
     first, second = np.triu_indices(len(matrix) - 1, 1)
     return np.stack([matrix[0, first + 1], matrix[0, second + 1], matrix[first + 1, second + 1]], axis=1)
 
 
-def spread(size: int, values: FloatArray) -> FloatArray:
+def scatter_pairs(size: int, values: FloatArray) -> FloatArray:
     """The transpose: a symmetric matrix whose entries add up the coordinates they are. No pairs: zeros."""
     out = np.zeros((size, size))
     if len(values):
@@ -40,7 +40,7 @@ def spread(size: int, values: FloatArray) -> FloatArray:
     return out + out.T
 
 
-def support(normals: FloatArray) -> FloatArray:
+def tetrahedron_support(normals: FloatArray) -> FloatArray:
     """(pairs,) the largest product of a normal (pairs, 3) with a vertex (s, t, st) of the tetrahedron."""
     a, b, c = normals.T
     return np.maximum(np.abs(a + b) + c, np.abs(a - b) - c)
@@ -119,7 +119,7 @@ class CorrelationProblem:
         """
         slope, excess = self.weight * (self.given - matrix), 0.0
         if normals is not None:
-            reached, total = support(normals), spread(len(matrix), normals)
+            reached, total = tetrahedron_support(normals), scatter_pairs(len(matrix), normals)
             excess = float(reached.sum() - 0.5 * np.sum(total * matrix))
             excess = max(0.0, excess + len(matrix) * EPS * float(np.abs(normals).sum()))
             slope = slope - total
@@ -135,7 +135,7 @@ class CorrelationProblem:
         return NearestCorrelation(matrix, gap, moved, target, iterations)
 
 
-def feasible(covariance: FloatArray, local: bool) -> FloatArray:
+def feasible_correlation(covariance: FloatArray, local: bool) -> FloatArray:
     """A correlation matrix near a positive semidefinite one; with `local`, one whose pair tables are nonnegative.
 
     Raising a diagonal keeps a matrix positive semidefinite and so does scaling; mixed with the identity, the
@@ -144,7 +144,7 @@ def feasible(covariance: FloatArray, local: bool) -> FloatArray:
     root = 1 / np.sqrt(np.maximum(np.diag(covariance), 1.0))
     out = 0.5 * (covariance + covariance.T) * np.multiply.outer(root, root)
     np.fill_diagonal(out, 1.0)
-    least = float(pair_tables(coordinates(out)).min()) if local else 0.0
+    least = float(pair_tables(pair_coordinates(out)).min()) if local else 0.0
     if least < 0:
         out *= 0.25 / (0.25 - least)
         np.fill_diagonal(out, 1.0)

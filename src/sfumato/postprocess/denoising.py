@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato._util.codec import later, storable
+from sfumato._util.codec import deferred_field, storable
 from sfumato.errors import InvalidInput, NotAnswerable
 from sfumato.operators.base import FloatArray
 from sfumato.postprocess.cones import minimise_quadratic
@@ -25,32 +25,32 @@ from sfumato.postprocess.consistency import ResidualNoise, Zeros
 from sfumato.postprocess.mixtures import (
     Forest,
     Mixture,
-    borne_out,
-    disbelief,
     fit_forest,
     fit_mixture,
     fit_product,
+    independence_p_bound,
     kept_shares,
     read_triples,
+    restore_triples,
 )
 from sfumato.postprocess.noisy_pairs import (
     SHARE,
+    AttributeStack,
     Components,
-    Halves,
-    Noisy,
-    Stack,
-    conditioned,
-    consistent,
-    halves,
-    most_even,
-    products,
+    MeasurementHalves,
+    NoisyPairs,
+    condition_on_zeros,
+    consistent_pairs,
+    most_even_table,
+    product_tables,
     read_noisy,
-    stacked,
+    split_in_halves,
+    stack_components,
 )
 from sfumato.postprocess.possible import Possible, RecordCounts
 from sfumato.postprocess.rounding import FITTED, whole_records
 
-__all__ = ["Adapted", "AdaptedTables", "adapt"]
+__all__ = ["Adapted", "AdaptedTables", "denoise_pairs"]
 
 
 _MEMBERS, _TRIED = 8, 2  # each costs a fit; a penalty, chosen to a factor of two, is tried on two
@@ -108,9 +108,9 @@ class Adapted:
     restored: float
     noise: float
     models: tuple[FittedModel, ...]
-    agreeing: float = later(0.0)
-    triples: Mapping[tuple[int, int, int], FloatArray] | None = later(None)
-    zeros: Zeros | None = later(None)  # noqa: RUF009  (as dataclasses.field is)
+    agreeing: float = deferred_field(0.0)
+    triples: Mapping[tuple[int, int, int], FloatArray] | None = deferred_field(None)
+    zeros: Zeros | None = deferred_field(None)  # noqa: RUF009  (as dataclasses.field is)
 
     @property
     def chosen(self) -> str:
@@ -150,21 +150,21 @@ class Adapted:
                 held[p, q] = self.pairs[order[p], order[q]]
         possible = None if self.zeros is None else self.zeros.possible(order)
         if possible is None:
-            return most_even([self.sizes[a] for a in order], held)
-        found = most_even([self.sizes[a] for a in order], held, possible.astype(np.float64))
+            return most_even_table([self.sizes[a] for a in order], held)
+        found = most_even_table([self.sizes[a] for a in order], held, possible.astype(np.float64))
         # pairs that no table of these cells has leave a part of the records nowhere
         return found * (self.total / float(found.sum())) if found.any() else found
 
     def draw(self, count: int, seed: int = 0) -> NDArray[np.int32]:
         """(count, d) records drawn from the blend; the seed makes public randomness."""
         random = np.random.default_rng(seed)
-        stack = Stack(self.sizes)
+        stack = AttributeStack(self.sizes)
         out = np.empty((count, len(self.sizes)), dtype=np.int32)
         kinds = [(m, k) for m in range(len(self.models)) for k in self.weights]
         shares = np.array([self.weights[k] for _, k in kinds]) / len(self.models)
-        for (m, kind), rows in zip(kinds, _dealt(shares, count, random), strict=True):
+        for (m, kind), rows in zip(kinds, _deal_positions(shares, count, random), strict=True):
             if len(rows):
-                out[rows] = _drawn(self.models[m], kind, stack, len(rows), random)
+                out[rows] = _draw_model_records(self.models[m], kind, stack, len(rows), random)
         return out
 
     def records(self, count: int, seed: int = 0) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
@@ -184,7 +184,7 @@ class Adapted:
         return whole_records(self.sizes, axes, tables, count, start=start, seed=seed, enough=enough, allowed=allowed)
 
 
-def adapt(
+def denoise_pairs(
     sizes: Sequence[int],
     sets: Sequence[Sequence[int]],
     values: Sequence[ArrayLike],
@@ -208,34 +208,34 @@ def adapt(
     """
     given = list(zip(sets, values, strict=True))
     small = [(s, v) for s, v in given if len(s) <= 2]
-    noisy = conditioned(read_noisy(sizes, [s for s, _ in small], [v for _, v in small], noise, total), zeros)
+    noisy = condition_on_zeros(read_noisy(sizes, [s for s, _ in small], [v for _, v in small], noise, total), zeros)
     beyond = read_triples(sizes, [(s, v) for s, v in given if len(s) > 2], noise)
-    told = progress or _silent
+    told = progress or _ignore_progress
     members, tried = (_MEMBERS, _TRIED) if noisy.stack.count <= _LARGE else (_FEW, _TRIED_FEW)
-    parts = halves(noisy, members, seed)
-    penalty, fits = _penalty(noisy, parts[:tried], told)
+    parts = split_in_halves(noisy, members, seed)
+    penalty, fits = _choose_penalty(noisy, parts[:tried], told)
     models: list[FittedModel] = []
     found: list[list[Components]] = []
     for m, part in enumerate(parts):
         told("fit", m / len(parts))
-        _, near, mixture, _ = fits[m] if m < len(fits) else _mixture(noisy, part, penalty, m)
-        model, components = _fitted(noisy, part, near, mixture)
+        _, near, mixture, _ = fits[m] if m < len(fits) else _fit_half_mixture(noisy, part, penalty, m)
+        model, components = _fit_half_models(noisy, part, near, mixture)
         models.append(model)
         found.append(components)
-    weights, predicted = _blend(noisy, parts, found)
-    if _believed(noisy, predicted):
+    weights, predicted = _blend_weights(noisy, parts, found)
+    if _take_as_independent(noisy, predicted):
         weights, predicted[-1], restored, agreeing = np.array([1.0, 0.0, 0.0]), 0.0, 0.0, 0.0
         shares = fit_product(noisy, noisy.values)
         models = [replace(models[0], shares=shares)]
-        tables = products(noisy, shares, zeros)
+        tables = product_tables(noisy, shares, zeros)
     else:
         told("restore", 0.0)
-        full, restored = _restored(noisy, parts, [_mixed(c, weights) for c in found])
-        tables, agreeing = _agreed(noisy, parts, full, zeros)
+        full, restored = _restore_residuals(noisy, parts, [_mix_components(c, weights) for c in found])
+        tables, agreeing = _blend_agreed_tables(noisy, parts, full, zeros)
     triples = None
     if beyond:
         believed = [m.mixture for m in models] if weights[2] > 0 else []
-        tables, triples = borne_out(sizes, tables, beyond, noisy.total, believed, zeros)
+        tables, triples = restore_triples(sizes, tables, beyond, noisy.total, believed, zeros)
     kinds = ("independent", "forest", "mixture")
     return Adapted(
         tuple(int(n) for n in sizes),
@@ -245,7 +245,7 @@ def adapt(
         dict(zip((*kinds, "blend"), predicted, strict=True)),
         penalty,
         restored,
-        _noise(noisy),
+        _mean_noise_variance(noisy),
         tuple(models),
         agreeing,
         triples,
@@ -253,17 +253,17 @@ def adapt(
     )
 
 
-def _noise(noisy: Noisy) -> float:
+def _mean_noise_variance(noisy: NoisyPairs) -> float:
     """The mean variance of the measured pairs' cells, in counts."""
     cells = noisy.stack.apart & (noisy.stack.spread(noisy.pair) > 0)
     return float((noisy.deviations()[cells] ** 2).mean()) * noisy.total**2 if cells.any() else 0.0
 
 
-def _silent(stage: str, share: float) -> None:
+def _ignore_progress(stage: str, share: float) -> None:
     del stage, share
 
 
-def _penalty(noisy: Noisy, parts: Sequence[Halves], told: Stages) -> tuple[float, list[Fit]]:
+def _choose_penalty(noisy: NoisyPairs, parts: Sequence[MeasurementHalves], told: Stages) -> tuple[float, list[Fit]]:
     """(the penalty whose mixtures have the least held-out loss, tried upward until it rises; these mixtures)
 
     Mixtures that noise never held back on their way need no more of it.
@@ -271,7 +271,7 @@ def _penalty(noisy: Noisy, parts: Sequence[Halves], told: Stages) -> tuple[float
     best, chosen, kept = np.inf, _PENALTIES[0], list[Fit]()
     for i, penalty in enumerate(_PENALTIES):
         told("penalty", i / len(_PENALTIES))
-        fits = [_mixture(noisy, p, penalty, m) for m, p in enumerate(parts)]
+        fits = [_fit_half_mixture(noisy, p, penalty, m) for m, p in enumerate(parts)]
         loss = float(np.mean([fit[0] for fit in fits]))
         if loss >= best:
             break
@@ -281,12 +281,14 @@ def _penalty(noisy: Noisy, parts: Sequence[Halves], told: Stages) -> tuple[float
     return chosen, kept
 
 
-def _mixture(noisy: Noisy, part: Halves, penalty: float, seed: int) -> Fit:
+def _fit_half_mixture(noisy: NoisyPairs, part: MeasurementHalves, penalty: float, seed: int) -> Fit:
     shares = noisy.stack.simplex(part.fitted.ones)
     return fit_mixture(noisy, part.fitted, shares, penalty, _PRODUCTS, seed, part.loss)
 
 
-def _fitted(noisy: Noisy, part: Halves, found: Components, mixture: Mixture) -> tuple[FittedModel, list[Components]]:
+def _fit_half_models(
+    noisy: NoisyPairs, part: MeasurementHalves, found: Components, mixture: Mixture
+) -> tuple[FittedModel, list[Components]]:
     """One member's models, the mixture given, and the components of their tables."""
     stack = noisy.stack
     shares = fit_product(noisy, part.fitted)
@@ -295,8 +297,8 @@ def _fitted(noisy: Noisy, part: Halves, found: Components, mixture: Mixture) -> 
     return FittedModel(shares, forest, mixture), [alone, forest.components(stack), found]
 
 
-def _blend(
-    noisy: Noisy, parts: Sequence[Halves], found: Sequence[Sequence[Components]]
+def _blend_weights(
+    noisy: NoisyPairs, parts: Sequence[MeasurementHalves], found: Sequence[Sequence[Components]]
 ) -> tuple[FloatArray, list[float]]:
     """(weights of the kinds, losses of the kinds and of their blend less that of independence)"""
     kinds = len(found[0])
@@ -311,19 +313,21 @@ def _blend(
     return weights, [x - losses[0] for x in losses]
 
 
-def _believed(noisy: Noisy, predicted: Sequence[float]) -> bool:
+def _take_as_independent(noisy: NoisyPairs, predicted: Sequence[float]) -> bool:
     """Whether attributes are taken for independent: no pair denies it, and no model gains what would."""
     freedom = float((noisy.stack.sizes - 1).sum())
-    return -predicted[-1] < _GAINED * freedom and disbelief(noisy) > _BELIEVED
+    return -predicted[-1] < _GAINED * freedom and independence_p_bound(noisy) > _BELIEVED
 
 
-def _mixed(found: Sequence[Components], weights: FloatArray) -> Components:
+def _mix_components(found: Sequence[Components], weights: FloatArray) -> Components:
     ones = sum((w * c.ones for w, c in zip(weights.tolist(), found, strict=True)), np.zeros(1))
     pairs = sum((w * c.pairs for w, c in zip(weights.tolist(), found, strict=True)), np.zeros(1))
     return Components(ones, pairs)
 
 
-def _restored(noisy: Noisy, parts: Sequence[Halves], found: Sequence[Components]) -> tuple[list[Components], float]:
+def _restore_residuals(
+    noisy: NoisyPairs, parts: Sequence[MeasurementHalves], found: Sequence[Components]
+) -> tuple[list[Components], float]:
     """(per member the tables with what its models missed, the mean share of the rest that was added)"""
     stack = noisy.stack
     cells = np.triu(stack.apart & (stack.spread(noisy.pair) > 0), 1)
@@ -344,39 +348,43 @@ def _restored(noisy: Noisy, parts: Sequence[Halves], found: Sequence[Components]
     return full, float(kept.mean())
 
 
-def _agreed(
-    noisy: Noisy, parts: Sequence[Halves], full: Sequence[Components], zeros: Zeros | None
+def _blend_agreed_tables(
+    noisy: NoisyPairs, parts: Sequence[MeasurementHalves], full: Sequence[Components], zeros: Zeros | None
 ) -> tuple[dict[tuple[int, int], FloatArray], float]:
     """(the denoised tables and the noisy ones, both made to agree, blended in counts; the share of the latter)
 
     Half of the members are compared, and roughly: each costs a projection, and one share alone is chosen.
     """
     some = list(zip(parts, full, strict=True))[: len(parts) // 2]
-    found = [[model, stacked(noisy, consistent(noisy, part.fitted, _ROUGHLY, zeros))] for part, model in some]
-    share = float(_blend(noisy, [part for part, _ in some], found)[0][1])
+    found = [
+        [model, stack_components(noisy, consistent_pairs(noisy, part.fitted, _ROUGHLY, zeros))] for part, model in some
+    ]
+    share = float(_blend_weights(noisy, [part for part, _ in some], found)[0][1])
     share = share if share >= _LEAST_SHARE else 0.0
-    middle = _mixed(full, np.full(len(full), 1 / len(full)))
-    tables = consistent(noisy, middle, zeros=zeros)
+    middle = _mix_components(full, np.full(len(full), 1 / len(full)))
+    tables = consistent_pairs(noisy, middle, zeros=zeros)
     if share > 0:
-        plain = consistent(noisy, noisy.values, zeros=zeros)
+        plain = consistent_pairs(noisy, noisy.values, zeros=zeros)
         tables = {p: (1 - share) * t + share * plain[p] for p, t in tables.items()}
     return tables, share
 
 
-def _dealt(shares: FloatArray, count: int, random: np.random.Generator) -> list[NDArray[np.intp]]:
+def _deal_positions(shares: FloatArray, count: int, random: np.random.Generator) -> list[NDArray[np.intp]]:
     """Positions below `count` in as many groups, their sizes within one of the shares."""
     ends = np.rint(np.cumsum(shares) / shares.sum() * count).astype(np.intp)
     return np.split(random.permutation(count), ends[:-1])
 
 
-def _drawn(model: FittedModel, kind: str, stack: Stack, count: int, random: np.random.Generator) -> NDArray[np.int32]:
+def _draw_model_records(
+    model: FittedModel, kind: str, stack: AttributeStack, count: int, random: np.random.Generator
+) -> NDArray[np.int32]:
     """(count, d) records of one model."""
     out = np.empty((count, len(stack.sizes)), dtype=np.int32)
     if kind == "mixture":
-        for k, rows in enumerate(_dealt(model.mixture.weights, count, random)):
+        for k, rows in enumerate(_deal_positions(model.mixture.weights, count, random)):
             for i in range(len(stack.sizes)):
                 shares = model.mixture.shares[k, stack.slice(i)]
-                for cell, some in enumerate(_dealt(shares, len(rows), random)):
+                for cell, some in enumerate(_deal_positions(shares, len(rows), random)):
                     out[rows[some], i] = cell
         return out
     below = {b: (a, t) for (a, b), t in zip(model.forest.edges, model.forest.tables, strict=True)}
@@ -389,7 +397,7 @@ def _drawn(model: FittedModel, kind: str, stack: Stack, count: int, random: np.r
         above, table = below.get(i, (i, shares[None]))
         groups = [every] if above == i else [np.flatnonzero(out[:, above] == c) for c in range(len(table))]
         for row, rows in zip(table, groups, strict=True):
-            for cell, some in enumerate(_dealt(row if row.sum() > 0 else shares, len(rows), random)):
+            for cell, some in enumerate(_deal_positions(row if row.sum() > 0 else shares, len(rows), random)):
                 out[rows[some], i] = cell
     return out
 

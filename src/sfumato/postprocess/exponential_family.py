@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from sfumato.operators import LinearOperator
 from sfumato.operators.base import FloatArray, single_thread
 
-__all__ = ["ENOUGH", "Noisy", "Tilted", "tilted"]
+__all__ = ["ENOUGH", "FittedCells", "NoisyAnswers", "fit_exponential_family"]
 
 
 ENOUGH = 1e-9
@@ -39,7 +39,7 @@ _FORCED, _MET = 0.1, 0.5  # residuals of the Newton system, slopes along a direc
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Noisy:
+class NoisyAnswers:
     """values (r,): answers to the rows of an operator over the cells of `axes`, with noise of one variance."""
 
     axes: tuple[int, ...]
@@ -49,7 +49,7 @@ class Noisy:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Tilted:
+class FittedCells:
     """Cells, and how far they can be from the optimum p* of P.
 
     gap: proved, whatever the search did: 1/2 sum_j <q_j, cells - p*>^2 / s_j^2 + t n KL(cells/n, p*/n) <= gap, and
@@ -66,13 +66,13 @@ class Tilted:
         return self.gap <= ENOUGH
 
 
-def tilted(
+def fit_exponential_family(
     sizes: tuple[int, ...],
     total: float,
-    given: Sequence[Noisy],
+    given: Sequence[NoisyAnswers],
     prior: float,
     possible: NDArray[np.bool_] | None = None,
-) -> Tilted:
+) -> FittedCells:
     """Cells shaped by `sizes`: the minimum above with t = prior > 0, by Newton's method on its dual.
 
     Of the cells of `possible` alone, over which the prior is uniform, where others can hold no record (None: all can).
@@ -92,15 +92,15 @@ def tilted(
             hessian = Product((dual.count,) * 2, matvec=dual.curvature(here), dtype=np.float64)
             left = min(_FORCED, (2 * here.gap) ** 0.25)
             direction = cg(hessian, -here.slope, rtol=left, atol=0.0, maxiter=_CONJUGATE)[0]
-            ahead = _along(dual, here, direction)
+            ahead = _line_search(dual, here, direction)
             if ahead is None:
                 break
             steps += 1
             here, best = ahead, min(best, ahead, key=lambda point: point.gap)
-    return Tilted(best.cells, best.gap, steps)
+    return FittedCells(best.cells, best.gap, steps)
 
 
-class _Point(NamedTuple):
+class _DualIterate(NamedTuple):
     """b = s a, the cells of a, and the gradient by b."""
 
     place: FloatArray
@@ -119,7 +119,7 @@ class _Dual:
         self,
         sizes: tuple[int, ...],
         total: float,
-        given: Sequence[Noisy],
+        given: Sequence[NoisyAnswers],
         prior: float,
         possible: NDArray[np.bool_] | None = None,
     ) -> None:
@@ -135,15 +135,15 @@ class _Dual:
         """A gap that the rounding of the largest numbers in a gradient may leave."""
         return float(((_ROUNDED * self._wanted / self._noise) ** 2).sum()) / 2
 
-    def at(self, place: FloatArray) -> _Point:
+    def at(self, place: FloatArray) -> _DualIterate:
         logs = self._back(place)
         if self._possible is not None:
             logs = np.where(self._possible, logs, -math.inf)
         weights = np.exp(logs - logs.max())
         cells = weights * (self._total / weights.sum())
-        return _Point(place, cells, self._answers(cells) - self._wanted / self._noise + self._prior * place)
+        return _DualIterate(place, cells, self._answers(cells) - self._wanted / self._noise + self._prior * place)
 
-    def curvature(self, point: _Point) -> Callable[[FloatArray], FloatArray]:
+    def curvature(self, point: _DualIterate) -> Callable[[FloatArray], FloatArray]:
         """v -> H v at a point: the covariance of the queries under its cells, and t."""
         cells, total, prior = point.cells, self._total, self._prior
 
@@ -159,16 +159,16 @@ class _Dual:
         """The logarithms of cells, up to a constant."""
         scaled, logs = place / self._noise, np.zeros(self._sizes)
         for g, start, end in zip(self._given, self._ends[:-1], self._ends[1:], strict=True):
-            logs += _spread(np.asarray(g.operator.rmatvec(scaled[start:end])), g.axes, self._sizes)
+            logs += _broadcast_table(np.asarray(g.operator.rmatvec(scaled[start:end])), g.axes, self._sizes)
         return logs
 
     def _answers(self, cells: FloatArray) -> FloatArray:
         """Answers in units of their noise, the transpose of `_back`."""
-        found = [np.asarray(g.operator.matvec(_summed(cells, g.axes))) for g in self._given]
+        found = [np.asarray(g.operator.matvec(_table_of_axes(cells, g.axes))) for g in self._given]
         return np.concatenate([np.empty(0), *found]) / self._noise
 
 
-def _along(dual: _Dual, start: _Point, direction: FloatArray) -> _Point | None:
+def _line_search(dual: _Dual, start: _DualIterate, direction: FloatArray) -> _DualIterate | None:
     """A point along the direction at which D is lower: where its slope is at most half of what it was, or before that.
 
     The slope grows along the way, for D is convex, and unlike D it keeps its digits: so it alone is evaluated. None
@@ -176,7 +176,7 @@ def _along(dual: _Dual, start: _Point, direction: FloatArray) -> _Point | None:
     """
     first = float(start.slope @ direction)
     low, below, high, above, share = 0.0, first, math.inf, math.inf, 1.0
-    found: _Point | None = None
+    found: _DualIterate | None = None
     if not first < 0:
         return None
     for i in range(_EVALUATIONS):
@@ -198,13 +198,13 @@ def _along(dual: _Dual, start: _Point, direction: FloatArray) -> _Point | None:
     return found
 
 
-def _summed(cells: FloatArray, axes: tuple[int, ...]) -> FloatArray:
+def _table_of_axes(cells: FloatArray, axes: tuple[int, ...]) -> FloatArray:
     """The table of some axes, flat, its cells in C order of the axes as given."""
     rest = tuple(i for i in range(cells.ndim) if i not in axes)
     return np.ascontiguousarray(cells.sum(axis=rest).transpose(np.argsort(np.argsort(axes)))).reshape(-1)
 
 
-def _spread(table: FloatArray, axes: tuple[int, ...], sizes: tuple[int, ...]) -> FloatArray:
+def _broadcast_table(table: FloatArray, axes: tuple[int, ...], sizes: tuple[int, ...]) -> FloatArray:
     """The transpose of `_summed`, shaped to broadcast over all cells."""
     shaped = table.reshape([sizes[i] for i in axes]).transpose(np.argsort(axes))
     return shaped.reshape([n if i in axes else 1 for i, n in enumerate(sizes)])

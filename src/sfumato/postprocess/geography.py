@@ -10,20 +10,28 @@ import numpy as np
 
 from sfumato._util.display import Progress
 from sfumato.operators.base import FloatArray
-from sfumato.postprocess.geography_cells import Cells, Form, IntArray, Nearest, Sets, Simplices, nearest
-from sfumato.postprocess.geography_estimates import Said, Told, completed
+from sfumato.postprocess.geography_cells import (
+    IntArray,
+    NearestPoint,
+    QuadraticForm,
+    Sets,
+    Simplices,
+    TableCells,
+    nearest_in_norm,
+)
+from sfumato.postprocess.geography_estimates import FamilyEstimates, TreeEstimates, fit_proportions
 from sfumato.postprocess.geography_integers import (
-    Halves,
-    chain,
+    CellHalves,
     nearest_real,
-    parted_totals,
     real_family,
     real_parts,
+    split_totals,
+    splitting_chain,
     whole_family,
     whole_parts,
 )
 
-__all__ = ["Descent", "Run", "Settled", "Tally", "descend", "strength_of"]
+__all__ = ["Descent", "FamilyTally", "NodeCounts", "Run", "composition_strength", "descend_tree"]
 
 
 _TOLERANCE = 1e-3  # of what noise moves a family by, squared: the mean error moves by less than its third digit
@@ -42,7 +50,7 @@ _STEP = 0.5  # of the geometric mean of eigenvalues' bounds: fewest sweeps on ge
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Settled:
+class NodeCounts:
     """Nodes of one level: per node the cells (ascending) where it is not zero, and its counts there."""
 
     cells: list[IntArray]
@@ -50,7 +58,7 @@ class Settled:
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class FamilyTally:
     """Of all families that were settled.
 
     gap: proved bound on their squared distances from their nearest points, in units of the noise, and `worst` the
@@ -66,9 +74,9 @@ class Tally:
     squares: float = 0.0
     cells: int = 0
 
-    def plus(self, other: Tally) -> Tally:
+    def plus(self, other: FamilyTally) -> FamilyTally:
         """Of both."""
-        return Tally(
+        return FamilyTally(
             self.gap + other.gap,
             max(self.worst, other.worst),
             self.moved + other.moved,
@@ -88,8 +96,8 @@ class Tally:
 class Descent:
     """levels: from the root down; strength: of the second look at the lowest level, None where there was none."""
 
-    levels: list[Settled]
-    tally: Tally
+    levels: list[NodeCounts]
+    tally: FamilyTally
     strength: Strength | None
 
 
@@ -102,41 +110,41 @@ class Run:
 
     def __init__(
         self,
-        told: Told,
+        told: TreeEstimates,
         asked: Sequence[Sets],
         progress: Progress | None,
         *,
         whole: bool,
-        before: Tally | None = None,
+        before: FamilyTally | None = None,
         strength: Strength | None = None,
     ) -> None:
         self.told, self.cells, self.whole, self.progress = told, told.cells, whole, progress
-        self.steps = chain(told.cells, asked)
-        self.before = Tally() if before is None else before
-        self.tally = Tally()
+        self.steps = splitting_chain(told.cells, asked)
+        self.before = FamilyTally() if before is None else before
+        self.tally = FamilyTally()
         self.strength = strength
 
     def _whole(self, real: FloatArray, found: IntArray) -> FloatArray:
-        self.tally = self.tally.plus(Tally(squares=float(((real - found) ** 2).sum()), cells=found.size))
+        self.tally = self.tally.plus(FamilyTally(squares=float(((real - found) ** 2).sum()), cells=found.size))
         return found.astype(np.float64)
 
-    def note(self, found: Nearest, size: int) -> None:
+    def note(self, found: NearestPoint, size: int) -> None:
         worst = found.gap / max(size, 1)
-        self.tally = self.tally.plus(Tally(found.gap, worst, found.moved, found.sweeps, 1))
+        self.tally = self.tally.plus(FamilyTally(found.gap, worst, found.moved, found.sweeps, 1))
         if self.progress is not None:
             self.progress(self.before.families + self.tally.families, max(self.before.worst, self.tally.worst))
 
-    def top(self, total: float | None, possible: IntArray | None) -> Settled:
+    def top(self, total: float | None, possible: IntArray | None) -> NodeCounts:
         """The root; total: of all records where it is known; possible: the cells that can hold one, None for all."""
         row = self.root(total, np.arange(self.cells.size) if possible is None else possible)
         where = np.flatnonzero(row)
-        return Settled([where], [row[where]])
+        return NodeCounts([where], [row[where]])
 
-    def down(self, above: Settled, first: int, last: int, *, looked: bool = False) -> list[Settled]:
+    def down(self, above: NodeCounts, first: int, last: int, *, looked: bool = False) -> list[NodeCounts]:
         """The levels from one to another of the tree, given what is above; looked: by the second look."""
-        levels: list[Settled] = []
+        levels: list[NodeCounts] = []
         for level in range(first, last + 1):
-            own = Settled([], [])
+            own = NodeCounts([], [])
             for parent, (where, held) in enumerate(zip(above.cells, above.counts, strict=True)):
                 if not len(where):
                     start, stop = self.told.tree.run(level, parent)
@@ -154,13 +162,13 @@ class Run:
     def root(self, total: float | None, every: IntArray) -> FloatArray:
         """(cells,), zero outside of `every`."""
         said = self.told.root()
-        weights, more = _ridge(self.cells, said.weights)
+        weights, more = _ridge_weights(self.cells, said.weights)
         wanted, known = said.wanted, said.weights > 0
         if more:
             like = np.zeros(self.cells.size)
             like[every] = 1.0
-            wanted = wanted + self.cells.project(~known, completed(self.cells, wanted, like, known))
-        form = Form.of(self.cells, self.cells.coefficients(weights), every, more)
+            wanted = wanted + self.cells.project(~known, fit_proportions(self.cells, wanted, like, known))
+        form = QuadraticForm.of(self.cells, self.cells.coefficients(weights), every, more)
         given = (self.cells.weigh(weights[None], wanted) + more * wanted)[:, every]
         if total is None:
             # what is measured of cells that cannot be speaks for the others
@@ -174,7 +182,7 @@ class Run:
             return out
         allowed = Simplices(np.array([count]), together=True)
         start = np.maximum(wanted[:, every], 0.0)
-        found = nearest(form, given, allowed, start, _TOLERANCE * len(every), step=_STEP)
+        found = nearest_in_norm(form, given, allowed, start, _TOLERANCE * len(every), step=_STEP)
         self.note(found, len(every))
         held = None if said.limits is None else said.limits[0]
         halves = self._halves(every)
@@ -185,8 +193,8 @@ class Run:
             out[every] = np.where(kept > _LEAST, kept, 0.0)
         return out
 
-    def _halves(self, where: IntArray) -> Halves:
-        return Halves.of(self.cells, where, self.steps, self.told.inside)
+    def _halves(self, where: IntArray) -> CellHalves:
+        return CellHalves.of(self.cells, where, self.steps, self.told.inside)
 
     def children(self, level: int, parent: int, where: IntArray, counts: FloatArray, *, last: bool) -> FloatArray:
         """(n, where) the children of a node that is not empty."""
@@ -196,14 +204,14 @@ class Run:
         n, size = len(said.wanted), said.wanted.shape[0] * len(where)
         if n == 1:
             return counts[None]
-        form, given, allowed, found = self._look(said, where, counts, _known(said))
+        form, given, allowed, found = self._look(said, where, counts, _known_totals(said))
         if last and self.strength is not None:
             # towards the parent's composition at the child's own total, as loosely as units differ from it
             mean = counts / n
             loose = 1 / (self.strength[0] * mean + self.strength[1] * mean**2)
             given = given + loose * found.point.sum(axis=1)[:, None] * (counts / counts.sum())
-            form = Form(form.diagonal + loose, form.columns, form.weights)
-            found = nearest(form, given, allowed, found.point, _TOLERANCE * size, step=_STEP)
+            form = QuadraticForm(form.diagonal + loose, form.columns, form.weights)
+            found = nearest_in_norm(form, given, allowed, found.point, _TOLERANCE * size, step=_STEP)
         self.note(found, size)
         if self.whole:
             sums = np.rint(counts).astype(np.int64)
@@ -215,11 +223,11 @@ class Run:
         return kept * (counts / kept.sum(axis=0))
 
     def _look(
-        self, said: Said, where: IntArray, counts: FloatArray, totals: FloatArray | None
-    ) -> tuple[Form, FloatArray, Simplices, Nearest]:
+        self, said: FamilyEstimates, where: IntArray, counts: FloatArray, totals: FloatArray | None
+    ) -> tuple[QuadraticForm, FloatArray, Simplices, NearestPoint]:
         """Counts of children on some cells, nearest to what is said, and to `totals` (n,) of theirs if these are given;
         with the problem that it was."""
-        weights, more = _ridge(self.cells, said.weights)
+        weights, more = _ridge_weights(self.cells, said.weights)
         # cells that are clipped at nothing push the totals of the others; what is said of these bears it
         weights[0] *= _TOTALS
         wanted = said.wanted
@@ -227,18 +235,18 @@ class Run:
             # the empty set's: near enough to what is then kept to exactly
             weights[0] = _HEAVY * float(weights.max())
             wanted = wanted + ((totals - wanted.sum(axis=1)) / self.cells.size)[:, None]
-        form = Form.of(self.cells, self.cells.coefficients(weights), where, more)
+        form = QuadraticForm.of(self.cells, self.cells.coefficients(weights), where, more)
         given = (self.cells.weigh(weights[None], wanted) + more * wanted)[:, where]
         allowed, start = Simplices(counts), np.maximum(wanted[:, where], 0.0)
-        found = nearest(form, given, allowed, start, _TOLERANCE * start.size, step=_STEP)
+        found = nearest_in_norm(form, given, allowed, start, _TOLERANCE * start.size, step=_STEP)
         if totals is None and said.limits is not None:
             inside = None if self.told.inside is None else self.told.inside[where]
-            held = parted_totals(found.point, counts, said.limits, inside, nearest_real)[0]
+            held = split_totals(found.point, counts, said.limits, inside, nearest_real)[0]
             if np.abs(held - found.point.sum(axis=1)).max() > _ROUNDING * counts.sum():
                 return self._look(said, where, counts, held)
         return form, given, allowed, found
 
-    def samples(self, level: int, above: Settled, most: int) -> list[Sample] | None:
+    def samples(self, level: int, above: NodeCounts, most: int) -> list[Sample] | None:
         """Of about `most` families: what their units are off their parent's composition by; None where not all that
         makes up a cell was measured."""
         parents = [i for i, c in enumerate(above.counts) if len(c)]
@@ -262,7 +270,7 @@ class Run:
         return out
 
 
-def strength_of(samples: Sequence[Sample]) -> Strength | None:
+def composition_strength(samples: Sequence[Sample]) -> Strength | None:
     """How much units differ from their parent's composition, see `Strength`.
 
     Weighted least squares, three times as the weights follow from it: squares less noise are a slope times what
@@ -289,7 +297,7 @@ def strength_of(samples: Sequence[Sample]) -> Strength | None:
     return slope, bend
 
 
-def _ridge(cells: Cells, weights: FloatArray) -> tuple[FloatArray, float]:
+def _ridge_weights(cells: TableCells, weights: FloatArray) -> tuple[FloatArray, float]:
     """Weights without those of sets that have no contrasts, and what is added for sets of which nothing is known."""
     held = np.where(cells.contrasts > 0, weights, 0.0)
     known = held[held > 0]
@@ -298,15 +306,15 @@ def _ridge(cells: Cells, weights: FloatArray) -> tuple[FloatArray, float]:
     return held, _RIDGE * float(known.min()) if len(known) else 1.0
 
 
-def _known(said: Said) -> FloatArray | None:
+def _known_totals(said: FamilyEstimates) -> FloatArray | None:
     """(n,) the totals of children that are known, where all are."""
     if said.limits is None or not np.array_equal(said.limits[:, 0], said.limits[:, 1]):
         return None
     return said.limits[:, 0]
 
 
-def descend(
-    told: Told,
+def descend_tree(
+    told: TreeEstimates,
     asked: Sequence[Sets],
     total: float | None,
     progress: Progress | None,
@@ -323,5 +331,5 @@ def descend(
     depth = told.tree.depth
     levels = [run.top(total, possible)]
     levels += run.down(levels[0], 1, depth - 1)
-    run.strength = strength_of(Run(told, asked, None, whole=whole).samples(depth, levels[-1], LOOKED) or [])
+    run.strength = composition_strength(Run(told, asked, None, whole=whole).samples(depth, levels[-1], LOOKED) or [])
     return Descent([*levels, *run.down(levels[-1], depth, depth, looked=True)], run.tally, run.strength)

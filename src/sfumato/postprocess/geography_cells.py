@@ -18,20 +18,20 @@ from numpy.typing import NDArray
 
 from sfumato.errors import PlanError
 from sfumato.operators.base import FloatArray
-from sfumato.strategies.geography_tree import Place
+from sfumato.strategies.geography_tree import PlaceOrder
 
 __all__ = [
-    "Bounds",
-    "Cells",
-    "Form",
     "IntArray",
-    "Limits",
-    "Nearest",
+    "LevelBounds",
+    "LevelLimits",
+    "NearestPoint",
+    "QuadraticForm",
     "Sets",
     "Simplices",
-    "limits",
-    "nearest",
-    "tightened",
+    "TableCells",
+    "level_limits",
+    "nearest_in_norm",
+    "tighten_limits",
 ]
 
 
@@ -42,7 +42,7 @@ _NONE = 1e-12  # of the largest coefficient: below it, rounding of sums of a few
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
+class TableCells:
     """The cells of a table of this shape, numbered in C order; weights of residuals are (..., sets) in the order of
     `sets`, all sets of axes, smaller ones first."""
 
@@ -115,7 +115,7 @@ _PARTS = ("", " of the set", " outside of the set")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Bounds:
+class LevelBounds:
     """rows: by level (groups, 6), in the order of the groups' numbers, the least and the most records, of these inside
     of a set of cells, and outside; inside: (cells,) the set, None where totals alone are bounded."""
 
@@ -124,7 +124,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Limits:
+class LevelLimits:
     """levels: (groups, 6) as in `Bounds`, in the order of the tree, agreeing with each other and with what lies in a
     group; None where nothing is said of a level or below it."""
 
@@ -132,7 +132,7 @@ class Limits:
     inside: NDArray[np.bool_] | None
 
 
-def tightened(rows: FloatArray) -> FloatArray:
+def tighten_limits(rows: FloatArray) -> FloatArray:
     """(n, 6) floors and caps of totals, inside and outside that say of each what the other two leave."""
     low, high, low1, high1, low2, high2 = rows.T
     return np.stack(
@@ -148,18 +148,18 @@ def tightened(rows: FloatArray) -> FloatArray:
     )
 
 
-def _numbered(level: int, number: int) -> str:
+def _group_words(level: int, number: int) -> str:
     return f"group {number} of level {level}"
 
 
-def limits(
-    places: Place,
+def level_limits(
+    places: PlaceOrder,
     totals: Sequence[FloatArray],
     total: float | None,
-    bounds: Bounds,
+    bounds: LevelBounds,
     possible: NDArray[np.int64] | None = None,
-    called: Callable[[int, int], str] = _numbered,
-) -> Limits | None:
+    called: Callable[[int, int], str] = _group_words,
+) -> LevelLimits | None:
     """None where nothing is said at all. totals: those that are known, of levels from the root on; total: of all
     records where known; possible: the cells that can hold a record, None for all; called: what people call a group,
     by its level and its number there.
@@ -171,7 +171,7 @@ def limits(
     tree = places.tree
     last = max([len(totals) - 1, *bounds.rows])
     out: list[FloatArray] = []
-    free = _free(bounds.inside, possible)
+    free = _unbounded_limits(bounds.inside, possible)
     for level in range(last + 1):
         own = np.tile(free, (len(tree.counts[level]), 1))
         if level in bounds.rows:
@@ -188,7 +188,7 @@ def limits(
             below = tree.sums(level + 1, out[level + 1])
             out[level][:, ::2] = np.maximum(out[level][:, ::2], below[:, ::2])
             out[level][:, 1::2] = np.minimum(out[level][:, 1::2], below[:, 1::2])
-        out[level] = tightened(out[level])
+        out[level] = tighten_limits(out[level])
         crossed = np.argwhere(out[level][:, ::2] > out[level][:, 1::2])
         if len(crossed):
             at, which = crossed[0].tolist()
@@ -199,10 +199,10 @@ def limits(
                 "lies in it"
             )
     none = (None,) * (tree.depth - last)
-    return Limits((*out, *none), bounds.inside)
+    return LevelLimits((*out, *none), bounds.inside)
 
 
-def _free(inside: NDArray[np.bool_] | None, possible: NDArray[np.int64] | None) -> FloatArray:
+def _unbounded_limits(inside: NDArray[np.bool_] | None, possible: NDArray[np.int64] | None) -> FloatArray:
     """(6,) what bounds any group: nobody is in cells that cannot be."""
     out = np.array([0.0, np.inf] * 3)
     held = np.ones(1, dtype=np.bool_) if inside is None else inside if possible is None else inside[possible]
@@ -218,7 +218,7 @@ _NONE_FAMILY = 1e-12  # of the largest eigenvalue: rounding
 
 
 @dataclass(frozen=True, eq=False)
-class Form:
+class QuadraticForm:
     """diag(d) + U diag(w) U' over k cells: d (k,), positive; U (k, r); w (r,), of any sign."""
 
     diagonal: FloatArray
@@ -226,7 +226,9 @@ class Form:
     weights: FloatArray
 
     @classmethod
-    def of(cls, cells: Cells, coefficients: FloatArray, chosen: IntArray, more: FloatArray | float) -> Form:
+    def of(
+        cls, cells: TableCells, coefficients: FloatArray, chosen: IntArray, more: FloatArray | float
+    ) -> QuadraticForm:
         """The norm of these coefficients (sets,) on some cells, and `more` (k,) on the diagonal."""
         k = len(chosen)
         diagonal = np.full(k, float(coefficients[-1])) + more
@@ -276,8 +278,8 @@ class Simplices:
     def nearest(self, rows: FloatArray) -> FloatArray:
         """The projection onto them."""
         if self.together:
-            return _onto(rows.reshape(1, -1), self.sums).reshape(rows.shape)
-        return np.ascontiguousarray(_onto(np.ascontiguousarray(rows.T), self.sums).T)
+            return _onto_simplices(rows.reshape(1, -1), self.sums).reshape(rows.shape)
+        return np.ascontiguousarray(_onto_simplices(np.ascontiguousarray(rows.T), self.sums).T)
 
     def promised(self, at: FloatArray, slope: FloatArray) -> float:
         """How much a linear function with this slope could still fall from a point of them."""
@@ -285,7 +287,7 @@ class Simplices:
         return max(float((slope * at).sum()) - float(least), 0.0)
 
 
-def _onto(rows: FloatArray, sums: FloatArray) -> FloatArray:
+def _onto_simplices(rows: FloatArray, sums: FloatArray) -> FloatArray:
     """(k, n) the nearest nonnegative rows with these sums."""
     ordered = -np.sort(-rows, axis=1)
     above = np.cumsum(ordered, axis=1) - sums[:, None]
@@ -298,7 +300,7 @@ def _onto(rows: FloatArray, sums: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True, eq=False)
-class Nearest:
+class NearestPoint:
     """The point that was found; a bound on its squared distance from the nearest one in the norm; sweeps; the squared
     distance from the least value without any constraint."""
 
@@ -308,13 +310,19 @@ class Nearest:
     moved: float
 
 
-def nearest(
-    form: Form, given: FloatArray, allowed: Simplices, start: FloatArray, tolerance: float, *, step: float = 1.0
-) -> Nearest:
+def nearest_in_norm(
+    form: QuadraticForm,
+    given: FloatArray,
+    allowed: Simplices,
+    start: FloatArray,
+    tolerance: float,
+    *,
+    step: float = 1.0,
+) -> NearestPoint:
     """Until the squared distance from the nearest point is proved to be at most `tolerance`, or _SWEEPS."""
     point = allowed.nearest(start)
     if point.shape[0] == 1 and not allowed.together:
-        return Nearest(point, 0.0, 0, 0.0)
+        return NearestPoint(point, 0.0, 0, 0.0)
     shift = step * form.scales()
     if allowed.together:
         # one simplex is projected onto with one weight
@@ -335,4 +343,4 @@ def nearest(
                 break
     free = form.solver(0.0)(given)
     moved = float(((free - best) * form.apply(free - best)).sum())
-    return Nearest(best, gap, done, moved)
+    return NearestPoint(best, gap, done, moved)

@@ -17,16 +17,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato._util.codec import storable
-from sfumato._util.files import forget
+from sfumato._util.files import release_pages
 from sfumato.errors import NotAnswerable
 from sfumato.operators import Block, Identity, LinearOperator
 from sfumato.operators.base import FloatArray, Numbers
-from sfumato.postprocess.geography_cells import Cells, Limits
+from sfumato.postprocess.geography_cells import LevelLimits, TableCells
 from sfumato.postprocess.possible import Possible
 from sfumato.strategies.geography import Spine, read_levels
-from sfumato.strategies.geography_tree import Place, Tree
+from sfumato.strategies.geography_tree import GroupTree, PlaceOrder
 
-__all__ = ["Measured", "PlacedCounts", "Readings", "Said", "Told", "completed", "parted"]
+__all__ = [
+    "FamilyEstimates",
+    "PlacedCounts",
+    "Readings",
+    "TreeEstimates",
+    "TreeMeasurements",
+    "fit_proportions",
+    "split_among_children",
+]
 
 
 _FITTED = 10  # rounds: tables that share no attribute are met in one, and a target need not be met to the last digit
@@ -34,7 +42,7 @@ _CHUNK = 2**22  # numbers of leaves that are added up at once: 32 MB
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Said:
+class FamilyEstimates:
     """wanted: (n, cells) estimates of the children of one parent that add up to it; weights: (sets,) of their norm;
     limits: (n, 6) of each child as in `Limits`, None where nothing is said of these."""
 
@@ -43,33 +51,33 @@ class Said:
     limits: FloatArray | None = None
 
 
-class Told(Protocol):
+class TreeEstimates(Protocol):
     """A tree, the cells of its tables, and what is said of the root and of every family."""
 
     @property
-    def places(self) -> Place: ...
+    def places(self) -> PlaceOrder: ...
 
     @property
-    def tree(self) -> Tree: ...
+    def tree(self) -> GroupTree: ...
 
     @property
-    def cells(self) -> Cells: ...
+    def cells(self) -> TableCells: ...
 
     @property
     def inside(self) -> NDArray[np.bool_] | None:
         """(cells,) the set of which floors and caps are kept beside those of totals, None where there is none."""
         ...
 
-    def root(self) -> Said:
+    def root(self) -> FamilyEstimates:
         """Of the root by itself: (1, cells)."""
         ...
 
-    def family(self, level: int, parent: int, counts: FloatArray) -> Said:
+    def family(self, level: int, parent: int, counts: FloatArray) -> FamilyEstimates:
         """Of the children at a level of one node above, whose counts (cells,) are settled."""
         ...
 
 
-def _inverse(weights: FloatArray) -> FloatArray:
+def _inverse_weights(weights: FloatArray) -> FloatArray:
     """1 / w, and zero for what nothing is known of."""
     return np.divide(1.0, weights, out=np.zeros_like(weights), where=weights > 0)
 
@@ -86,12 +94,12 @@ class Readings:
         values: Sequence[Numbers],
         variance: float,
         axes: Sequence[int],
-        limits: Limits | None = None,
+        limits: LevelLimits | None = None,
     ) -> None:
         """axes: positions in the domain of the attributes whose cells are told apart; limits: of the groups, in the
         order of the tree."""
         self.places = made.places
-        self.cells = Cells(tuple(made.shape[i] for i in axes))
+        self.cells = TableCells(tuple(made.shape[i] for i in axes))
         self._made, self._values, self._variance = made, list(values), variance
         self.totals, self.limits = made.totals, () if limits is None else limits.levels
         self.inside = None if limits is None else limits.inside
@@ -130,11 +138,11 @@ class Readings:
             # the memory that files take up here
             self._count = 0
             for values in self._values:
-                forget(values)
+                release_pages(values)
         return out.reshape(last - first, self.cells.size)
 
 
-class Measured:
+class TreeMeasurements:
     """By what was measured, of a whole tree or of a part of it.
 
     tree: of the nodes of some levels, the first of which is number `level` of the whole tree's, where the nodes of each
@@ -144,10 +152,10 @@ class Measured:
     def __init__(
         self,
         read: Readings,
-        tree: Tree | None = None,
+        tree: GroupTree | None = None,
         level: int = 0,
         firsts: Sequence[int] | None = None,
-        below: Said | None = None,
+        below: FamilyEstimates | None = None,
     ) -> None:
         self.places, self.cells, self.inside = read.places, read.cells, read.inside
         self.tree = read.places.tree if tree is None else tree
@@ -172,7 +180,7 @@ class Measured:
             # what is known is kept to by itself
             finite, joint = (np.where(np.isfinite(w), w, 0.0) for w in (self.weights[level], joint))
             found = self._data(level, 0, len(joint)) + self.cells.weigh(joint, self._sums(level))
-            self.means[level] = self.cells.weigh(_inverse(finite), found)
+            self.means[level] = self.cells.weigh(_inverse_weights(finite), found)
             known = self._known(level, 0, len(joint))
             if known is not None:
                 self.means[level] += known[:, None] / self.cells.size
@@ -201,7 +209,7 @@ class Measured:
             rows = self._data(level + 1, int(starts[first]), int(starts[last]))
             out[first:last] = np.add.reduceat(rows, starts[first:last] - starts[first], axis=0)
             first = last
-        return self.cells.weigh(_inverse(self._own[tree.depth][None]), out)
+        return self.cells.weigh(_inverse_weights(self._own[tree.depth][None]), out)
 
     def _data(self, level: int, first: int, last: int) -> FloatArray:
         start = self._firsts[level]
@@ -209,41 +217,45 @@ class Measured:
 
     # -- the way down ------------------------------------------------------------------------------------------
 
-    def top(self) -> Said:
+    def top(self) -> FamilyEstimates:
         """Of the first node alone, what it and all below it say: (1, cells) and (1, sets)."""
-        return Said(self.means[0], self.weights[0])
+        return FamilyEstimates(self.means[0], self.weights[0])
 
-    def root(self) -> Said:
+    def root(self) -> FamilyEstimates:
         weights = self.weights[0][0]
         # a known total is kept to by itself
         finite = np.where(np.isfinite(weights), weights, 0.0)
-        return Said(self.means[0], finite, self._read.limits[0] if self._read.limits else None)
+        return FamilyEstimates(self.means[0], finite, self._read.limits[0] if self._read.limits else None)
 
-    def family(self, level: int, parent: int, counts: FloatArray) -> Said:
+    def family(self, level: int, parent: int, counts: FloatArray) -> FamilyEstimates:
         first, last = self.tree.run(level, parent)
         weights, known = self.weights[level][first:last], self.weights[level][first] > 0
         totals = self._known(level, first, last)
         if self._is_read(level):
-            means = self.cells.weigh(_inverse(self._own[level][None]), self._data(level, first, last))
+            means = self.cells.weigh(_inverse_weights(self._own[level][None]), self._data(level, first, last))
             means += 0.0 if totals is None else totals[:, None] / self.cells.size
         else:
             means = self.means[level][first:last]
-        spread = _inverse(weights)
+        spread = _inverse_weights(weights)
         total = spread.sum(axis=0)
         share = np.divide(spread, total, out=np.zeros_like(spread), where=total > 0)
         wanted = means + self.cells.weigh(share, np.repeat((counts - means.sum(axis=0))[None], last - first, axis=0))
         every, start = self._read.limits, self._firsts[level]
         limits = every[self._top + level] if every else None
         own = None if limits is None else limits[start + first : start + last]
-        return Said(parted(self.cells, wanted, counts, known), (last - first) * _inverse(total), own)
+        return FamilyEstimates(
+            split_among_children(self.cells, wanted, counts, known), (last - first) * _inverse_weights(total), own
+        )
 
 
-def parted(cells: Cells, wanted: FloatArray, counts: FloatArray, known: NDArray[np.bool_]) -> FloatArray:
+def split_among_children(
+    cells: TableCells, wanted: FloatArray, counts: FloatArray, known: NDArray[np.bool_]
+) -> FloatArray:
     """(n, cells) with the residuals of which nothing is known: as the parent has them, within what is known of each
     child, and adding up to the parent's."""
     if known[cells.contrasts > 0].all():
         return wanted
-    found = cells.project(~known, completed(cells, wanted, np.maximum(counts, 0.0), known))
+    found = cells.project(~known, fit_proportions(cells, wanted, np.maximum(counts, 0.0), known))
     lack = cells.project(~known, counts[None]) - found.sum(axis=0)
     held = np.maximum(wanted.sum(axis=1), 0.0) if known[0] else np.ones(len(wanted))
     total = float(held.sum())
@@ -251,7 +263,7 @@ def parted(cells: Cells, wanted: FloatArray, counts: FloatArray, known: NDArray[
     return wanted + found + share[:, None] * lack
 
 
-def completed(cells: Cells, wanted: FloatArray, like: FloatArray, known: NDArray[np.bool_]) -> FloatArray:
+def fit_proportions(cells: TableCells, wanted: FloatArray, like: FloatArray, known: NDArray[np.bool_]) -> FloatArray:
     """(n, cells) nonnegative: cells in the proportions of `like` (cells,), fitted in turn to the tables of which all is
     known [DS40].
 
@@ -291,9 +303,9 @@ class PlacedCounts(Possible):
     count: FloatArray
 
     @functools.cached_property
-    def places(self) -> Place:
+    def places(self) -> PlaceOrder:
         """The tree, and how it reads factors over its attribute."""
-        return Place.of(read_levels(self.levels), self.cells)
+        return PlaceOrder.of(read_levels(self.levels), self.cells)
 
     @property
     def units(self) -> int:

@@ -18,16 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.operators.base import FloatArray
-from sfumato.postprocess.geography_cells import Cells, IntArray, Sets, tightened
+from sfumato.postprocess.geography_cells import IntArray, Sets, TableCells, tighten_limits
 
 __all__ = [
-    "Halves",
-    "chain",
+    "CellHalves",
     "nearest_real",
     "nearest_whole",
-    "parted_totals",
     "real_family",
     "real_parts",
+    "split_totals",
+    "splitting_chain",
     "whole_family",
     "whole_parts",
 ]
@@ -38,7 +38,7 @@ Near = Callable[[FloatArray, NDArray[Any], NDArray[Any]], NDArray[Any]]
 _HALVED = 60  # times: what doubles tell apart
 
 
-def chain(cells: Cells, asked: Sequence[Sets]) -> tuple[Sets, ...]:
+def splitting_chain(cells: TableCells, asked: Sequence[Sets]) -> tuple[Sets, ...]:
     """Axes in the order in which tables are split: unions of the asked sets, smaller tables first; ends with all axes.
 
     Returns what each step adds, so that every asked set is a sum of few cells of a table that is kept to.
@@ -55,7 +55,7 @@ def chain(cells: Cells, asked: Sequence[Sets]) -> tuple[Sets, ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class Halves:
+class CellHalves:
     """order: the cells as they stand beside each other; per depth the runs [first, last) that are split before
     `middle`; inside: (cells,) which are in the bounded set, if there is one."""
 
@@ -65,8 +65,8 @@ class Halves:
 
     @classmethod
     def of(
-        cls, cells: Cells, chosen: IntArray, steps: Sequence[Sets], inside: NDArray[np.bool_] | None = None
-    ) -> Halves:
+        cls, cells: TableCells, chosen: IntArray, steps: Sequence[Sets], inside: NDArray[np.bool_] | None = None
+    ) -> CellHalves:
         """Of some cells: those inside of a bounded set before all others, then those of the first step's table apart,
         then within each those of the next one's.
 
@@ -82,14 +82,14 @@ class Halves:
         for j in range(len(keys) - 1, -1, -1):
             moved = np.diff(keys[j][order]) != 0
             first[moved] = j
-        return cls(order, _halved(first, len(chosen)), held)
+        return cls(order, _halve_runs(first, len(chosen)), held)
 
     def crossed(self) -> bool:
         """Whether cells inside of the set and others are told apart, which the first split does."""
         return self.inside is not None and bool(self.inside.any()) and not bool(self.inside.all())
 
 
-def _halved(first: IntArray, count: int) -> tuple[tuple[IntArray, IntArray, IntArray], ...]:
+def _halve_runs(first: IntArray, count: int) -> tuple[tuple[IntArray, IntArray, IntArray], ...]:
     """Runs of cells split where the earliest step differs, and there as near to the middle as can be."""
     out: list[tuple[IntArray, IntArray, IntArray]] = []
     runs = [(0, count)] if count > 1 else []
@@ -148,7 +148,7 @@ def nearest_real(wanted: FloatArray, most: FloatArray, sums: FloatArray) -> Floa
     return out + room * np.divide(lack, free, out=np.zeros_like(free), where=free > 0)
 
 
-def parted_totals(
+def split_totals(
     values: FloatArray, sums: NDArray[Any], limits: FloatArray, inside: NDArray[np.bool_] | None, near: Near
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """(n,) totals of rows, and what of each is in the set, within limits (n, 6) that rows can meet whose columns add
@@ -165,11 +165,11 @@ def parted_totals(
     if inside is None:
         rows[:, 2], rows[:, 4:] = 0, 0
     rows[:, 3], rows[:, 5] = np.minimum(rows[:, 3], ends[0]), np.minimum(rows[:, 5], ends[2])
-    rows = tightened(rows)
+    rows = tighten_limits(rows)
     rows = np.rint(rows).astype(np.int64) if near is nearest_whole else rows
     low, high, low1, high1, low2, high2 = rows.T
     real, real1 = values.sum(axis=1), values[:, held].sum(axis=1)
-    total = low + _near(near, real - low, high - low, every - low.sum())
+    total = low + _nearest_column(near, real - low, high - low, every - low.sum())
 
     def most_of(towards: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
         """How much every total can fall, and rise, on its way to a number."""
@@ -184,14 +184,14 @@ def parted_totals(
             fall, rise = most_of(towards)
             short = min(short, fall.sum(), rise.sum())
             none = np.zeros(len(total))
-            total = total - _near(near, none, fall, short) + _near(near, none, rise, short)
+            total = total - _nearest_column(near, none, fall, short) + _nearest_column(near, none, rise, short)
     least, largest = np.maximum(low1, total - high2), np.minimum(high1, total - low2)
     share = np.divide(real1, real, out=np.full(len(real), float(most1 / max(every, 1))), where=real > 0)
-    within = least + _near(near, total * share - least, np.maximum(largest - least, 0), most1 - least.sum())
+    within = least + _nearest_column(near, total * share - least, np.maximum(largest - least, 0), most1 - least.sum())
     return total, within
 
 
-def _near(near: Near, wanted: FloatArray, most: NDArray[Any], total: Any) -> NDArray[Any]:
+def _nearest_column(near: Near, wanted: FloatArray, most: NDArray[Any], total: Any) -> NDArray[Any]:
     """(n,) of one column; what is far from its sum comes near in real numbers first."""
     given, sums = most[:, None], np.array([total])
     if near is nearest_whole:
@@ -200,28 +200,28 @@ def _near(near: Near, wanted: FloatArray, most: NDArray[Any], total: Any) -> NDA
     return near(wanted[:, None], given, np.clip(sums, 0, given.sum()))[:, 0]
 
 
-def whole_family(values: FloatArray, sums: IntArray, halves: Halves, limits: FloatArray | None = None) -> IntArray:
+def whole_family(values: FloatArray, sums: IntArray, halves: CellHalves, limits: FloatArray | None = None) -> IntArray:
     """(n, k) whole numbers near real ones, columns adding up to `sums` (k,) exactly; and rows to what is between the
     `limits` (n, 6) that totals, and their records inside of the set, have."""
     if limits is not None:
-        totals, within = parted_totals(values, sums, limits, halves.inside, nearest_whole)
-        return _split(values, sums, halves, totals, nearest_whole, within)
+        totals, within = split_totals(values, sums, limits, halves.inside, nearest_whole)
+        return _split_cells(values, sums, halves, totals, nearest_whole, within)
     every = int(sums.sum())
     wanted = np.clip(values.sum(axis=1), 0.0, every)
     totals = nearest_whole(wanted[:, None], np.full((len(values), 1), every), np.array([every]))[:, 0]
-    return _split(values, sums, halves, totals, nearest_whole)
+    return _split_cells(values, sums, halves, totals, nearest_whole)
 
 
-def real_family(values: FloatArray, sums: FloatArray, halves: Halves, limits: FloatArray) -> FloatArray:
+def real_family(values: FloatArray, sums: FloatArray, halves: CellHalves, limits: FloatArray) -> FloatArray:
     """(n, k) counts near others, columns adding up to `sums` (k,) and rows within `limits` (n, 6)."""
-    totals, within = parted_totals(values, sums, limits, halves.inside, nearest_real)
-    return _split(values, sums, halves, totals, nearest_real, within)
+    totals, within = split_totals(values, sums, limits, halves.inside, nearest_real)
+    return _split_cells(values, sums, halves, totals, nearest_real, within)
 
 
-def _split(
+def _split_cells(
     values: FloatArray,
     sums: NDArray[Any],
-    halves: Halves,
+    halves: CellHalves,
     totals: NDArray[Any],
     near: Near,
     within: NDArray[Any] | None = None,
@@ -250,7 +250,7 @@ def _split(
     return out
 
 
-def whole_parts(values: FloatArray, total: int, halves: Halves, limits: FloatArray | None = None) -> IntArray:
+def whole_parts(values: FloatArray, total: int, halves: CellHalves, limits: FloatArray | None = None) -> IntArray:
     """(k,) whole numbers near real ones that add up to `total`, and of these inside of the set within limits (6,)."""
     real = np.concatenate([[0.0], np.cumsum(values[halves.order])])
     held = np.zeros(len(values), dtype=np.int64)
@@ -260,7 +260,7 @@ def whole_parts(values: FloatArray, total: int, halves: Halves, limits: FloatArr
         share = np.divide(left, both, out=np.full(len(left), 0.5), where=both > 0)
         found = np.rint(held[first] * np.clip(share, 0.0, 1.0)).astype(np.int64)
         if limits is not None and halves.crossed() and len(first) == 1 and last[0] - first[0] == len(values):
-            found = np.clip(found, *_inside(limits, total)).astype(np.int64)
+            found = np.clip(found, *_inside_bounds(limits, total)).astype(np.int64)
         held[middle] = held[first] - found
         held[first] = found
     out = np.empty_like(held)
@@ -268,7 +268,7 @@ def whole_parts(values: FloatArray, total: int, halves: Halves, limits: FloatArr
     return out
 
 
-def _inside(limits: FloatArray, total: float) -> tuple[float, float]:
+def _inside_bounds(limits: FloatArray, total: float) -> tuple[float, float]:
     """The least and the most inside of the set of a row of this total."""
     return max(float(limits[2]), total - float(limits[5])), min(float(limits[3]), total - float(limits[4]))
 
@@ -278,7 +278,7 @@ def real_parts(values: FloatArray, inside: NDArray[np.bool_] | None, limits: Flo
     if inside is None:
         return values
     total, held = float(values.sum()), float(values[inside].sum())
-    wanted = float(np.clip(held, *_inside(limits, total)))
+    wanted = float(np.clip(held, *_inside_bounds(limits, total)))
     out = values.copy()
     for where, own, new in ((inside, held, wanted), (~inside, total - held, total - wanted)):
         if where.any():

@@ -19,12 +19,21 @@ from numpy.typing import NDArray
 
 from sfumato._util.display import Progress
 from sfumato.operators.base import FloatArray
-from sfumato.postprocess.geography import LOOKED, Run, Sample, Settled, Strength, Tally, descend, strength_of
+from sfumato.postprocess.geography import (
+    LOOKED,
+    FamilyTally,
+    NodeCounts,
+    Run,
+    Sample,
+    Strength,
+    composition_strength,
+    descend_tree,
+)
 from sfumato.postprocess.geography_cells import IntArray, Sets
-from sfumato.postprocess.geography_estimates import Measured, Readings, Said, Told
-from sfumato.strategies.geography_tree import Tree
+from sfumato.postprocess.geography_estimates import FamilyEstimates, Readings, TreeEstimates, TreeMeasurements
+from sfumato.strategies.geography_tree import GroupTree
 
-__all__ = ["Above", "Arrays", "Part", "Parts"]
+__all__ = ["Arrays", "LeafCounts", "TreeParts", "UpperNodes"]
 
 
 _WHOLE = (
@@ -37,12 +46,12 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Above:
+class UpperNodes:
     """What is settled of the nodes of the level below which the tree is parted; strength: of the second look."""
 
-    tops: Settled
+    tops: NodeCounts
     strength: Strength | None
-    tally: Tally
+    tally: FamilyTally
 
     def arrays(self) -> Arrays:
         """For a file."""
@@ -55,39 +64,39 @@ class Above:
         }
 
     @classmethod
-    def of(cls, held: Arrays) -> Above:
+    def of(cls, held: Arrays) -> UpperNodes:
         """From a file."""
         ends = np.cumsum(held["sizes"])[:-1]
         slope, bend = held["strength"].tolist()
-        tops = Settled(np.split(held["cells"], ends), np.split(held["counts"], ends))
-        return cls(tops, None if math.isnan(slope) else (slope, bend), _tally(held))
+        tops = NodeCounts(np.split(held["cells"], ends), np.split(held["counts"], ends))
+        return cls(tops, None if math.isnan(slope) else (slope, bend), _read_tally(held))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Part:
+class LeafCounts:
     """unit, cell, count (r,): which leaf, which cell, how many; of the leaves of some branches."""
 
     unit: NDArray[np.int32]
     cell: IntArray
     count: FloatArray
-    tally: Tally
+    tally: FamilyTally
 
     def arrays(self) -> Arrays:
         """For a file."""
         return {"unit": self.unit, "cell": self.cell, "count": self.count, "tally": np.array(astuple(self.tally))}
 
     @classmethod
-    def of(cls, held: Arrays) -> Part:
+    def of(cls, held: Arrays) -> LeafCounts:
         """From a file."""
-        return cls(held["unit"], held["cell"], held["count"], _tally(held))
+        return cls(held["unit"], held["cell"], held["count"], _read_tally(held))
 
 
-def _tally(held: Arrays) -> Tally:
+def _read_tally(held: Arrays) -> FamilyTally:
     gap, worst, moved, sweeps, families, squares, cells = np.asarray(held["tally"], dtype=np.float64).tolist()
-    return Tally(gap, worst, moved, int(sweeps), int(families), squares, int(cells))
+    return FamilyTally(gap, worst, moved, int(sweeps), int(families), squares, int(cells))
 
 
-class Parts:
+class TreeParts:
     """A tree and what is told of it, in parts where it is measured and large; else as one part.
 
     asked, total, whole, possible: as those of `descend`. level: below which it is parted, 0 where it is not; runs: of
@@ -96,7 +105,7 @@ class Parts:
 
     def __init__(
         self,
-        given: Readings | Told,
+        given: Readings | TreeEstimates,
         asked: Sequence[Sets],
         total: float | None,
         *,
@@ -105,18 +114,18 @@ class Parts:
     ) -> None:
         self._given, self._asked, self._total, self.whole, self._possible = given, asked, total, whole, possible
         self._tree, self._order = given.places.tree, given.places.order
-        self.level = _level(self._tree, given.cells.size) if isinstance(given, Readings) else 0
-        self.runs = _runs(self._tree, self.level)
+        self.level = _splitting_level(self._tree, given.cells.size) if isinstance(given, Readings) else 0
+        self.runs = _node_runs(self._tree, self.level)
 
-    def _branch(self, node: int) -> Measured:
+    def _branch(self, node: int) -> TreeMeasurements:
         assert isinstance(self._given, Readings)
         tree, firsts = self._tree.branch(self.level, node)
-        return Measured(self._given, tree, self.level, firsts)
+        return TreeMeasurements(self._given, tree, self.level, firsts)
 
-    def above(self, progress: Progress | None) -> Above:
+    def above(self, progress: Progress | None) -> UpperNodes:
         """What is settled before any part is."""
         if self.level == 0 or not isinstance(self._given, Readings):
-            return Above(Settled([], []), None, Tally())
+            return UpperNodes(NodeCounts([], []), None, FamilyTally())
         nodes = len(self._order[self.level])
         wanted, weights = np.empty((nodes, self._given.cells.size)), np.empty((nodes, len(self._given.cells.sets)))
         for node in range(nodes):
@@ -124,33 +133,33 @@ class Parts:
             wanted[node], weights[node] = said.wanted[0], said.weights[0]
             if progress is not None:
                 progress(0, math.nan)
-        told = Measured(self._given, self._tree.cut(self.level), below=Said(wanted, weights))
+        told = TreeMeasurements(self._given, self._tree.cut(self.level), below=FamilyEstimates(wanted, weights))
         run = Run(told, self._asked, progress, whole=self.whole)
         top = run.top(self._total, self._possible)
         tops = run.down(top, 1, self.level)[-1]
-        return Above(tops, self._strength(tops), run.tally)
+        return UpperNodes(tops, self._strength(tops), run.tally)
 
-    def _strength(self, tops: Settled) -> Strength | None:
+    def _strength(self, tops: NodeCounts) -> Strength | None:
         held = [i for i, c in enumerate(tops.counts) if len(c)]
         chosen = held[:: max(1, len(held) // _SAMPLED)]
         out: list[Sample] = []
         for node in chosen:
             told = self._branch(node)
             run = Run(told, self._asked, None, whole=self.whole)
-            last = _descended(run, told.tree.depth - 1, _top(tops, node))
+            last = _branch_nodes(run, told.tree.depth - 1, _single_node(tops, node))
             found = run.samples(told.tree.depth, last, max(1, LOOKED // len(chosen)))
             if found is None:
                 return None
             out += found
-        return strength_of(out)
+        return composition_strength(out)
 
-    def part(self, number: int, above: Above, before: Tally, progress: Progress | None) -> Part:
+    def part(self, number: int, above: UpperNodes, before: FamilyTally, progress: Progress | None) -> LeafCounts:
         """The leaves of one part; `before`: of all that was settled until now, for the progress that is told."""
         if self.level == 0:
-            told = Measured(self._given) if isinstance(self._given, Readings) else self._given
-            done = descend(told, self._asked, self._total, progress, whole=self.whole, possible=self._possible)
+            told = TreeMeasurements(self._given) if isinstance(self._given, Readings) else self._given
+            done = descend_tree(told, self._asked, self._total, progress, whole=self.whole, possible=self._possible)
             return self._listed(done.levels[-1], 0, done.tally)
-        leaves, tally, start = Settled([], []), Tally(), -1
+        leaves, tally, start = NodeCounts([], []), FamilyTally(), -1
         for node in range(*self.runs[number]):
             tree, firsts = self._tree.branch(self.level, node)
             start = firsts[-1] if start < 0 else start
@@ -167,17 +176,17 @@ class Parts:
                 before=before.plus(tally),
                 strength=above.strength,
             )
-            last = _descended(run, tree.depth - 1, _top(above.tops, node))
+            last = _branch_nodes(run, tree.depth - 1, _single_node(above.tops, node))
             (own,) = run.down(last, tree.depth, tree.depth, looked=True)
             leaves.cells.extend(own.cells)
             leaves.counts.extend(own.counts)
             tally = tally.plus(run.tally)
         return self._listed(leaves, start, tally)
 
-    def _listed(self, leaves: Settled, start: int, tally: Tally) -> Part:
+    def _listed(self, leaves: NodeCounts, start: int, tally: FamilyTally) -> LeafCounts:
         units = self._order[-1][start : start + len(leaves.cells)]
         sizes = np.array([len(c) for c in leaves.cells])
-        return Part(
+        return LeafCounts(
             np.repeat(units, sizes).astype(np.int32),
             np.concatenate(leaves.cells),
             np.concatenate(leaves.counts),
@@ -185,16 +194,16 @@ class Parts:
         )
 
 
-def _top(tops: Settled, node: int) -> Settled:
-    return Settled([tops.cells[node]], [tops.counts[node]])
+def _single_node(tops: NodeCounts, node: int) -> NodeCounts:
+    return NodeCounts([tops.cells[node]], [tops.counts[node]])
 
 
-def _descended(run: Run, depth: int, top: Settled) -> Settled:
+def _branch_nodes(run: Run, depth: int, top: NodeCounts) -> NodeCounts:
     """The nodes of a level of a branch."""
     return run.down(top, 1, depth)[-1] if depth else top
 
 
-def _level(tree: Tree, cells: int) -> int:
+def _splitting_level(tree: GroupTree, cells: int) -> int:
     """Where to part a tree: nowhere while all of it is small, else where the tree above and the largest branch have
     the fewest nodes together, without leaves."""
     nodes = [len(c) for c in tree.counts]
@@ -208,7 +217,7 @@ def _level(tree: Tree, cells: int) -> int:
     return 1 + int(np.argmin(held))
 
 
-def _runs(tree: Tree, level: int) -> tuple[tuple[int, int], ...]:
+def _node_runs(tree: GroupTree, level: int) -> tuple[tuple[int, int], ...]:
     """Neighbouring nodes of a level, with as many leaves as a part has room for."""
     if level == 0:
         return ((0, 1),)

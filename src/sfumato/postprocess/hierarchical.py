@@ -11,22 +11,22 @@ from numpy.typing import NDArray
 
 from sfumato._util.display import Progress
 from sfumato.operators.base import FloatArray
-from sfumato.postprocess.cones import onto_simplex
+from sfumato.postprocess.cones import project_onto_simplex
 from sfumato.postprocess.hierarchical_rungs import (
-    Asked,
     Axes,
+    DerivedQueries,
+    NoisyEstimates,
     Rung,
     Sums,
-    Told,
     held_tables,
-    independent,
-    rake,
-    total_of,
+    hierarchical_total,
+    independence_table,
+    rake_cells,
 )
 from sfumato.postprocess.hierarchical_tables import agreeing_tables, joint_cells
 from sfumato.postprocess.possible import CellCounts, Possible, TableCounts
 
-__all__ = ["Climbed", "allowed", "climb"]
+__all__ = ["HierarchicalSolution", "is_joint_table_small", "project_hierarchically"]
 
 
 _CELLS = 2**20  # 8 MB a joint table: up to here the cone over all cells, beyond it tables that agree
@@ -36,7 +36,7 @@ _GIVE = 1e-5  # of its variance, per unit of a named count's multiplier: of the 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Climbed:
+class HierarchicalSolution:
     """What is possible and was found, with the last rung's gap and distance, and all rungs."""
 
     possible: Possible
@@ -46,13 +46,15 @@ class Climbed:
     rungs: tuple[Rung, ...]
 
 
-def allowed(sizes: tuple[int, ...]) -> bool:
+def is_joint_table_small(sizes: tuple[int, ...]) -> bool:
     """Whether one table of all attributes is small enough, by cells and by the time of its transforms."""
     cells = math.prod(sizes)
     return cells <= _CELLS and cells * sum(sizes) <= _WORK
 
 
-def climb(told: Told, *, joint: bool, progress: Progress | None = None) -> Climbed:
+def project_hierarchically(
+    told: NoisyEstimates, *, joint: bool, progress: Progress | None = None
+) -> HierarchicalSolution:
     """Answers that a table could have given, no coarse one moved for the sake of finer ones.
 
     The total is held (clipped at 0), then every attribute's table on the simplex of that total, then named counts,
@@ -60,7 +62,7 @@ def climb(told: Told, *, joint: bool, progress: Progress | None = None) -> Climb
     sets of attributes of squared distances of what they have beyond their margins, each in units of its noise.
     joint: over one table of all attributes, the cone; else over tables that agree.
     """
-    total = total_of(told)
+    total = hierarchical_total(told)
     held = held_tables(told, total)
     kept = [np.flatnonzero(held[i,] > 0) for i in range(len(told.sizes))]
     if total == 0:
@@ -83,7 +85,7 @@ def climb(told: Told, *, joint: bool, progress: Progress | None = None) -> Climb
     small = {s: cut(t, s) for s, t in held.items()}
     sizes = [len(k) for k in kept]
     asked = [a for a in told.asked if len(a.axes) > 1 and a.groups and a.axes not in held]
-    groups = [_possible_groups(a, small, cut(_numbers(a), a.axes), possible_cells(a.axes)) for a in asked]
+    groups = [_possible_groups(a, small, cut(_group_numbers(a), a.axes), possible_cells(a.axes)) for a in asked]
     finer = {s: (cut(t, s), told.spread[s]) for s, t in told.tables.items() if s not in held}
     if joint:
         every = tuple(range(len(sizes)))
@@ -95,33 +97,37 @@ def climb(told: Told, *, joint: bool, progress: Progress | None = None) -> Climb
         named = tuple(tuple(told.names[i] for i in s) for s in found.tables)
         possible = TableCounts(named, tuple(padded(t, s) for s, t in found.tables.items()))
         gap, moved, steps = found.gap, found.moved, found.iterations
-    return Climbed(possible, gap, moved, steps, _rungs(told, held, asked, groups, possible))
+    return HierarchicalSolution(possible, gap, moved, steps, _rung_summaries(told, held, asked, groups, possible))
 
 
-def _numbers(asked: Asked) -> FloatArray:
+def _group_numbers(asked: DerivedQueries) -> FloatArray:
     """The group of every cell; those in none are the last."""
     return np.where(asked.rows.sum(axis=0) > 0, asked.rows.argmax(axis=0), len(asked.rows)).astype(np.float64)
 
 
 def _possible_groups(
-    asked: Asked, held: Mapping[Axes, FloatArray], numbers: FloatArray, possible: NDArray[np.bool_] | None
+    asked: DerivedQueries, held: Mapping[Axes, FloatArray], numbers: FloatArray, possible: NDArray[np.bool_] | None
 ) -> Sums:
     """Counts of groups and of the rest: what was said, as nearly as the attributes by themselves allow it."""
     total = float(held[()])
     rest = total - float(asked.values.sum())
     spread = np.maximum(asked.variances, _CERTAIN * float(asked.variances.max()) or 1.0)
     spread = np.append(spread, spread.sum())
-    wanted = onto_simplex(np.append(asked.values, rest), total, spread)
+    wanted = project_onto_simplex(np.append(asked.values, rest), total, spread)
     sums = Sums(asked.axes, wanted, numbers.astype(np.intp), give=_GIVE * spread)
     axes = tuple(range(len(asked.axes)))
     own = replace(sums, axes=axes)
     margins = [Sums((k,), held[i,]) for k, i in enumerate(asked.axes)]
-    met = own.met_by(rake(independent(asked.axes, held, possible), [own, *margins]))
+    met = own.met_by(rake_cells(independence_table(asked.axes, held, possible), [own, *margins]))
     return replace(sums, wanted=met.wanted)
 
 
-def _rungs(
-    told: Told, held: Mapping[Axes, FloatArray], asked: list[Asked], groups: list[Sums], possible: Possible
+def _rung_summaries(
+    told: NoisyEstimates,
+    held: Mapping[Axes, FloatArray],
+    asked: list[DerivedQueries],
+    groups: list[Sums],
+    possible: Possible,
 ) -> tuple[Rung, ...]:
     """How far each rung moved, and how nearly it is held."""
 
@@ -136,7 +142,7 @@ def _rungs(
         moved = [((table(s) - told.tables[s]) / u).reshape(-1) for s, u in zip(sets, unit, strict=True)]
         missed = [((table(s) - held[s]) / u).reshape(-1) for s, u in zip(sets, unit, strict=True)]
         if sets:
-            out.append(_rung(name, moved, missed))
+            out.append(_summarize_rung(name, moved, missed))
     for a in told.asked:
         units = np.sqrt(np.maximum(a.variances, _CERTAIN * float(a.variances.max(initial=0.0)) or 1.0))
         if len(a.axes) > 1 and a.axes not in held and not any(a is b for b in asked):
@@ -147,10 +153,10 @@ def _rungs(
             goal = g.wanted[: len(now)] if a is b else goal
         if a.axes in held:
             goal = np.tensordot(a.rows, held[a.axes], axes=len(a.axes))
-        out.append(_rung(a.name, [(now - a.values) / units], [(now - goal) / units]))
+        out.append(_summarize_rung(a.name, [(now - a.values) / units], [(now - goal) / units]))
     return tuple(out)
 
 
-def _rung(name: str, moved: list[FloatArray], missed: list[FloatArray]) -> Rung:
+def _summarize_rung(name: str, moved: list[FloatArray], missed: list[FloatArray]) -> Rung:
     one, two = np.concatenate(moved), np.concatenate(missed)
     return Rung(name, len(one), math.sqrt(float(np.mean(one**2))), math.sqrt(float(np.mean(two**2))))

@@ -13,22 +13,22 @@ from numpy.typing import NDArray
 from sfumato._util.codec import storable
 from sfumato.operators import Dense, Identity, Kronecker, Total
 from sfumato.operators.base import FloatArray
-from sfumato.postprocess.cones import hull, onto_simplex
+from sfumato.postprocess.cones import project_onto_hull, project_onto_simplex
 
 __all__ = [
     "LISTED",
-    "Asked",
     "Axes",
+    "DerivedQueries",
     "IsPossible",
+    "NoisyEstimates",
     "Rung",
     "Sums",
-    "Told",
-    "below",
     "every_cell",
     "held_tables",
-    "independent",
-    "rake",
-    "total_of",
+    "hierarchical_total",
+    "independence_table",
+    "proper_subsets",
+    "rake_cells",
 ]
 
 
@@ -41,13 +41,13 @@ def every_cell(axes: Axes) -> None:
     del axes
 
 
-def below(axes: Axes) -> list[Axes]:
+def proper_subsets(axes: Axes) -> list[Axes]:
     """The sets of fewer attributes, smallest first, without the empty one."""
     return [s for r in range(1, len(axes)) for s in itertools.combinations(axes, r)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Asked:
+class DerivedQueries:
     """Queries that are no cells of a table: cumulative counts, named counts, sums, levels.
 
     axes: ascending positions of their attributes. rows: (q, *cells along these) what each query counts every cell
@@ -67,7 +67,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Told:
+class NoisyEstimates:
     """Unbiased noisy answers before any is moved.
 
     names, sizes: the attributes and their cells. tables: for every set of attributes under a table that is known, the
@@ -81,7 +81,7 @@ class Told:
     tables: Mapping[Axes, FloatArray]
     variances: Mapping[Axes, float]
     spread: Mapping[Axes, float]
-    asked: tuple[Asked, ...] = ()
+    asked: tuple[DerivedQueries, ...] = ()
     total: float | None = None
     possible: IsPossible = every_cell
 
@@ -146,7 +146,7 @@ class Sums:
         return told.reshape([n if a in self.axes else 1 for a, n in enumerate(shape)])
 
 
-def independent(
+def independence_table(
     axes: Sequence[int], held: Mapping[tuple[int, ...], FloatArray], possible: NDArray[np.bool_] | None = None
 ) -> FloatArray:
     """The table of these attributes with the total and the counts that are held, each independent of the others.
@@ -160,7 +160,7 @@ def independent(
     return cells if possible is None else np.where(possible, cells, 0.0)
 
 
-def rake(cells: FloatArray, sums: Sequence[Sums], *, sweeps: int = _SWEEPS) -> FloatArray:
+def rake_cells(cells: FloatArray, sums: Sequence[Sums], *, sweeps: int = _SWEEPS) -> FloatArray:
     """Nonnegative cells near the given ones, multiplicatively, whose sums are the wanted ones.
 
     Zero cells stay zero. Sums that no such cells have together are met as nearly as the order allows: those that give
@@ -168,11 +168,11 @@ def rake(cells: FloatArray, sums: Sequence[Sums], *, sweeps: int = _SWEEPS) -> F
     """
     firm = [s for s in sums if s.give is None]
     if any(s.groups is not None for s in sums):
-        cells = _balanced(_swept(cells, [s for s in firm if s.groups is None], _FIRST), sums)
-    return _swept(cells, firm, sweeps)
+        cells = _balance_sums(_sweep_sums(cells, [s for s in firm if s.groups is None], _FIRST), sums)
+    return _sweep_sums(cells, firm, sweeps)
 
 
-def _swept(cells: FloatArray, sums: Sequence[Sums], sweeps: int) -> FloatArray:
+def _sweep_sums(cells: FloatArray, sums: Sequence[Sums], sweeps: int) -> FloatArray:
     """Each sum in turn is met exactly, until all are."""
     out = cells
     mass = max((float(s.wanted.sum()) for s in sums), default=0.0)
@@ -188,7 +188,7 @@ def _swept(cells: FloatArray, sums: Sequence[Sums], sweeps: int) -> FloatArray:
     return out
 
 
-def _balanced(cells: FloatArray, sums: Sequence[Sums]) -> FloatArray:
+def _balance_sums(cells: FloatArray, sums: Sequence[Sums]) -> FloatArray:
     """All sums together, by Newton steps on their multipliers; as near as it came where no cells have them all."""
     ends = np.cumsum([s.wanted.size for s in sums])[:-1]
     wanted = np.concatenate([s.wanted.reshape(-1) for s in sums])
@@ -212,15 +212,15 @@ def _balanced(cells: FloatArray, sums: Sequence[Sums]) -> FloatArray:
         if float(np.abs(missing).max(initial=0.0)) <= _NEAR * mass:
             break
         scale = np.where(reached, now + give, 1.0)
-        step = _solved(lambda v, x=x: summed(x * spread(v)) + give * v, missing, scale)
-        length, x_next = _length(x, spread(step), float(missing @ step), float(give @ step**2))
+        step = _conjugate_gradient_solve(lambda v, x=x: summed(x * spread(v)) + give * v, missing, scale)
+        length, x_next = _step_length(x, spread(step), float(missing @ step), float(give @ step**2))
         if length == 0:
             break
         x, u = x_next, u + length * step
     return x
 
 
-def _length(x: FloatArray, along: FloatArray, slope: float, curve: float) -> tuple[float, FloatArray]:
+def _step_length(x: FloatArray, along: FloatArray, slope: float, curve: float) -> tuple[float, FloatArray]:
     """(how much of a step to take so that the convex function falls, the cells there); (0, the same cells) if none."""
     length = 1.0
     with np.errstate(over="ignore", invalid="ignore"):
@@ -233,7 +233,9 @@ def _length(x: FloatArray, along: FloatArray, slope: float, curve: float) -> tup
     return 0.0, x
 
 
-def _solved(apply: Callable[[FloatArray], FloatArray], right: FloatArray, scale: FloatArray) -> FloatArray:
+def _conjugate_gradient_solve(
+    apply: Callable[[FloatArray], FloatArray], right: FloatArray, scale: FloatArray
+) -> FloatArray:
     """Conjugate gradients, in units of `scale`; a little is added, as sums that repeat each other are no equations."""
     from scipy.sparse.linalg import LinearOperator as Product  # noqa: PLC0415  (heavy)
     from scipy.sparse.linalg import cg  # noqa: PLC0415
@@ -257,36 +259,36 @@ _TOUCH = 1e-9  # of the independent table: no cell starts at zero, where raking 
 _NOTHING_LOW = 1e-100  # positive, where all variances are 0; squares of it do not matter
 
 
-def total_of(told: Told) -> float:
+def hierarchical_total(told: NoisyEstimates) -> float:
     """The total that everything is held to: the public one, or the unbiased one where that is positive."""
     return max(float(told.tables[()]), 0.0) if told.total is None else told.total
 
 
-def held_tables(told: Told, total: float) -> dict[Axes, FloatArray]:
+def held_tables(told: NoisyEstimates, total: float) -> dict[Axes, FloatArray]:
     """Tables that are held: of every attribute, and those in which cumulative counts or sums were asked."""
     held: dict[Axes, FloatArray] = {(): np.array(total)}
     for i in range(len(told.sizes)):
-        held[i,] = _fitted(told, (i,), [a for a in told.asked if a.axes == (i,)], held, total)
+        held[i,] = _fit_table(told, (i,), [a for a in told.asked if a.axes == (i,)], held, total)
     wider = {a.axes for a in told.asked if len(a.axes) > 1 and not a.groups}
     known = {s for s, v in told.variances.items() if v == 0 and len(s) > 1 and s in told.tables}
     for axes in sorted(wider | known, key=lambda s: (len(s), s)):
         if axes in known:
-            held[axes] = _with_margins(axes, np.maximum(told.tables[axes], 0.0), held, told.possible(axes))
+            held[axes] = _rake_to_margins(axes, np.maximum(told.tables[axes], 0.0), held, told.possible(axes))
         elif axes in told.tables and math.prod(told.sizes[i] for i in axes) <= LISTED:
             inside = [a for a in told.asked if a.axes == axes]
-            held[axes] = _fitted(told, axes, inside, held, total)
+            held[axes] = _fit_table(told, axes, inside, held, total)
     return held
 
 
-def _fitted(
-    told: Told, axes: Axes, asked: Sequence[Asked], held: Mapping[Axes, FloatArray], total: float
+def _fit_table(
+    told: NoisyEstimates, axes: Axes, asked: Sequence[DerivedQueries], held: Mapping[Axes, FloatArray], total: float
 ) -> FloatArray:
     """A table nearest to its cells and to the queries asked of it, with the margins that are held."""
     cells, possible = told.tables.get(axes), told.possible(axes)
     shape = tuple(told.sizes[i] for i in axes)
     if cells is not None and not asked and len(axes) == 1:
-        return onto_simplex(cells, total, possible=possible)
-    margins = [s for s in below(axes) if s in held]
+        return project_onto_simplex(cells, total, possible=possible)
+    margins = [s for s in proper_subsets(axes) if s in held]
     rows, values = [], []
     if cells is not None:
         weight = 1 / math.sqrt(told.variances[axes] or 1.0)
@@ -308,21 +310,21 @@ def _fitted(
     if not rows:
         found[kept] = total / kept.sum()
         return found.reshape(shape)
-    found[kept] = hull(Dense(np.vstack(rows)[:, kept]), np.concatenate(values), total).cells
-    return _with_margins(axes, found.reshape(shape), held, possible)
+    found[kept] = project_onto_hull(Dense(np.vstack(rows)[:, kept]), np.concatenate(values), total).cells
+    return _rake_to_margins(axes, found.reshape(shape), held, possible)
 
 
-def _with_margins(
+def _rake_to_margins(
     axes: Axes, cells: FloatArray, held: Mapping[Axes, FloatArray], possible: NDArray[np.bool_] | None
 ) -> FloatArray:
     """Nonnegative cells, raked to all tables below that are held."""
-    margins = [s for s in below(axes) if s in held]
+    margins = [s for s in proper_subsets(axes) if s in held]
     if possible is not None:
         cells = np.where(possible, cells, 0.0)
     if not margins:
         return cells
     # a touch of independence, so that no margin is out of reach
-    return rake(
-        cells + _TOUCH * independent(axes, held, possible),
+    return rake_cells(
+        cells + _TOUCH * independence_table(axes, held, possible),
         [Sums(tuple(axes.index(i) for i in s), held[s]) for s in margins],
     )

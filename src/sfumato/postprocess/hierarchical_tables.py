@@ -16,11 +16,19 @@ from numpy.typing import NDArray
 
 from sfumato.operators.base import FloatArray
 from sfumato.postprocess.cones import Orthant
-from sfumato.postprocess.consistency import ConsistencyProblem, Given, Step
+from sfumato.postprocess.consistency import ConsistencyProblem, GivenTables, SplittingStep
 from sfumato.postprocess.correlation_pairs import Anderson
-from sfumato.postprocess.hierarchical_rungs import Axes, IsPossible, Sums, below, every_cell, independent, rake
-from sfumato.postprocess.possible import Layout, lift
-from sfumato.strategies.attribute_sets import locate
+from sfumato.postprocess.hierarchical_rungs import (
+    Axes,
+    IsPossible,
+    Sums,
+    every_cell,
+    independence_table,
+    proper_subsets,
+    rake_cells,
+)
+from sfumato.postprocess.possible import TableLayout, lift_components
+from sfumato.strategies.attribute_sets import locate_sets
 
 __all__ = ["AgreeingTables", "JointCells", "agreeing_tables", "joint_cells"]
 
@@ -64,10 +72,10 @@ def agreeing_tables(
     """
     every = sorted({*tables, *held}, key=lambda s: (len(s), s))
     largest = [s for s in every if not any(set(s) < set(t) for t in every if len(t) == len(s) + 1)]
-    given, problem = _problem(sizes, tables, held, largest)
-    body = _orthant(given, problem, largest, possible)
-    v = lift(problem.inc, problem.target)
-    step = Step(problem, 1.0)
+    given, problem = _agreeing_problem(sizes, tables, held, largest)
+    body = _lifted_orthant(given, problem, largest, possible)
+    v = lift_components(problem.inc, problem.target)
+    step = SplittingStep(problem, 1.0)
     root = np.sqrt(problem.own)
     faster = Anderson(len(v), _MEMORY)
     least = -math.inf
@@ -75,7 +83,7 @@ def agreeing_tables(
     for done in range(1, _MOST + 1):
         q = step(body.reflected(v))
         if done % _CHECK == 0:
-            bound = _dual(problem, step, body.multipliers(v))
+            bound = _dual_bound(problem, step, body.multipliers(v))
             settled = bound - least <= _SETTLED * max(bound, 0.0)
             least = max(least, bound)
             if progress is not None:
@@ -83,33 +91,33 @@ def agreeing_tables(
             if settled:
                 break
         v = faster.next(root * v, root * (q - body.nearest(v))) / root
-    found = _read(given, problem, step.components(body.reflected(v)), sizes, every, largest)
-    found, apart = _raked(found, held, groups, possible)
+    found = _read_tables(given, problem, step.components(body.reflected(v)), sizes, every, largest)
+    found, apart = _rake_all_tables(found, held, groups, possible)
     away = np.zeros(given.closure.size)
     for axes, cells in found.items():
-        away[_place(given, given.closure, axes)] = cells.transpose(_turn(given, axes)).reshape(-1)
+        away[_set_slice(given, given.closure, axes)] = cells.transpose(_component_order(given, axes)).reshape(-1)
     given.closure.centre(away)
     away = np.where(problem.free > 0, away - problem.target, 0.0)
     squared = problem.length(away) ** 2
     return AgreeingTables(found, min(max(squared - least, 0.0), squared), math.sqrt(squared), done, apart)
 
 
-def _problem(
+def _agreeing_problem(
     sizes: Sequence[int],
     tables: Mapping[Axes, tuple[FloatArray, float]],
     held: Mapping[Axes, FloatArray],
     largest: Sequence[Axes],
-) -> tuple[Given, ConsistencyProblem]:
+) -> tuple[GivenTables, ConsistencyProblem]:
     """Where tables are, and what is minimised."""
     shapes = [tuple(sizes[i] for i in s) for s in largest]
-    given = Given.read(sizes, largest, [np.zeros(n) for n in shapes], None)
+    given = GivenTables.read(sizes, largest, [np.zeros(n) for n in shapes], None)
     target, precision = np.zeros(given.closure.size), np.ones(given.closure.size)
     free = np.ones(given.closure.size)
     for axes in {*tables, *held}:
-        place = _place(given, given.closure, axes)
+        place = _set_slice(given, given.closure, axes)
         fixed = axes in held
         cells, spread = (held[axes], 1.0) if fixed else tables[axes]
-        target[place] = cells.transpose(_turn(given, axes)).reshape(-1)
+        target[place] = cells.transpose(_component_order(given, axes)).reshape(-1)
         precision[place] = 1 / spread
         free[place] = 0.0 if fixed else 1.0
     given.closure.centre(target)
@@ -118,35 +126,37 @@ def _problem(
     return given, problem
 
 
-def _place(given: Given, layout: Layout, axes: Axes) -> slice:
+def _set_slice(given: GivenTables, layout: TableLayout, axes: Axes) -> slice:
     """Where what belongs to a set stands among all of a layout."""
-    row = np.sort(_ranks(given, axes)).astype(np.int32).reshape(1, len(axes))
-    at = int(locate(layout.sets[len(axes)], row, len(given.sizes))[0])
+    row = np.sort(_axis_ranks(given, axes)).astype(np.int32).reshape(1, len(axes))
+    at = int(locate_sets(layout.sets[len(axes)], row, len(given.sizes))[0])
     first = int(layout.starts[len(axes)][at])
     return slice(first, first + math.prod(int(n) for n in given.sizes[row[0]]))
 
 
-def _turn(given: Given, axes: Axes) -> NDArray[np.intp]:
+def _component_order(given: GivenTables, axes: Axes) -> NDArray[np.intp]:
     """The order of a table's attributes in its component."""
-    return np.argsort(_ranks(given, axes), kind="stable")
+    return np.argsort(_axis_ranks(given, axes), kind="stable")
 
 
-def _ranks(given: Given, axes: Axes) -> NDArray[np.intp]:
+def _axis_ranks(given: GivenTables, axes: Axes) -> NDArray[np.intp]:
     return np.argsort(given.rank, kind="stable")[list(axes)]
 
 
-def _orthant(given: Given, problem: ConsistencyProblem, largest: Sequence[Axes], possible: IsPossible) -> Orthant:
+def _lifted_orthant(
+    given: GivenTables, problem: ConsistencyProblem, largest: Sequence[Axes], possible: IsPossible
+) -> Orthant:
     """What the cells of the largest tables can be, as they are lifted."""
     masks = {s: m for s in largest if (m := possible(s)) is not None}
     if not masks:
         return Orthant(None)
     flat = np.ones(problem.layout.size, dtype=bool)
     for axes, mask in masks.items():
-        flat[_place(given, problem.layout, axes)] = mask.transpose(_turn(given, axes)).reshape(-1)
+        flat[_set_slice(given, problem.layout, axes)] = mask.transpose(_component_order(given, axes)).reshape(-1)
     return Orthant(flat)
 
 
-def _dual(problem: ConsistencyProblem, step: Step, held: FloatArray) -> float:
+def _dual_bound(problem: ConsistencyProblem, step: SplittingStep, held: FloatArray) -> float:
     """A bound from below on the squared distance of any tables that can be, by the multipliers of the state.
 
     Any such x is at the squared distance |x - x*|^2 <= f(x) - f(x*) from the nearest x*, so what this bound leaves of
@@ -155,11 +165,11 @@ def _dual(problem: ConsistencyProblem, step: Step, held: FloatArray) -> float:
     multipliers = step.weight * held
     pulled = problem.target + problem.free * problem.collect(multipliers) / problem.precision
     away = problem.length(pulled - problem.target)
-    return away**2 - 2 * float(multipliers @ lift(problem.inc, pulled))
+    return away**2 - 2 * float(multipliers @ lift_components(problem.inc, pulled))
 
 
-def _read(
-    given: Given,
+def _read_tables(
+    given: GivenTables,
     problem: ConsistencyProblem,
     components: FloatArray,
     sizes: Sequence[int],
@@ -167,12 +177,12 @@ def _read(
     largest: Sequence[Axes],
 ) -> dict[Axes, FloatArray]:
     """The tables with these components: they agree, and may still be a little negative."""
-    flat = lift(problem.inc, components)
+    flat = lift_components(problem.inc, components)
     out: dict[Axes, FloatArray] = {}
     for axes in largest:
-        turn = _turn(given, axes)
+        turn = _component_order(given, axes)
         shape = [sizes[axes[i]] for i in turn]
-        out[axes] = flat[_place(given, problem.layout, axes)].reshape(shape).transpose(np.argsort(turn))
+        out[axes] = flat[_set_slice(given, problem.layout, axes)].reshape(shape).transpose(np.argsort(turn))
     for axes in sorted(every, key=len, reverse=True):
         for i in range(len(axes)):
             below = axes[:i] + axes[i + 1 :]
@@ -181,7 +191,7 @@ def _read(
     return out
 
 
-def _raked(
+def _rake_all_tables(
     found: Mapping[Axes, FloatArray],
     held: Mapping[Axes, FloatArray],
     groups: Sequence[Sums],
@@ -200,14 +210,14 @@ def _raked(
             continue
         asked = [g for g in waiting if set(g.axes) <= set(axes)]
         waiting = [g for g in waiting if not set(g.axes) <= set(axes)]
-        coarser = [s for s in below(axes) if s in out]
+        coarser = [s for s in proper_subsets(axes) if s in out]
         nearest = [Sums(s, out[s]) for s in coarser if not any(set(s) < set(t) for t in coarser)]
         mask = possible(axes)
-        start = Orthant(mask).nearest(found[axes]) + _TOUCH * independent(axes, held, mask)
+        start = Orthant(mask).nearest(found[axes]) + _TOUCH * independence_table(axes, held, mask)
         inner = [replace(s, axes=tuple(axes.index(i) for i in s.axes)) for s in [*asked, *nearest]]
-        out[axes] = rake(start, inner, sweeps=_SWEEPS)
+        out[axes] = rake_cells(start, inner, sweeps=_SWEEPS)
         apart = max([apart, *(float(np.abs(s.of(out[axes]) - s.wanted).max()) for s in inner[len(asked) :])])
-        for s in below(axes) if asked else ():
+        for s in proper_subsets(axes) if asked else ():
             out.setdefault(s, out[axes].sum(axis=tuple(k for k, i in enumerate(axes) if i not in s)))
     return out, apart
 
@@ -246,9 +256,9 @@ def joint_cells(
     Stops where the gap is `tolerance`^2 of the squared distance moved, or after 240 steps: the gap says which.
     """
     margins = [Sums(s, t) for s, t in held.items() if s]
-    start = rake(independent(range(len(sizes)), held, possible), [*groups, *margins])
+    start = rake_cells(independence_table(range(len(sizes)), held, possible), [*groups, *margins])
     kept = [g.met_by(start) for g in groups]
-    problem = _Problem(tuple(sizes), tables, held, kept)
+    problem = _JointProblem(tuple(sizes), tables, held, kept)
     body = Orthant(possible)
     sums = [*kept, *margins]
     v = problem.cells(np.where(problem.precision > 0, problem.target, problem.kept))
@@ -258,7 +268,7 @@ def joint_cells(
         q = problem.cells(problem.step(body.reflected(v)))
         if iteration % _CHECK_CONE == 0:
             # a touch of what is possible, so that no sum is out of reach
-            x = rake(body.nearest(v) + _TOUCH_CONE * start, sums)
+            x = rake_cells(body.nearest(v) + _TOUCH_CONE * start, sums)
             squared, gap = problem.certify(x, problem.scale * body.multipliers(v), possible)
             if gap < best.gap or squared < best.moved**2:
                 best = JointCells(x, gap, math.sqrt(squared), iteration)
@@ -270,7 +280,7 @@ def joint_cells(
     return best
 
 
-class _Problem:
+class _JointProblem:
     """Coefficients of the cells: what is told of them, how precisely, and which are held."""
 
     def __init__(
@@ -281,7 +291,7 @@ class _Problem:
         groups: Sequence[Sums],
     ) -> None:
         self.sizes, self.held = sizes, held
-        self.bases = [_contrasts(n) for n in sizes]
+        self.bases = [_orthonormal_contrasts(n) for n in sizes]
         self.target, self.precision = np.zeros(sizes), np.zeros(sizes)
         free = np.ones(sizes, dtype=bool)
         for axes, (cells, spread) in tables.items():
@@ -311,7 +321,7 @@ class _Problem:
             count = len(g.wanted) - 1
             rows = (g.groups[None] == np.arange(count).reshape(-1, *(1,) * g.groups.ndim)).astype(np.float64)
             for k, i in enumerate(g.axes):
-                rows = _along(self.bases[i], rows, k + 1)
+                rows = _apply_along_axis(self.bases[i], rows, k + 1)
             rest = math.prod(n for i, n in enumerate(self.sizes) if i not in g.axes)
             within = places[tuple(slice(None) if i in g.axes else 0 for i in range(len(self.sizes)))].reshape(-1)
             self._equations.append((within, rows.reshape(count, -1) * math.sqrt(rest)))
@@ -342,19 +352,19 @@ class _Problem:
         """Those of a table over these attributes."""
         out = np.asarray(cells, dtype=np.float64)
         for k, i in enumerate(axes):
-            out = _along(self.bases[i], out, k)
+            out = _apply_along_axis(self.bases[i], out, k)
         return out[(slice(1, None),) * len(axes)] / math.sqrt(rest)
 
     def coefficients(self, cells: FloatArray) -> FloatArray:
         """The transform."""
         for i, basis in enumerate(self.bases):
-            cells = _along(basis, cells, i)
+            cells = _apply_along_axis(basis, cells, i)
         return cells
 
     def cells(self, coefficients: FloatArray) -> FloatArray:
         """Its inverse."""
         for i, basis in enumerate(self.bases):
-            coefficients = _along(basis.T, coefficients, i)
+            coefficients = _apply_along_axis(basis.T, coefficients, i)
         return coefficients
 
     def step(self, cells: FloatArray) -> FloatArray:
@@ -388,7 +398,7 @@ class _Problem:
         return squared, min(max(gap, 0.0), squared)
 
 
-def _along(matrix: FloatArray, values: FloatArray, axis: int) -> FloatArray:
+def _apply_along_axis(matrix: FloatArray, values: FloatArray, axis: int) -> FloatArray:
     shape = values.shape
     pre, post = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
     return np.matmul(matrix, values.reshape(pre, shape[axis], post)).reshape(
@@ -396,7 +406,7 @@ def _along(matrix: FloatArray, values: FloatArray, axis: int) -> FloatArray:
     )
 
 
-def _contrasts(size: int) -> FloatArray:
+def _orthonormal_contrasts(size: int) -> FloatArray:
     """(n, n) orthonormal rows, the first constant."""
     out = np.zeros((size, size))
     out[0] = 1 / math.sqrt(size)

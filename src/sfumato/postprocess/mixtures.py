@@ -17,23 +17,23 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato._util.codec import storable
 from sfumato.errors import InvalidInput
 from sfumato.operators.base import FloatArray
-from sfumato.postprocess.cones import onto_simplex
-from sfumato.postprocess.consistency import ResidualNoise, Zeros, local
-from sfumato.postprocess.noisy_pairs import Components, Noisy, Stack, most_even, tied_tables
+from sfumato.postprocess.cones import project_onto_simplex
+from sfumato.postprocess.consistency import ResidualNoise, Zeros, project_onto_local
+from sfumato.postprocess.noisy_pairs import AttributeStack, Components, NoisyPairs, most_even_table, tied_tables
 
 __all__ = [
     "CLEAR",
     "Forest",
     "Mixture",
     "Objective",
-    "alike",
-    "borne_out",
-    "disbelief",
     "fit_forest",
     "fit_mixture",
     "fit_product",
+    "independence_p_bound",
     "kept_shares",
+    "noise_bins",
     "read_triples",
+    "restore_triples",
 ]
 
 
@@ -63,7 +63,9 @@ class Mixture:
 class Objective:
     """The function minimised, and its gradient."""
 
-    def __init__(self, noisy: Noisy, target: Components, base: FloatArray, penalty: float, kind: type = np.float32):
+    def __init__(
+        self, noisy: NoisyPairs, target: Components, base: FloatArray, penalty: float, kind: type = np.float32
+    ):
         self.noisy, self.stack, self.target, self.penalty = noisy, noisy.stack, target, penalty
         self.one, self.pair = noisy.weights.ones.astype(kind), noisy.weights.pairs.astype(kind)
         self.ones, self.held = target.ones.astype(kind), (noisy.weights.pairs * target.pairs).astype(kind)
@@ -129,7 +131,7 @@ class _Blocks:
     the M x M cells of all pairs.
     """
 
-    def __init__(self, stack: Stack, between: _Some) -> None:
+    def __init__(self, stack: AttributeStack, between: _Some) -> None:
         size = int(stack.sizes.max())
         # the cells of every attribute side by side, with zeros up to the largest: one product for all attributes
         self.at = np.minimum(stack.starts[:-1, None] + np.arange(size), stack.count - 1)
@@ -148,7 +150,7 @@ class _Blocks:
 
 
 def fit_mixture(
-    noisy: Noisy,
+    noisy: NoisyPairs,
     target: Components,
     base: FloatArray,
     penalty: float,
@@ -208,7 +210,7 @@ class Forest:
     edges: tuple[tuple[int, int], ...]
     tables: tuple[FloatArray, ...]
 
-    def pairs(self, stack: Stack) -> FloatArray:
+    def pairs(self, stack: AttributeStack) -> FloatArray:
         """(M, M) tables of all pairs."""
         out = np.outer(self.shares, self.shares)
         joined: dict[int, list[int]] = {}
@@ -223,12 +225,12 @@ class Forest:
             joined[b] = above
         return out
 
-    def components(self, stack: Stack) -> Components:
+    def components(self, stack: AttributeStack) -> Components:
         """Of the tables of all pairs."""
         return stack.components(self.pairs(stack), self.shares)
 
 
-def fit_forest(noisy: Noisy, target: Components, growth: float = 1.0) -> Forest:
+def fit_forest(noisy: NoisyPairs, target: Components, growth: float = 1.0) -> Forest:
     """The forest of the pairs that vary most against the noise, whose variance is `growth` times the measurement's.
 
     Each of its tables is the noisy one without its negative cells, scaled to the one-way shares.
@@ -261,12 +263,13 @@ def fit_forest(noisy: Noisy, target: Components, growth: float = 1.0) -> Forest:
                     edges.append((a, b))
                     waiting.append(b)
     tables = [
-        _scaled(given[stack.slice(a), stack.slice(b)], shares[stack.slice(a)], shares[stack.slice(b)]) for a, b in edges
+        _scale_to_margins(given[stack.slice(a), stack.slice(b)], shares[stack.slice(a)], shares[stack.slice(b)])
+        for a, b in edges
     ]
     return Forest(shares, tuple(edges), tuple(tables))
 
 
-def _scaled(given: FloatArray, p: FloatArray, q: FloatArray) -> FloatArray:
+def _scale_to_margins(given: FloatArray, p: FloatArray, q: FloatArray) -> FloatArray:
     """A pair's table with one-way shares p and q."""
     table = np.maximum(given, _LEAST_FOREST * np.outer(p, q))
     for _ in range(_SCALED):
@@ -280,7 +283,7 @@ def _scaled(given: FloatArray, p: FloatArray, q: FloatArray) -> FloatArray:
 _SWEEPS, _SETTLED = 50, 1e-6  # over the attributes; of the sum of shares, below what anyone reads of noisy counts
 
 
-def fit_product(noisy: Noisy, target: Components) -> FloatArray:
+def fit_product(noisy: NoisyPairs, target: Components) -> FloatArray:
     """(M,) shares of every attribute whose products are near `target`, in the norm of the noise.
 
     Attribute by attribute the nearest, given those of the others, until nothing moves: a stationary point, which is the
@@ -297,7 +300,7 @@ def fit_product(noisy: Noisy, target: Components) -> FloatArray:
             if precision <= 0:
                 continue
             point = own * target.ones[at] + target.pairs[at] @ (weights[stack.owner] * u)
-            new = onto_simplex(point / precision + stack.even[at], 1.0) - stack.even[at]
+            new = project_onto_simplex(point / precision + stack.even[at], 1.0) - stack.even[at]
             moved += float(np.abs(new - u[at]).sum())
             u[at], squares[i] = new, float(new @ new)
         if moved <= _SETTLED:
@@ -305,7 +308,7 @@ def fit_product(noisy: Noisy, target: Components) -> FloatArray:
     return u + stack.even
 
 
-def disbelief(noisy: Noisy) -> float:
+def independence_p_bound(noisy: NoisyPairs) -> float:
     """How probable what pairs say beyond independent attributes would be, at most, if there were nothing: in [0, 1].
 
     The smaller of two tests, doubled: all pairs together, and the clearest alone times their number. Noise of what is
@@ -334,7 +337,7 @@ CLEAR = 3.0
 _LOWEST, _HIGHEST = -10, 12  # log2 of a cell over its noise: the ends take what is all noise, and what is hardly any
 
 
-def alike(model: FloatArray, deviations: FloatArray) -> tuple[NDArray[np.intp], int]:
+def noise_bins(model: FloatArray, deviations: FloatArray) -> tuple[NDArray[np.intp], int]:
     """((c,) the bin of every cell, their number): by what the model says of it, over its noise, in powers of two."""
     with np.errstate(divide="ignore"):
         place = np.floor(np.log2(np.maximum(model / deviations, 0.0)))
@@ -349,7 +352,7 @@ def kept_shares(
     model: (c,) its cells; deviations: (c,) of the measurement's noise. first and second: what the halves of at least
     two members say beyond the model, (c,) each. 0 where noise alone could have given the numerator.
     """
-    bins, size = alike(model, deviations)
+    bins, size = noise_bins(model, deviations)
     members = len(first)
     both = sum((np.bincount(bins, a * b, size) for a, b in zip(first, second, strict=True)), np.zeros(size))
     own = sum((np.bincount(bins, a * a, size) for a in first), np.zeros(size))
@@ -388,7 +391,7 @@ def read_triples(
     return out
 
 
-def borne_out(
+def restore_triples(
     sizes: Sequence[int],
     pairs: Mapping[Pair, FloatArray],
     measured: Mapping[Triple, tuple[FloatArray, float]],
@@ -406,30 +409,34 @@ def borne_out(
     variances = {t: v for t, (_, v) in measured.items()}
     masks = {t: None if zeros is None else zeros.possible(t) for t in measured}
     starts = {t: None if m is None else m.astype(np.float64) for t, m in masks.items()}
-    implied = {t: most_even([sizes[a] for a in t], _inside(pairs, t), starts[t]) for t in measured}
-    rests = {t: _centred(table - implied[t]) for t, (table, _) in measured.items()}
+    implied = {t: most_even_table([sizes[a] for a in t], _pairs_of_triple(pairs, t), starts[t]) for t in measured}
+    rests = {t: _centre_all_axes(table - implied[t]) for t, (table, _) in measured.items()}
     if mixtures:
-        stack = Stack(sizes)
-        beyond = {t: _centred(_modelled(stack, pairs, t, mixtures, starts[t]) - implied[t]) for t in measured}
-        share = _towards(beyond, rests, variances)
+        stack = AttributeStack(sizes)
+        beyond = {
+            t: _centre_all_axes(_model_triple(stack, pairs, t, mixtures, starts[t]) - implied[t]) for t in measured
+        }
+        share = _step_towards(beyond, rests, variances)
         implied = {t: table + share * beyond[t] for t, table in implied.items()}
         rests = {t: rest - share * beyond[t] for t, rest in rests.items()}
-    kept = _kept(implied, rests, variances)
+    kept = _kept_rest_shares(implied, rests, variances)
     if zeros is None and not any(share.any() for share in kept.values()):
         # between tables that have these pairs
         return dict(pairs), implied
-    near = [implied[t] + _centred(kept[t] * rests[t]) for t in measured]
+    near = [implied[t] + _centre_all_axes(kept[t] * rests[t]) for t in measured]
     ties = {axes: table for axes, table in tied_tables(sizes, pairs, zeros).items() if axes not in measured}
-    done = local(sizes, [*pairs, *measured, *ties], [*pairs.values(), *near, *ties.values()], 1.0, total, zeros=zeros)
+    done = project_onto_local(
+        sizes, [*pairs, *measured, *ties], [*pairs.values(), *near, *ties.values()], 1.0, total, zeros=zeros
+    )
     return dict(zip(pairs, done.tables, strict=False)), dict(zip(measured, done.tables[len(pairs) :], strict=False))
 
 
-def _inside(pairs: Mapping[Pair, FloatArray], axes: Triple) -> dict[tuple[int, ...], FloatArray]:
+def _pairs_of_triple(pairs: Mapping[Pair, FloatArray], axes: Triple) -> dict[tuple[int, ...], FloatArray]:
     return {(p, q): pairs[axes[p], axes[q]] for p, q in itertools.combinations(range(3), 2)}
 
 
-def _modelled(
-    stack: Stack,
+def _model_triple(
+    stack: AttributeStack,
     pairs: Mapping[Pair, FloatArray],
     axes: Triple,
     mixtures: Sequence[Mixture],
@@ -444,10 +451,10 @@ def _modelled(
         found += two.reshape(len(m.weights), -1).T @ m.shares[:, third]
     # cells that no component has can still be in the pairs
     start = np.maximum(found.reshape(shape), _LEAST_TRIPLES * len(mixtures))
-    return most_even(shape, _inside(pairs, axes), start if possible is None else start * possible)
+    return most_even_table(shape, _pairs_of_triple(pairs, axes), start if possible is None else start * possible)
 
 
-def _towards(
+def _step_towards(
     beyond: Mapping[Triple, FloatArray], rests: Mapping[Triple, FloatArray], variances: Mapping[Triple, float]
 ) -> float:
     """In [0, 1]: the multiple of `beyond` nearest to the rests in the norm of their noise; 0 if noise could make it."""
@@ -456,7 +463,7 @@ def _towards(
     return min(along / square, 1.0) if along > CLEAR * np.sqrt(square) else 0.0
 
 
-def _kept(
+def _kept_rest_shares(
     implied: Mapping[Triple, FloatArray], rests: Mapping[Triple, FloatArray], variances: Mapping[Triple, float]
 ) -> dict[Triple, FloatArray]:
     """How much of each cell's rest to add: 0 where noise alone could have made it, or made most of it."""
@@ -464,7 +471,7 @@ def _kept(
     own, noise, spread = np.zeros(1), np.zeros(1), np.zeros(1)
     for t, table in implied.items():
         variance = variances[t] * float(np.prod([1 - 1 / n for n in table.shape]))
-        bins[t], count = alike(table.reshape(-1), np.full(table.size, np.sqrt(variance)))
+        bins[t], count = noise_bins(table.reshape(-1), np.full(table.size, np.sqrt(variance)))
         own = own + np.bincount(bins[t], rests[t].reshape(-1) ** 2, count)
         cells = np.bincount(bins[t], minlength=count)
         noise, spread = noise + cells * variance, spread + 2 * cells * variance**2
@@ -474,7 +481,7 @@ def _kept(
     return {t: share[b].reshape(implied[t].shape) for t, b in bins.items()}
 
 
-def _centred(table: FloatArray) -> FloatArray:
+def _centre_all_axes(table: FloatArray) -> FloatArray:
     """The part that varies along all axes."""
     for axis in range(table.ndim):
         table = table - table.mean(axis=axis, keepdims=True)

@@ -18,23 +18,23 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.errors import InvalidInput
 from sfumato.operators.base import FloatArray, single_thread
-from sfumato.postprocess.cones import onto_simplex
-from sfumato.postprocess.consistency import ResidualNoise, Zeros, local
+from sfumato.postprocess.cones import project_onto_simplex
+from sfumato.postprocess.consistency import ResidualNoise, Zeros, project_onto_local
 
 __all__ = [
     "SHARE",
+    "AttributeStack",
     "Components",
-    "Emptying",
-    "Halves",
-    "Noisy",
-    "Stack",
-    "conditioned",
-    "consistent",
-    "halves",
-    "most_even",
-    "products",
+    "MeasurementHalves",
+    "NoisyPairs",
+    "ZeroProjection",
+    "condition_on_zeros",
+    "consistent_pairs",
+    "most_even_table",
+    "product_tables",
     "read_noisy",
-    "stacked",
+    "split_in_halves",
+    "stack_components",
     "tied_tables",
 ]
 
@@ -51,7 +51,7 @@ class Components:
         return Components(self.ones + factor * other.ones, self.pairs + factor * other.pairs)
 
 
-class Stack:
+class AttributeStack:
     """Where the cells of every attribute are among all M."""
 
     def __init__(self, sizes: Sequence[int]) -> None:
@@ -99,18 +99,18 @@ class Stack:
     def simplex(self, ones: FloatArray) -> FloatArray:
         """(M,) the nearest shares that are not negative, attribute by attribute."""
         found = ones + self.even
-        return np.concatenate([onto_simplex(found[self.slice(i)], 1.0) for i in range(len(self.sizes))])
+        return np.concatenate([project_onto_simplex(found[self.slice(i)], 1.0) for i in range(len(self.sizes))])
 
 
 @dataclass(frozen=True, eq=False)
-class Noisy:
+class NoisyPairs:
     """What was measured, in shares of `total`, and the precision of every component (0: not measured).
 
     one: (d,) and pair: (d, d) the precisions of the attributes' and of the pairs' components. dead: (M, M) which cells
     are known to be 0, None where none is; emptying: what the values were, and noise of their law is, made 0 there by.
     """
 
-    stack: Stack
+    stack: AttributeStack
     values: Components
     total: float
     one: FloatArray
@@ -155,7 +155,7 @@ def read_noisy(
     values: Sequence[ArrayLike],
     noise: ResidualNoise,
     total: float | None,
-) -> Noisy:
+) -> NoisyPairs:
     """The components of tables of at most two attributes. Raises InvalidInput."""
     cells = [int(n) for n in sizes]
     if len(cells) < 2 or min(cells) < 1 or not sets or len(sets) != len(values):
@@ -165,7 +165,7 @@ def read_noisy(
         )
     if total is not None and not (math.isfinite(total) and total > 0):
         raise InvalidInput(f"total is a positive finite number, or None, not {total!r}")
-    stack, d = Stack(cells), len(cells)
+    stack, d = AttributeStack(cells), len(cells)
     ones, held = np.zeros(stack.count), np.zeros(d)
     pairs, totals = np.zeros((stack.count, stack.count)), list[float]()
     seen = np.zeros((d, d), dtype=bool)
@@ -189,12 +189,14 @@ def read_noisy(
     if not held.all():
         raise InvalidInput(f"attribute {int(np.flatnonzero(held == 0)[0])} is in no table; leave it out")
     count = max(float(np.mean(totals)), 1.0) if total is None else total
-    one, pair = _precisions(stack, noise, seen)
+    one, pair = _component_precisions(stack, noise, seen)
     found = Components(stack.centred(ones / stack.spread(held)) / count, stack.centred_pairs(pairs) / count)
-    return Noisy(stack, found, count, one * count**2, pair * count**2)
+    return NoisyPairs(stack, found, count, one * count**2, pair * count**2)
 
 
-def _precisions(stack: Stack, noise: ResidualNoise, seen: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
+def _component_precisions(
+    stack: AttributeStack, noise: ResidualNoise, seen: NDArray[np.bool_]
+) -> tuple[FloatArray, FloatArray]:
     """(d,) and (d, d) of counts. Raises InvalidInput where one is missing or not positive."""
     d = len(stack.sizes)
     one, pair = np.zeros(d), np.zeros((d, d))
@@ -215,7 +217,7 @@ def _precisions(stack: Stack, noise: ResidualNoise, seen: NDArray[np.bool_]) -> 
     return one, pair
 
 
-def most_even(
+def most_even_table(
     shape: Sequence[int],
     given: Mapping[tuple[int, ...], FloatArray],
     start: FloatArray | None = None,
@@ -250,8 +252,8 @@ _MOST_TIED = 2**14  # cells of a table over attributes that are tied; of larger 
 Pair = tuple[int, int]
 
 
-def consistent(
-    noisy: Noisy, given: Components, tolerance: float = 1e-2, zeros: Zeros | None = None
+def consistent_pairs(
+    noisy: NoisyPairs, given: Components, tolerance: float = 1e-2, zeros: Zeros | None = None
 ) -> dict[tuple[int, int], FloatArray]:
     """The nearest tables that agree and have no negative cell, in counts; tolerance: of the distance moved."""
     stack, places = noisy.stack, noisy.stack.places
@@ -259,19 +261,19 @@ def consistent(
     cut = [tables[stack.slice(a), stack.slice(b)] for a, b in places]
     ties = tied_tables(stack.sizes.tolist(), dict(zip(places, cut, strict=True)), zeros)
     sets, values = [*places, *ties], [*cut, *ties.values()]
-    done = local(stack.sizes.tolist(), sets, values, 1.0, noisy.total, tolerance=tolerance, zeros=zeros)
+    done = project_onto_local(stack.sizes.tolist(), sets, values, 1.0, noisy.total, tolerance=tolerance, zeros=zeros)
     return dict(zip(places, done.tables, strict=False))
 
 
-def products(noisy: Noisy, shares: FloatArray, zeros: Zeros | None) -> dict[tuple[int, int], FloatArray]:
+def product_tables(noisy: NoisyPairs, shares: FloatArray, zeros: Zeros | None) -> dict[tuple[int, int], FloatArray]:
     """Tables of all pairs of independent attributes, in counts; the nearest to these with known zeros."""
     at = noisy.stack.slice
     if zeros is not None:
-        return consistent(noisy, noisy.stack.components(np.outer(shares, shares), shares), zeros=zeros)
+        return consistent_pairs(noisy, noisy.stack.components(np.outer(shares, shares), shares), zeros=zeros)
     return {(a, b): noisy.total * np.outer(shares[at(a)], shares[at(b)]) for a, b in noisy.stack.places}
 
 
-def stacked(noisy: Noisy, tables: Mapping[tuple[int, int], FloatArray]) -> Components:
+def stack_components(noisy: NoisyPairs, tables: Mapping[tuple[int, int], FloatArray]) -> Components:
     """The components of tables in counts that agree."""
     stack = noisy.stack
     shares, every = np.zeros(stack.count), np.zeros((stack.count, stack.count))
@@ -293,17 +295,17 @@ def tied_tables(
             continue
         own = {(p, q): pairs[axes[p], axes[q]] for p, q in itertools.combinations(range(len(axes)), 2)}
         inside = {places: np.maximum(table, 0.0) for places, table in own.items()}
-        even = most_even(shape, inside, mask.astype(np.float64))
-        implied = {places: _summed(even, places) for places in own}
-        out[axes] = even + _joined(shape, own) - _joined(shape, implied)
+        even = most_even_table(shape, inside, mask.astype(np.float64))
+        implied = {places: _sum_to_places(even, places) for places in own}
+        out[axes] = even + _table_from_pairs(shape, own) - _table_from_pairs(shape, implied)
     return out
 
 
-def _summed(table: FloatArray, places: tuple[int, ...]) -> FloatArray:
+def _sum_to_places(table: FloatArray, places: tuple[int, ...]) -> FloatArray:
     return table.sum(axis=tuple(i for i in range(table.ndim) if i not in places))
 
 
-def _joined(shape: Sequence[int], pairs: Mapping[Pair, FloatArray]) -> FloatArray:
+def _table_from_pairs(shape: Sequence[int], pairs: Mapping[Pair, FloatArray]) -> FloatArray:
     """The table with these pairs, which agree, that has no part along more than two axes."""
     count, cells = len(shape), math.prod(shape)
     out = np.zeros(tuple(shape))
@@ -321,10 +323,10 @@ _MOST = 2_000  # cells whose covariance is held and inverted, four seconds; beyo
 _PSEUDO = 1e-10  # of the largest eigenvalue: cells of several tables say the same twice, which leaves rounding
 
 
-class Emptying:
+class ZeroProjection:
     """Takes components to the nearest with zeros. first, second: (z,) stacked cells of each impossible pair."""
 
-    def __init__(self, noisy: Noisy, first: NDArray[np.intp], second: NDArray[np.intp]) -> None:
+    def __init__(self, noisy: NoisyPairs, first: NDArray[np.intp], second: NDArray[np.intp]) -> None:
         self.stack, self.first, self.second = noisy.stack, first, second
         one, pair = (np.divide(1.0, w, out=np.zeros_like(w), where=w > 0) for w in (noisy.one, noisy.pair))
         self.one, self.pair = self.stack.spread(one), self.stack.spread(pair)
@@ -356,19 +358,19 @@ class Emptying:
         return Components(ones, found.pairs - self.pair * stack.centred_pairs(pull))
 
 
-def conditioned(noisy: Noisy, zeros: Zeros | None) -> Noisy:
+def condition_on_zeros(noisy: NoisyPairs, zeros: Zeros | None) -> NoisyPairs:
     """The same with zeros that are known; unchanged where none are, or too many to condition on."""
     if zeros is None:
         return noisy
-    dead = _impossible(noisy.stack, zeros)
+    dead = _impossible_cells(noisy.stack, zeros)
     first, second = np.nonzero(np.triu(dead & (noisy.stack.spread(noisy.pair) > 0)))
     if not 0 < len(first) <= _MOST:
         return replace(noisy, dead=dead)
-    emptying = Emptying(noisy, first, second)
+    emptying = ZeroProjection(noisy, first, second)
     return replace(noisy, values=emptying(noisy.values), dead=dead, emptying=emptying)
 
 
-def _impossible(stack: Stack, zeros: Zeros) -> NDArray[np.bool_]:
+def _impossible_cells(stack: AttributeStack, zeros: Zeros) -> NDArray[np.bool_]:
     """(M, M) which cells of the pairs of different attributes no record can be in."""
     dead = np.zeros((stack.count, stack.count), dtype=bool)
     for a, b in stack.places:
@@ -383,10 +385,10 @@ SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Halves:
+class MeasurementHalves:
     """fitted: the half that models are fitted to; held_out: the half that they are compared on."""
 
-    noisy: Noisy
+    noisy: NoisyPairs
     fitted: Components
     held_out: Components
 
@@ -395,7 +397,7 @@ class Halves:
         return self.noisy.inner(found, found.plus(self.held_out, -2.0))
 
 
-def halves(noisy: Noisy, members: int, seed: int, share: float = SHARE) -> list[Halves]:
+def split_in_halves(noisy: NoisyPairs, members: int, seed: int, share: float = SHARE) -> list[MeasurementHalves]:
     """As many pairs of halves; their fitted halves have the measurement as mean. The seed makes public randomness."""
     random = np.random.default_rng(seed)
     draws = [noisy.noise(random) for _ in range(members)]
@@ -406,4 +408,4 @@ def halves(noisy: Noisy, members: int, seed: int, share: float = SHARE) -> list[
         )
         zero = Components(np.zeros_like(middle.ones), np.zeros_like(middle.pairs))
         draws = [zero.plus(z.plus(middle, -1.0), math.sqrt(members / (members - 1))) for z in draws]
-    return [Halves(noisy, noisy.values.plus(z, share), noisy.values.plus(z, -1 / share)) for z in draws]
+    return [MeasurementHalves(noisy, noisy.values.plus(z, share), noisy.values.plus(z, -1 / share)) for z in draws]

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from sfumato.cells import Moves
 from sfumato.operators.base import FloatArray
-from sfumato.postprocess.records import Codes, Factor, Oracle
+from sfumato.postprocess.records import Codes, Oracle, WorthFactor
 
-__all__ = ["Elimination", "Enumeration", "Search", "Skipping", "find_oracle", "moved", "starting_records"]
+__all__ = ["Elimination", "Enumeration", "Search", "SkippingOracle", "find_oracle", "move_records", "starting_records"]
 
 
 _LISTED = 2**20  # corners that are all enumerated: exact, and 8 MB
@@ -26,10 +26,10 @@ def find_oracle(sizes: Sequence[int], axes: Sequence[tuple[int, ...]], moves: Se
     """
     every = [*axes, *(m.axes for m in moves)]
     found = Enumeration(sizes) if math.prod(sizes) <= _LISTED else Elimination.plan(sizes, every) or Search(sizes)
-    return Skipping(found, sizes, moves) if moves else found
+    return SkippingOracle(found, sizes, moves) if moves else found
 
 
-def moved(codes: Codes, sizes: Sequence[int], moves: Sequence[Moves]) -> Codes:
+def move_records(codes: Codes, sizes: Sequence[int], moves: Sequence[Moves]) -> Codes:
     """Records (r, d), those that cannot be moved to where they are counted."""
     out = codes.copy()
     for m in moves:
@@ -48,32 +48,34 @@ def starting_records(
         random.integers(n, size=count) if p is None else random.choice(n, size=count, p=p)
         for n, p in zip(sizes, shares, strict=True)
     ]
-    return moved(np.stack(drawn, axis=1).astype(np.int32), sizes, moves)
+    return move_records(np.stack(drawn, axis=1).astype(np.int32), sizes, moves)
 
 
-class Skipping:
+class SkippingOracle:
     """An oracle that finds only records that can be: all others are worth so little that none is the best."""
 
     def __init__(self, oracle: Oracle, sizes: Sequence[int], moves: Sequence[Moves]) -> None:
         self.exact = oracle.exact
         self._oracle, self._sizes, self._moves = oracle, tuple(sizes), tuple(moves)
 
-    def search(self, factors: Sequence[Factor], known: Codes) -> Codes:
+    def search(self, factors: Sequence[WorthFactor], known: Codes) -> Codes:
         """Those that the oracle finds, moved to where they are counted, the best first."""
-        found = np.unique(moved(self._oracle.search(self._with(factors), known), self._sizes, self._moves), axis=0)
+        found = np.unique(
+            move_records(self._oracle.search(self._with(factors), known), self._sizes, self._moves), axis=0
+        )
         return found[np.argsort(-np.sum([f.at(found) for f in factors], axis=0), kind="stable")]
 
-    def bound(self, factors: Sequence[Factor]) -> float:
+    def bound(self, factors: Sequence[WorthFactor]) -> float:
         """That of the oracle."""
         return self._oracle.bound(self._with(factors))
 
-    def _with(self, factors: Sequence[Factor]) -> list[Factor]:
+    def _with(self, factors: Sequence[WorthFactor]) -> list[WorthFactor]:
         # more than any two records differ by: a number, for differences of infinite ones are none
         far = 1.0 + 2 * sum(float(np.ptp(f.values)) for f in factors)
         out = list(factors)
         for m in self._moves:
             away = np.where(m.cells == np.arange(len(m.cells)), 0.0, -far)
-            out.append(Factor(m.axes, away.reshape([self._sizes[a] for a in m.axes])))
+            out.append(WorthFactor(m.axes, away.reshape([self._sizes[a] for a in m.axes])))
         return out
 
 
@@ -85,7 +87,7 @@ class Enumeration:
 
     exact = True
 
-    def search(self, factors: Sequence[Factor], known: Codes) -> Codes:
+    def search(self, factors: Sequence[WorthFactor], known: Codes) -> Codes:
         """The best records."""
         worth = np.zeros(self.sizes)
         for f in factors:
@@ -99,9 +101,9 @@ class Enumeration:
         best = best[np.argsort(-flat[best])]
         return np.stack(np.unravel_index(best, self.sizes), axis=1).astype(np.int32)
 
-    def bound(self, factors: Sequence[Factor]) -> float:
+    def bound(self, factors: Sequence[WorthFactor]) -> float:
         """The worth of the best record."""
-        return _worth(factors, self.search(factors, np.empty((0, len(self.sizes)), dtype=np.int32)))
+        return _record_worth(factors, self.search(factors, np.empty((0, len(self.sizes)), dtype=np.int32)))
 
 
 class Search:
@@ -118,25 +120,25 @@ class Search:
 
     exact = False
 
-    def search(self, factors: Sequence[Factor], known: Codes) -> Codes:
+    def search(self, factors: Sequence[WorthFactor], known: Codes) -> Codes:
         """Records that no change of one attribute betters, from random ones and from those held."""
         count = self.starts // 2
         fresh = np.stack([self._random.integers(n, size=count) for n in self.sizes], axis=1)
         some = known[self._random.integers(len(known), size=self.starts - count)] if len(known) else fresh
         codes = np.concatenate([fresh, some]).astype(np.int32)
-        codes = np.unique(_ascend(factors, codes, self.sizes, self.sweeps), axis=0)
+        codes = np.unique(_coordinate_ascent(factors, codes, self.sizes, self.sweeps), axis=0)
         worth = np.sum([f.at(codes) for f in factors], axis=0)
         return codes[np.argsort(-worth)]
 
-    def bound(self, factors: Sequence[Factor]) -> float:
+    def bound(self, factors: Sequence[WorthFactor]) -> float:
         """The dual's bound."""
-        return _relaxed(factors, self.sizes, self.messages)
+        return _relaxation_bound(factors, self.sizes, self.messages)
 
 
-def _ascend(factors: Sequence[Factor], codes: Codes, sizes: Sequence[int], sweeps: int) -> Codes:
+def _coordinate_ascent(factors: Sequence[WorthFactor], codes: Codes, sizes: Sequence[int], sweeps: int) -> Codes:
     """Every attribute in turn takes its best cell, the others being held, until nothing changes."""
     if sum(sizes) <= _PAIRED and all(len(f.axes) <= 2 for f in factors):
-        return _ascend_pairs(factors, codes, sizes, sweeps)
+        return _pairwise_ascent(factors, codes, sizes, sweeps)
     turned = [
         [(np.moveaxis(f.values, f.axes.index(i), -1), [a for a in f.axes if a != i]) for f in factors if i in f.axes]
         for i in range(len(sizes))
@@ -150,7 +152,7 @@ def _ascend(factors: Sequence[Factor], codes: Codes, sizes: Sequence[int], sweep
             gains = np.zeros((len(codes), sizes[i]))
             for values, others in some:
                 gains += values[tuple(codes[:, a] for a in others)]
-            better, best = _better(gains, codes[:, i])
+            better, best = _improving_cells(gains, codes[:, i])
             codes[better, i] = best
             changed |= len(better) > 0
         if not changed:
@@ -158,7 +160,7 @@ def _ascend(factors: Sequence[Factor], codes: Codes, sizes: Sequence[int], sweep
     return codes
 
 
-def _better(gains: FloatArray, now: NDArray[np.int32]) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
+def _improving_cells(gains: FloatArray, now: NDArray[np.int32]) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
     """The records that gain by another cell, and that cell."""
     best = gains.argmax(axis=1)
     rows = np.arange(len(gains))
@@ -166,7 +168,7 @@ def _better(gains: FloatArray, now: NDArray[np.int32]) -> tuple[NDArray[np.intp]
     return better, best[better].astype(np.int32)
 
 
-def _ascend_pairs(factors: Sequence[Factor], codes: Codes, sizes: Sequence[int], sweeps: int) -> Codes:
+def _pairwise_ascent(factors: Sequence[WorthFactor], codes: Codes, sizes: Sequence[int], sweeps: int) -> Codes:
     """The same for tables over at most two attributes, what all cells would gain being kept up to date."""
     starts = np.cumsum([0, *sizes])
     joint, alone = np.zeros((starts[-1], starts[-1])), np.zeros(starts[-1])
@@ -182,7 +184,7 @@ def _ascend_pairs(factors: Sequence[Factor], codes: Codes, sizes: Sequence[int],
     for _ in range(sweeps):
         changed = False
         for i in range(len(sizes)):
-            better, best = _better(gains[:, starts[i] : starts[i + 1]], codes[:, i])
+            better, best = _improving_cells(gains[:, starts[i] : starts[i + 1]], codes[:, i])
             if len(better) == 0:
                 continue
             gains[better] += joint[starts[i] + best] - joint[starts[i] + codes[better, i]]
@@ -193,7 +195,7 @@ def _ascend_pairs(factors: Sequence[Factor], codes: Codes, sizes: Sequence[int],
     return codes
 
 
-def _relaxed(factors: Sequence[Factor], sizes: Sequence[int], sweeps: int) -> float:
+def _relaxation_bound(factors: Sequence[WorthFactor], sizes: Sequence[int], sweeps: int) -> float:
     """An upper bound on the worth of any record: max-product linear programming by block coordinates. [GJ07]"""
     single = [np.zeros(n) for n in sizes]
     given = [[np.zeros(sizes[i]) for i in f.axes] for f in factors]
@@ -252,7 +254,7 @@ class Elimination:
 
     exact = True
 
-    def search(self, factors: Sequence[Factor], known: Codes) -> Codes:
+    def search(self, factors: Sequence[WorthFactor], known: Codes) -> Codes:
         """The best record."""
         pending = list(factors)
         choices: list[tuple[int, tuple[int, ...], NDArray[np.intp]]] = []
@@ -262,25 +264,25 @@ class Elimination:
             axes = tuple(sorted({a for f in holding for a in f.axes} - {i}))
             whole = np.zeros((*(self.sizes[a] for a in axes), self.sizes[i]))
             for f in holding:
-                whole += _spread(f, (*axes, i), self.sizes)
+                whole += _expand_factor(f, (*axes, i), self.sizes)
             choices.append((i, axes, whole.argmax(axis=-1)))
-            pending.append(Factor(axes, whole.max(axis=-1)))
+            pending.append(WorthFactor(axes, whole.max(axis=-1)))
         code = np.zeros((1, len(self.sizes)), dtype=np.int32)
         for i, axes, chosen in reversed(choices):
             code[0, i] = chosen[tuple(code[0, a] for a in axes)]
         return code
 
-    def bound(self, factors: Sequence[Factor]) -> float:
+    def bound(self, factors: Sequence[WorthFactor]) -> float:
         """The worth of the best record."""
-        return _worth(factors, self.search(factors, np.empty((0, len(self.sizes)), dtype=np.int32)))
+        return _record_worth(factors, self.search(factors, np.empty((0, len(self.sizes)), dtype=np.int32)))
 
 
-def _worth(factors: Sequence[Factor], codes: Codes) -> float:
+def _record_worth(factors: Sequence[WorthFactor], codes: Codes) -> float:
     """The worth of the first record."""
     return float(sum(f.at(codes[:1])[0] for f in factors))
 
 
-def _spread(factor: Factor, axes: tuple[int, ...], sizes: Sequence[int]) -> FloatArray:
+def _expand_factor(factor: WorthFactor, axes: tuple[int, ...], sizes: Sequence[int]) -> FloatArray:
     """A factor's table with one axis for each of `axes`, of length 1 where it does not hold the attribute."""
     held = [a for a in axes if a in factor.axes]
     table = factor.values.transpose([factor.axes.index(a) for a in held])

@@ -13,11 +13,11 @@ from sfumato.operators.base import FloatArray, LinearOperator, real_array, singl
 from sfumato.postprocess.correlation_pairs import (
     EPS,
     Anderson,
-    coordinates,
-    feasible,
+    feasible_correlation,
     nearest_tetrahedra,
-    spread,
-    support,
+    pair_coordinates,
+    scatter_pairs,
+    tetrahedron_support,
 )
 from sfumato.workloads import QueryFamily, Workload
 
@@ -43,13 +43,13 @@ def parity_matrix(
     differences of cells do, single cells of two attributes do not. Raises NotAnswerable for others, InvalidInput
     for numbers that cannot be.
     """
-    values = _vector(answers, work.shape[0], "answers")
-    noise = np.ones(len(values)) if variances is None else _vector(variances, len(values), "variances")
+    values = _read_vector(answers, work.shape[0], "answers")
+    noise = np.ones(len(values)) if variances is None else _read_vector(variances, len(values), "variances")
     if noise.min() <= 0:
         raise InvalidInput("variances must be positive")
-    size, total = len(work.domain.names) + 1, _total(total)
+    size, total = len(work.domain.names) + 1, _check_record_total(total)
     sums, weight = np.zeros(size * size), np.zeros(size * size)
-    for part in _parts(work):
+    for part in _parity_parts(work):
         products = part.columns @ part.columns.T
         mixed = np.abs(products - np.diag(np.diag(products))).max(initial=0.0)
         if mixed > _ORTHOGONAL * float(np.trace(products)):
@@ -77,9 +77,9 @@ def parity_answers(work: Workload, matrix: ArrayLike, total: float) -> FloatArra
     entries = real_array(matrix, "the matrix of parities").astype(np.float64)
     if entries.shape != (size, size):
         raise InvalidInput(f"{size - 1} attributes have parities of shape {(size, size)}, not {entries.shape}")
-    total = _total(total)
+    total = _check_record_total(total)
     out = np.zeros(work.shape[0])
-    for part in _parts(work):
+    for part in _parity_parts(work):
         out[part.rows] = total * (entries.reshape(-1)[part.places] @ part.columns + part.constant)
     return out
 
@@ -89,7 +89,7 @@ def parity_adjoint(work: Workload) -> tuple[FloatArray, Callable[[FloatArray], F
 
     So the answers (k,) have <y, answers> = <y, c> + sum over i < j of G(y)_ij Y_ij. Raises as `parity_answers`.
     """
-    size, parts = len(work.domain.names) + 1, list(_parts(work))
+    size, parts = len(work.domain.names) + 1, list(_parity_parts(work))
     constant = np.zeros(work.shape[0])
     for part in parts:
         constant[part.rows] = part.constant
@@ -105,7 +105,7 @@ def parity_adjoint(work: Workload) -> tuple[FloatArray, Callable[[FloatArray], F
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _ParityTables:
     """Tables of the same queries. rows: (tables, r) of the answers. places: (tables, p) entries i < j in the flat
     matrix. columns: (p, r) what each adds to the answers, as shares; constant: (r,) what the total adds."""
 
@@ -115,7 +115,7 @@ class _Part:
     constant: FloatArray
 
 
-def _parts(work: Workload) -> Iterator[_Part]:
+def _parity_parts(work: Workload) -> Iterator[_ParityTables]:
     size, start = len(work.domain.names) + 1, 0
     for item in work.items:
         if isinstance(item, QueryFamily):
@@ -124,7 +124,7 @@ def _parts(work: Workload) -> Iterator[_Part]:
                 sets = family.sets[chosen].astype(np.intp) + 1
                 rows = start + family.starts[chosen][:, None] + np.arange(int(family.rows_each[chosen[0]]))
                 factors = [(column, family.factors[i - 1]) for column, i in enumerate(sets[0].tolist())]
-                yield _part(rows, sets, factors, size)
+                yield _parity_part(rows, sets, factors, size)
         else:
             block = item.block
             if any(len(g) > 1 for g in block.groups):
@@ -132,32 +132,32 @@ def _parts(work: Workload) -> Iterator[_Part]:
             places = {g[0]: column for column, g in enumerate(g for g in block.groups if g)}
             sets = np.array([[1 + work.domain.axis(n) for n in places]], dtype=np.intp)
             factors = [(places[g[0]] if g else -1, f) for g, f in zip(block.groups, block.factors, strict=True)]
-            yield _part(start + np.arange(item.rows)[None, :], sets, factors, size)
+            yield _parity_part(start + np.arange(item.rows)[None, :], sets, factors, size)
         start += item.rows
 
 
-def _part(
+def _parity_part(
     rows: NDArray[np.intp], sets: NDArray[np.intp], factors: list[tuple[int, LinearOperator]], size: int
-) -> _Part:
+) -> _ParityTables:
     """The queries of some tables by their parities: a product over the factors of total and y."""
     terms: dict[tuple[int, ...], FloatArray] = {(): np.ones(1)}
     for column, factor in factors:
         entries = factor.dense().astype(np.float64)
         if column < 0:
-            terms = {k: _product(v, entries[:, 0]) for k, v in terms.items()}
+            terms = {k: _flat_outer_product(v, entries[:, 0]) for k, v in terms.items()}
             continue
         if entries.shape[1] != 2:
             raise NotAnswerable(f"an attribute has {entries.shape[1]:,} cells; parities are of attributes with two")
         whole, sign = (entries @ _TO_PARITIES).T
-        wider = {(*k, column): _product(v, sign) for k, v in terms.items()} if sign.any() else {}
-        terms = {k: _product(v, whole) for k, v in terms.items()} | wider
+        wider = {(*k, column): _flat_outer_product(v, sign) for k, v in terms.items()} if sign.any() else {}
+        terms = {k: _flat_outer_product(v, whole) for k, v in terms.items()} | wider
         if max(map(len, terms)) > 2:
             raise NotAnswerable("a query is about more than two attributes; parities of one or two are projected")
     constant = terms.pop(())
     kept = {k: v for k, v in terms.items() if v.any()}
     ends = [sets[:, list(k)] if len(k) == 2 else np.pad(sets[:, list(k)], ((0, 0), (1, 0))) for k in kept]
     places = [e.min(axis=1) * size + e.max(axis=1) for e in ends]
-    return _Part(
+    return _ParityTables(
         rows,
         np.stack(places, axis=1) if places else np.zeros((len(sets), 0), dtype=np.intp),
         np.array(list(kept.values())).reshape(len(kept), len(constant)),
@@ -165,11 +165,11 @@ def _part(
     )
 
 
-def _product(first: FloatArray, second: FloatArray) -> FloatArray:
+def _flat_outer_product(first: FloatArray, second: FloatArray) -> FloatArray:
     return np.multiply.outer(first, second).reshape(-1)
 
 
-def _vector(given: ArrayLike, length: int, what: str) -> FloatArray:
+def _read_vector(given: ArrayLike, length: int, what: str) -> FloatArray:
     array = real_array(given, what).astype(np.float64)
     if array.shape != (length,):
         raise InvalidInput(f"{what} must be of shape ({length:,},), not {array.shape}")
@@ -178,7 +178,7 @@ def _vector(given: ArrayLike, length: int, what: str) -> FloatArray:
     return array
 
 
-def _total(total: float) -> float:
+def _check_record_total(total: float) -> float:
     if isinstance(total, bool) or not isinstance(total, (int, float, np.integer, np.floating)):
         raise InvalidInput(f"total is the number of records, not {total!r}")
     if not (np.isfinite(total) and total > 0):
@@ -216,13 +216,13 @@ def most_correlated(objective: FloatArray, *, local: bool = False, tolerance: fl
     best = Extreme(np.eye(len(given)), 0.0, most)
     with single_thread():
         for factor in _PENALTIES if most > 0 else ():
-            best = _split(given, best, local and len(given) > 2, factor, tolerance * most)
+            best = _split_extreme(given, best, local and len(given) > 2, factor, tolerance * most)
             if best.bound - best.value <= tolerance * most:
                 break
     return best
 
 
-def _split(objective: FloatArray, best: Extreme, local: bool, factor: float, enough: float) -> Extreme:
+def _split_extreme(objective: FloatArray, best: Extreme, local: bool, factor: float, enough: float) -> Extreme:
     """Alternating directions on copies of the matrix and of each pair's three entries, as `tetrahedra.split` has them.
 
     The penalty is proportional to the length of the objective, so that a step moves entries by about their size. The
@@ -231,62 +231,64 @@ def _split(objective: FloatArray, best: Extreme, local: bool, factor: float, eno
     size = len(objective)
     pairs = (size - 1) * (size - 2) // 2 if local else 0
     penalty = factor * float(np.linalg.norm(objective)) / size
-    count = 1.0 + spread(size, np.ones((pairs, 3)))
-    vector = _flat(np.eye(size) + objective / penalty, coordinates(np.eye(size)) if local else np.zeros((0, 3)))
+    count = 1.0 + scatter_pairs(size, np.ones((pairs, 3)))
+    vector = _flatten_copies(
+        np.eye(size) + objective / penalty, pair_coordinates(np.eye(size)) if local else np.zeros((0, 3))
+    )
     accelerated = Anderson(len(vector), _MEMORY)
     for iteration in range(1, _MAX_ITERATIONS + 1):
-        whole, held = _apart(vector, size)
+        whole, held = _unflatten_copies(vector, size)
         values, vectors = np.linalg.eigh(whole)
         kept = vectors[:, values > 0]
         possible = (kept * values[values > 0]) @ kept.T
         inside = nearest_tetrahedra(held)
         if iteration % _CHECK == 0:
-            tried = (feasible(possible, local), _cut(objective, possible))
-            matrix = max(tried, key=lambda m: _value(objective, m))
-            bound = _bound(objective, matrix, penalty * (held - inside) if local else None)
-            matrix = max(best.matrix, matrix, key=lambda m: _value(objective, m))
-            value = _value(objective, matrix)
+            tried = (feasible_correlation(possible, local), _best_sign_cut(objective, possible))
+            matrix = max(tried, key=lambda m: _objective_value(objective, m))
+            bound = _extreme_bound(objective, matrix, penalty * (held - inside) if local else None)
+            matrix = max(best.matrix, matrix, key=lambda m: _objective_value(objective, m))
+            value = _objective_value(objective, matrix)
             best = Extreme(matrix, value, max(value, min(best.bound, bound)))
             if best.bound - best.value <= enough:
                 break
-        joint = (objective / penalty + 2 * possible - whole + spread(size, 2 * inside - held)) / count
+        joint = (objective / penalty + 2 * possible - whole + scatter_pairs(size, 2 * inside - held)) / count
         np.fill_diagonal(joint, 1.0)
-        seen = coordinates(joint) if local else inside
-        vector = accelerated.next(vector, _RELAX * _flat(joint - possible, seen - inside))
+        seen = pair_coordinates(joint) if local else inside
+        vector = accelerated.next(vector, _RELAX * _flatten_copies(joint - possible, seen - inside))
     return best
 
 
-def _value(objective: FloatArray, matrix: FloatArray) -> float:
+def _objective_value(objective: FloatArray, matrix: FloatArray) -> float:
     return 0.5 * float(np.sum(objective * matrix))
 
 
-def _cut(objective: FloatArray, matrix: FloatArray) -> FloatArray:
+def _best_sign_cut(objective: FloatArray, matrix: FloatArray) -> FloatArray:
     """The best of the records whose signs are those of a row: a corner of what tables can give, so of both bodies."""
     signs = np.where(matrix >= 0, 1.0, -1.0)
     chosen = signs[int(np.einsum("ri,ij,rj->r", signs, objective, signs).argmax())]
     return np.multiply.outer(chosen, chosen)
 
 
-def _bound(objective: FloatArray, matrix: FloatArray, normals: FloatArray | None) -> float:
+def _extreme_bound(objective: FloatArray, matrix: FloatArray, normals: FloatArray | None) -> float:
     """What no matrix of the body exceeds, by `certificate.Problem.proof` with the objective in place of the residual.
 
     The closer `matrix` is to the best one, and `normals` (pairs, 3) to those of its pair tables, the closer the bound.
     """
     slope, excess = objective, 0.0
     if normals is not None:
-        slope = objective - spread(len(objective), normals)
-        excess = float(support(normals).sum()) + len(objective) * EPS * float(np.abs(normals).sum())
+        slope = objective - scatter_pairs(len(objective), normals)
+        excess = float(tetrahedron_support(normals).sum()) + len(objective) * EPS * float(np.abs(normals).sum())
     dual = np.einsum("ij,ji->i", slope, matrix)
     slack = np.diag(dual) - slope
     lacks = max(0.0, len(objective) * EPS * float(np.linalg.norm(slack)) - float(np.linalg.eigvalsh(slack)[0]))
     return 0.5 * (float(dual.sum()) + lacks * len(objective)) + excess
 
 
-def _flat(whole: FloatArray, pairs: FloatArray) -> FloatArray:
+def _flatten_copies(whole: FloatArray, pairs: FloatArray) -> FloatArray:
     """Both copies as one vector whose squared length counts every pair of entries twice, as the matrix does."""
     return np.concatenate([whole.reshape(-1), np.sqrt(2) * pairs.reshape(-1)])
 
 
-def _apart(vector: FloatArray, size: int) -> tuple[FloatArray, FloatArray]:
+def _unflatten_copies(vector: FloatArray, size: int) -> tuple[FloatArray, FloatArray]:
     whole = vector[: size * size].reshape(size, size)
     return 0.5 * (whole + whole.T), vector[size * size :].reshape(-1, 3) / np.sqrt(2)

@@ -14,20 +14,20 @@ from sfumato._util.codec import storable
 from sfumato.errors import NotAnswerable
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
-from sfumato.strategies.attribute_sets import Sets, distinct, locate, patterns
+from sfumato.strategies.attribute_sets import Sets, distinct_sets, locate_sets, subset_columns
 from sfumato.strategies.strategy import marginalise
 
 __all__ = [
     "CellCounts",
     "Incidence",
-    "Layout",
     "Medians",
     "PairMoments",
     "Possible",
     "RecordCounts",
     "TableCounts",
-    "collect",
-    "lift",
+    "TableLayout",
+    "collect_components",
+    "lift_components",
 ]
 
 
@@ -43,7 +43,7 @@ class Possible(ABC):
         return np.asarray(marginalise(self.table(block.attributes), block.attributes, block), dtype=np.float64)
 
 
-def _summed(table: FloatArray, held: Sequence[str], wanted: Sequence[str]) -> FloatArray:
+def _sum_to_attributes(table: FloatArray, held: Sequence[str], wanted: Sequence[str]) -> FloatArray:
     """A table over `held` summed to `wanted`, its axes in that order."""
     drop = tuple(i for i, a in enumerate(held) if a not in wanted)
     kept = [a for a in held if a in wanted]
@@ -59,8 +59,8 @@ class CellCounts(Possible):
     values: FloatArray
 
     def table(self, attributes: Sequence[str]) -> FloatArray:
-        _held(attributes, [self.attributes])
-        return _summed(self.values, self.attributes, attributes)
+        _smallest_holding(attributes, [self.attributes])
+        return _sum_to_attributes(self.values, self.attributes, attributes)
 
 
 @storable
@@ -72,8 +72,8 @@ class TableCounts(Possible):
     values: tuple[FloatArray, ...]
 
     def table(self, attributes: Sequence[str]) -> FloatArray:
-        least = _held(attributes, self.attributes, [v.size for v in self.values])
-        return _summed(self.values[least], self.attributes[least], attributes)
+        least = _smallest_holding(attributes, self.attributes, [v.size for v in self.values])
+        return _sum_to_attributes(self.values[least], self.attributes[least], attributes)
 
 
 @storable
@@ -87,7 +87,7 @@ class RecordCounts(Possible):
     weights: FloatArray
 
     def table(self, attributes: Sequence[str]) -> FloatArray:
-        _held(attributes, [self.attributes])
+        _smallest_holding(attributes, [self.attributes])
         axes = [self.attributes.index(a) for a in attributes]
         shape = tuple(self.sizes[i] for i in axes)
         if not axes:
@@ -127,7 +127,7 @@ class PairMoments(Possible):
     values: FloatArray
 
     def table(self, attributes: Sequence[str]) -> FloatArray:
-        _held(attributes, [self.attributes])
+        _smallest_holding(attributes, [self.attributes])
         if len(attributes) > 2:
             raise NotAnswerable(f"pairs of attributes are held, not the table of {', '.join(attributes)}")
         total, signs = self.values[0, 0], np.array([-1.0, 1.0])
@@ -141,7 +141,9 @@ class PairMoments(Possible):
         return (total + first[:, None] + second + both) / 4
 
 
-def _held(wanted: Sequence[str], held: Sequence[tuple[str, ...]], cells: Sequence[int] | None = None) -> int:
+def _smallest_holding(
+    wanted: Sequence[str], held: Sequence[tuple[str, ...]], cells: Sequence[int] | None = None
+) -> int:
     """The position of the smallest table that holds all the attributes."""
     found = [i for i, names in enumerate(held) if set(wanted) <= set(names)]
     if not found:
@@ -169,7 +171,7 @@ class _Group:
         return flat[self.start : self.start + size].reshape(self.count, *self.shape)
 
 
-class Layout:
+class TableLayout:
     """Where the tables of distinct attribute sets are in one flat array, order by order, alike ones together.
 
     sets: per order from 0 on (count, order) ascending positions. sizes: cells of the attributes, ascending, so
@@ -178,7 +180,7 @@ class Layout:
 
     def __init__(self, sizes: NDArray[np.int64], sets: Sequence[Sets]) -> None:
         self.sizes = sizes
-        self.sets = [distinct(s, len(sizes)) if len(s) else s for s in sets]
+        self.sets = [distinct_sets(s, len(sizes)) if len(s) else s for s in sets]
         self.starts: list[NDArray[np.int64]] = []
         self.orders: list[int] = []
         self.groups: list[_Group] = []
@@ -237,7 +239,7 @@ class Incidence:
     `shares` are the margins of every table in one flat array, the same margin as often as tables have it.
     """
 
-    def __init__(self, tables: Layout, closure: Layout) -> None:
+    def __init__(self, tables: TableLayout, closure: TableLayout) -> None:
         self.tables, self.closure = tables, closure
         self.plans: list[tuple[_Group, list[_Share]]] = []
         index: list[NDArray[np.int64]] = []
@@ -245,17 +247,17 @@ class Incidence:
         rest: list[FloatArray] = []
         sign: list[FloatArray] = []
         done = 0
-        for group, rows, numbers in _members(tables):
+        for group, rows, numbers in _group_members(tables):
             plan: list[_Share] = []
             order = len(group.shape)
-            for columns in sorted(patterns(order), key=len, reverse=True)[1:]:
+            for columns in sorted(subset_columns(order), key=len, reverse=True)[1:]:
                 shape = tuple(group.shape[a] for a in columns)
                 cells, others = math.prod(shape), math.prod(group.shape) // math.prod(shape)
-                held = next(c for c in patterns(order) if len(c) == len(columns) + 1 and set(columns) < set(c))
+                held = next(c for c in subset_columns(order) if len(c) == len(columns) + 1 and set(columns) < set(c))
                 axis = next(i for i, a in enumerate(held) if a not in columns)
                 size = group.count * cells
                 plan.append(_Share(columns, held, axis, slice(done, done + size), others))
-                found = locate(closure.sets[len(columns)], rows[:, list(columns)], len(tables.sizes))
+                found = locate_sets(closure.sets[len(columns)], rows[:, list(columns)], len(tables.sizes))
                 index.append((closure.starts[len(columns)][found][:, None] + np.arange(cells)).reshape(-1))
                 owner.append(np.repeat(numbers, cells))
                 rest.append(np.full(size, 1.0 / others))
@@ -268,9 +270,9 @@ class Incidence:
         self.rest, self.sign = np.concatenate([empty, *rest]), np.concatenate([empty, *sign])
         # where the tables themselves are among those of the closure
         self.own = np.empty(tables.size, dtype=np.int64)
-        for group, rows, _ in _members(tables):
+        for group, rows, _ in _group_members(tables):
             order = len(group.shape)
-            found = locate(closure.sets[order], rows, len(tables.sizes))
+            found = locate_sets(closure.sets[order], rows, len(tables.sizes))
             places = closure.starts[order][found][:, None] + np.arange(math.prod(group.shape))
             self.own[group.start : group.start + places.size] = places.reshape(-1)
         self.low = int(self.index.max()) + 1 if done else 0
@@ -312,14 +314,14 @@ class Incidence:
                 above += below.reshape(shape)
 
 
-def lift(inc: Incidence, r: FloatArray) -> FloatArray:
+def lift_components(inc: Incidence, r: FloatArray) -> FloatArray:
     """The tables with components r, flat."""
     out = r[inc.own]
     inc.spread(r[inc.index] * inc.rest, out)
     return out
 
 
-def collect(closure: Layout, inc: Incidence, tables: FloatArray) -> FloatArray:
+def collect_components(closure: TableLayout, inc: Incidence, tables: FloatArray) -> FloatArray:
     """The transpose of `lift`, centred."""
     out = np.zeros(closure.size)
     out[inc.own] = tables
@@ -328,7 +330,7 @@ def collect(closure: Layout, inc: Incidence, tables: FloatArray) -> FloatArray:
     return out
 
 
-def _members(layout: Layout) -> list[tuple[_Group, Sets, NDArray[np.int64]]]:
+def _group_members(layout: TableLayout) -> list[tuple[_Group, Sets, NDArray[np.int64]]]:
     """Every group with its sets, as they follow each other, and their numbers."""
     out: list[tuple[_Group, Sets, NDArray[np.int64]]] = []
     for group in layout.groups:

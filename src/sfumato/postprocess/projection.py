@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato._util.codec import later, storable
+from sfumato._util.codec import deferred_field, storable
 from sfumato._util.description import Description, Sentences, TitledTable
 from sfumato._util.display import Progress
 from sfumato._util.frames import Frame
@@ -24,20 +24,20 @@ from sfumato.postprocess.hierarchical_rungs import Rung
 from sfumato.postprocess.oracles import find_oracle, starting_records
 from sfumato.postprocess.parities import most_correlated, parity_adjoint, parity_answers
 from sfumato.postprocess.possible import CellCounts, Possible, RecordCounts, TableCounts
-from sfumato.postprocess.records import Factor
+from sfumato.postprocess.records import WorthFactor
 from sfumato.workloads import Workload
 
 __all__ = [
     "Projection",
-    "Reach",
     "Support",
+    "SupportPoint",
     "Task",
     "joint_attributes",
     "joint_operator",
     "largest_tables",
     "possible_operator",
     "read_task",
-    "support_of",
+    "support_function",
 ]
 
 
@@ -102,8 +102,8 @@ class Projection:
     realisable: bool
     rounded: float | None = None
     norm: str = "answers"
-    rungs: tuple[Rung, ...] = later(())
-    left_out: tuple[str, ...] = later(())
+    rungs: tuple[Rung, ...] = deferred_field(())
+    left_out: tuple[str, ...] = deferred_field(())
 
     @property
     def cells(self) -> FloatArray | None:
@@ -275,7 +275,7 @@ _CONE = 1e-9  # relative: products that are 0 but for rounding
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class SupportPoint:
     """How far a body goes in a direction: `value` <= h(y) <= `bound`.
 
     Args:
@@ -289,15 +289,15 @@ class Reach:
     point: FloatArray | None
 
 
-Support = Callable[[FloatArray], Reach]
+Support = Callable[[FloatArray], SupportPoint]
 
 
-def support_of(body: str, work: Workload) -> Support:
+def support_function(body: str, work: Workload) -> Support:
     """What finds h(y) for (k,) directions of a body. Raises InvalidInput where it does not take the workload."""
     return _SUPPORTS[body](work)
 
 
-def _hull(work: Workload, *, cone: bool = False) -> Support:
+def _hull_support(work: Workload, *, cone: bool = False) -> Support:
     """The largest <F_j, y> over the columns; of the cone 0, or infinite where one is positive."""
     cells = math.prod(work.domain.sizes(joint_attributes(work)))
     if cells > _MOST_CELLS:
@@ -307,22 +307,22 @@ def _hull(work: Workload, *, cone: bool = False) -> Support:
         )
     operator, _ = possible_operator(work)
 
-    def reach(y: FloatArray) -> Reach:
+    def reach(y: FloatArray) -> SupportPoint:
         objective = np.asarray(operator.rmatvec(y), dtype=np.float64)
         best = int(objective.argmax())
         most = float(objective[best])
         if cone:
             # a direction without any positive product is reached at the corner, where all counts are 0
             most = 0.0 if most <= _CONE * float(np.abs(objective).max(initial=0.0)) else math.inf
-            return Reach(most, most, np.zeros(len(y)) if most == 0.0 else None)
+            return SupportPoint(most, most, np.zeros(len(y)) if most == 0.0 else None)
         unit = np.zeros(len(objective))
         unit[best] = 1.0
-        return Reach(most, most, np.asarray(operator.matvec(unit), dtype=np.float64))
+        return SupportPoint(most, most, np.asarray(operator.matvec(unit), dtype=np.float64))
 
     return reach
 
 
-def _exact(work: Workload) -> Support:
+def _records_support(work: Workload) -> Support:
     """The best record, by enumeration or elimination; where neither can, the best found and a proved bound."""
     names = joint_attributes(work)
     sizes = work.domain.sizes(names)
@@ -331,11 +331,11 @@ def _exact(work: Workload) -> Support:
     ends = np.cumsum([0, *(q.rows for q in work.blocks)])
     oracle = find_oracle(sizes, places, moves := work.domain.moves(names))
 
-    def reach(y: FloatArray) -> Reach:
-        factors: list[Factor] = []
+    def reach(y: FloatArray) -> SupportPoint:
+        factors: list[WorthFactor] = []
         for axes, o, a, b in zip(places, operators, ends[:-1], ends[1:], strict=True):
             worth = np.asarray(o.rmatvec(y[a:b]), dtype=np.float64)
-            factors.append(Factor(axes, worth.reshape([sizes[i] for i in axes])))
+            factors.append(WorthFactor(axes, worth.reshape([sizes[i] for i in axes])))
         code = oracle.search(factors, starting_records(sizes, [None] * len(sizes), 16, moves))[:1]
         value = float(sum(f.at(code)[0] for f in factors))
         point = np.empty(len(y))
@@ -343,12 +343,12 @@ def _exact(work: Workload) -> Support:
             unit = np.zeros(o.shape[1])
             unit[np.ravel_multi_index(tuple(code[0, i] for i in axes), [sizes[i] for i in axes]) if axes else 0] = 1.0
             point[a:b] = o.matvec(unit)
-        return Reach(value, value if oracle.exact else max(value, oracle.bound(factors)), point)
+        return SupportPoint(value, value if oracle.exact else max(value, oracle.bound(factors)), point)
 
     return reach
 
 
-def _local(work: Workload) -> Support:
+def _local_support(work: Workload) -> Support:
     """A linear program over tables that are not negative, agree and hold one record."""
     from scipy.optimize import linprog  # noqa: PLC0415  (heavy)
 
@@ -362,14 +362,14 @@ def _local(work: Workload) -> Support:
             "the support function of body='local' is a linear program over the cells of all tables, "
             f"{ends[-1]:,} here; up to {_MOST_LISTED:,}. Take body='exact' or ask for fewer tables"
         )
-    rows, right = _agreement([q.attributes for q in queries], shapes, ends)
+    rows, right = _agreement_equations([q.attributes for q in queries], shapes, ends)
     masks = [work.domain.possible(q.attributes) for q in queries]
     free = np.concatenate(
         [np.ones(q.rows, dtype=bool) if m is None else m.reshape(-1) for q, m in zip(queries, masks, strict=True)]
     )
     bounds = [(0.0, None if f else 0.0) for f in free.tolist()]
 
-    def reach(y: FloatArray) -> Reach:
+    def reach(y: FloatArray) -> SupportPoint:
         done = linprog(-y, A_eq=rows, b_eq=right, bounds=bounds, method="highs")
         if not done.success:
             raise InvalidInput(f"the linear program of body='local' was not solved: {done.message}")
@@ -379,12 +379,12 @@ def _local(work: Workload) -> Support:
             queries
         )
         value = float(y @ point)
-        return Reach(value, max(bound, value), point)
+        return SupportPoint(value, max(bound, value), point)
 
     return reach
 
 
-def _agreement(
+def _agreement_equations(
     names: list[tuple[str, ...]], shapes: list[tuple[int, ...]], ends: NDArray[np.intp]
 ) -> tuple[Any, FloatArray]:
     """(A, b) of A t = b, A sparse: the cells t of all tables hold one record, and any two agree on what they share."""
@@ -412,27 +412,27 @@ def _agreement(
     return vstack(rows).tocsr(), np.concatenate(right)
 
 
-def _sdp(work: Workload, *, pairwise: bool = False) -> Support:
+def _sdp_support(work: Workload, *, pairwise: bool = False) -> Support:
     """A semidefinite program over the parities of one and two attributes, with its certificate."""
     if work.domain.possible(joint_attributes(work)) is not None:
         raise InvalidInput("moments of pairs do not know of cells that are declared impossible; take 'hull' or 'exact'")
     constant, adjoint = parity_adjoint(work)
 
-    def reach(y: FloatArray) -> Reach:
+    def reach(y: FloatArray) -> SupportPoint:
         fixed, objective = float(constant @ y), adjoint(y)
         done = most_correlated(objective, local=pairwise)
-        return Reach(fixed + done.value, fixed + done.bound, parity_answers(work, done.matrix, 1.0))
+        return SupportPoint(fixed + done.value, fixed + done.bound, parity_answers(work, done.matrix, 1.0))
 
     return reach
 
 
 _SUPPORTS: dict[str, Callable[[Workload], Support]] = {
-    "simplex": _hull,
-    "isotonic": _hull,
-    "hull": _hull,
-    "cone": functools.partial(_hull, cone=True),
-    "exact": _exact,
-    "local": _local,
-    "sdp": _sdp,
-    "sdp+local": functools.partial(_sdp, pairwise=True),
+    "simplex": _hull_support,
+    "isotonic": _hull_support,
+    "hull": _hull_support,
+    "cone": functools.partial(_hull_support, cone=True),
+    "exact": _records_support,
+    "local": _local_support,
+    "sdp": _sdp_support,
+    "sdp+local": functools.partial(_sdp_support, pairwise=True),
 }

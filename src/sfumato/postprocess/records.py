@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from sfumato._util.display import Progress
 from sfumato.operators import LinearOperator
 from sfumato.operators.base import FloatArray
-from sfumato.postprocess.cones import minimise_quadratic, onto_simplex
+from sfumato.postprocess.cones import minimise_quadratic, project_onto_simplex
 
-__all__ = ["Factor", "Oracle", "RecordSolution", "fit_records", "fit_weights", "spanning_records"]
+__all__ = ["Oracle", "RecordSolution", "WorthFactor", "fit_records", "fit_weights", "spanning_records"]
 
 
 Codes = NDArray[np.int32]
@@ -35,7 +35,7 @@ _DROPPED = 1e-9  # of all weights: such a record is less than one of a thousand 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Factor:
+class WorthFactor:
     """A table over some attributes (`axes`, positions), one term of a record's worth."""
 
     axes: tuple[int, ...]
@@ -54,11 +54,11 @@ class Oracle(Protocol):
         """Whether the first record that is found is always the best there is."""
         ...
 
-    def search(self, factors: Sequence[Factor], known: Codes) -> Codes:
+    def search(self, factors: Sequence[WorthFactor], known: Codes) -> Codes:
         """(r, d) good records, the best first; `known` are those held, from which a search may start."""
         ...
 
-    def bound(self, factors: Sequence[Factor]) -> float:
+    def bound(self, factors: Sequence[WorthFactor]) -> float:
         """A proved bound on the worth of any record."""
         ...
 
@@ -112,10 +112,10 @@ class _Answers:
             ]
         )
 
-    def factors(self, tables: FloatArray) -> list[Factor]:
+    def factors(self, tables: FloatArray) -> list[WorthFactor]:
         """The cells of all tables as factors."""
         return [
-            Factor(x, tables[a:b].reshape(s))
+            WorthFactor(x, tables[a:b].reshape(s))
             for x, s, a, b in zip(self.axes, self.shapes, self.starts[:-1], self.starts[1:], strict=True)
         ]
 
@@ -147,19 +147,19 @@ def fit_records(
     weights = np.full(len(codes), (1.0 if total is None else total) / len(codes))
     gap, done = math.inf, 0
     for done in range(1, rounds + 1):
-        weights = _fit(world, codes, weights, answers, scale, total)
+        weights = _fit_record_weights(world, codes, weights, answers, scale, total)
         held = weights > _DROPPED * weights.sum()
         codes, weights = codes[held], weights[held]
         if total is not None:
             weights *= total / weights.sum()
-        tables = _tables(world, codes, weights)
+        tables = _record_tables(world, codes, weights)
         away = scale * (answers - world.answers(tables))
         pull = world.back(scale * away)
         factors = world.factors(pull)
         found = oracle.search(factors, codes)
         worth = pull[world.positions(found)].sum(axis=1)
         inner, distance = float(pull @ tables), float(away @ away)
-        most = _most(world, answers, scale, distance) if total is None else total
+        most = _record_count_bound(world, answers, scale, distance) if total is None else total
         gap = most * max(float(worth.max()), 0.0 if total is None else -math.inf) - inner
         if progress is not None:
             progress(done, gap)
@@ -172,7 +172,7 @@ def fit_records(
         every = np.concatenate([codes, new])
         codes, first = np.unique(every, axis=0, return_index=True)
         weights = np.concatenate([weights, np.zeros(len(new))])[first]
-    return RecordSolution(codes, weights, world.answers(_tables(world, codes, weights)), gap, done)
+    return RecordSolution(codes, weights, world.answers(_record_tables(world, codes, weights)), gap, done)
 
 
 def fit_weights(
@@ -191,15 +191,15 @@ def fit_weights(
     world, scale = _Answers(blocks, sizes), np.ones(len(answers))
     squares = math.inf
     for _ in range(_ROUNDS):
-        fitted = _fit(world, codes, weights, answers, scale, total)
-        before, squares = squares, float(np.sum((answers - world.answers(_tables(world, codes, fitted))) ** 2))
+        fitted = _fit_record_weights(world, codes, weights, answers, scale, total)
+        before, squares = squares, float(np.sum((answers - world.answers(_record_tables(world, codes, fitted))) ** 2))
         weights = fitted if squares < before else weights
         if squares > _GAINED * before:
             break
     return weights
 
 
-def _most(world: _Answers, answers: FloatArray, scale: FloatArray, distance: float) -> float:
+def _record_count_bound(world: _Answers, answers: FloatArray, scale: FloatArray, distance: float) -> float:
     """A bound on the number of records in the projection, which is as near to the answers as what is held.
 
     Where the rows of a block add up to the total, it is their answers' sum, up to that distance.
@@ -212,14 +212,14 @@ def _most(world: _Answers, answers: FloatArray, scale: FloatArray, distance: flo
     return max(found, 0.0)
 
 
-def _tables(world: _Answers, codes: Codes, weights: FloatArray) -> FloatArray:
+def _record_tables(world: _Answers, codes: Codes, weights: FloatArray) -> FloatArray:
     places = world.positions(codes)
     return np.bincount(places.reshape(-1), np.repeat(weights, places.shape[1]), minlength=int(world.starts[-1])).astype(
         np.float64
     )
 
 
-def _fit(
+def _fit_record_weights(
     world: _Answers, codes: Codes, weights: FloatArray, answers: FloatArray, scale: FloatArray, total: float | None
 ) -> FloatArray:
     """Weights of the records held, nearer to the least squares, by accelerated gradient. [BT09]"""
@@ -251,10 +251,10 @@ def _fit(
     w = point = weights
     momentum = 1.0
     for _ in range(_FITTED):
-        new = onto_simplex(point - step * slope(point), total)
+        new = project_onto_simplex(point - step * slope(point), total)
         if float((point - new) @ (new - w)) > 0:
             momentum, point = 1.0, w
-            new = onto_simplex(point - step * slope(point), total)
+            new = project_onto_simplex(point - step * slope(point), total)
         ahead = (1 + math.sqrt(1 + 4 * momentum**2)) / 2
         point, w, momentum = new + (momentum - 1) / ahead * (new - w), new, ahead
     used = np.flatnonzero(w)
@@ -282,8 +282,8 @@ def spanning_records(
     cells beyond the tree.
     """
     random = np.random.default_rng(seed)
-    single, pairs = _margins(axes, tables)
-    tree = _tree(len(sizes), pairs)
+    single, pairs = _small_margins(axes, tables)
+    tree = _spanning_forest(len(sizes), pairs)
     codes = np.full((count, len(sizes)), -1, dtype=np.int32)
     alone = np.zeros(count, dtype=np.int32)
     drawn: set[int] = set()
@@ -291,7 +291,7 @@ def spanning_records(
         if root in drawn:
             continue
         shares = single.get(root, np.ones(sizes[root]))
-        codes[:, root] = _drawn(alone, shares[None], random)
+        codes[:, root] = _draw_child_cells(alone, shares[None], random)
         drawn.add(root)
         waiting = [root]
         while waiting:
@@ -301,13 +301,13 @@ def spanning_records(
                     continue
                 pair = (above, below) if above < below else (below, above)
                 table = pairs[pair] if above < below else pairs[pair].T
-                codes[:, below] = _drawn(codes[:, above], table, random)
+                codes[:, below] = _draw_child_cells(codes[:, above], table, random)
                 drawn.add(below)
                 waiting.append(below)
     return codes
 
 
-def _margins(
+def _small_margins(
     axes: Sequence[tuple[int, ...]], tables: Sequence[FloatArray]
 ) -> tuple[dict[int, FloatArray], dict[Pair, FloatArray]]:
     """Counts of single attributes and of pairs in ascending order, each from the first table that holds them."""
@@ -324,9 +324,9 @@ def _margins(
     return single, pairs
 
 
-def _tree(count: int, pairs: dict[Pair, FloatArray]) -> list[list[int]]:
+def _spanning_forest(count: int, pairs: dict[Pair, FloatArray]) -> list[list[int]]:
     """The neighbours of every attribute in the forest of largest mutual information."""
-    worth = {pair: _information(table) for pair, table in pairs.items()}
+    worth = {pair: _mutual_information(table) for pair, table in pairs.items()}
     part = list(range(count))
     near: list[list[int]] = [[] for _ in range(count)]
     for a, b in sorted(worth, key=lambda pair: (-worth[pair], pair)):
@@ -338,7 +338,7 @@ def _tree(count: int, pairs: dict[Pair, FloatArray]) -> list[list[int]]:
     return near
 
 
-def _information(table: FloatArray) -> float:
+def _mutual_information(table: FloatArray) -> float:
     """Mutual information of the two attributes, in nats."""
     total = float(table.sum())
     if total <= 0:
@@ -349,7 +349,7 @@ def _information(table: FloatArray) -> float:
     return float(share[held] @ np.log(share[held] / apart[held]))
 
 
-def _drawn(above: Codes, table: FloatArray, random: np.random.Generator) -> Codes:
+def _draw_child_cells(above: Codes, table: FloatArray, random: np.random.Generator) -> Codes:
     """(count,) cells, spread within each cell of `above` as the row of the table is, in random order."""
     size = np.bincount(above, minlength=len(table))
     row, every = table.sum(axis=1, keepdims=True), table.sum(axis=0)

@@ -15,7 +15,7 @@ from sfumato.operators import Identity, LinearOperator
 from sfumato.operators.base import FloatArray
 from sfumato.postprocess.records import fit_weights, spanning_records
 
-__all__ = ["FITTED", "Allowed", "controlled", "round_records", "round_to_total", "whole_records"]
+__all__ = ["FITTED", "Allowed", "controlled_rounding", "round_records", "round_to_total", "whole_records"]
 
 
 _CONTROLLED = 4_000  # cells, each a whole number to be decided in the time below
@@ -46,7 +46,7 @@ def round_records(weights: FloatArray, total: int) -> NDArray[np.int64]:
     return np.diff(ends, prepend=0)
 
 
-def controlled(cells: FloatArray, operator: LinearOperator, total: int) -> NDArray[np.int64] | None:
+def controlled_rounding(cells: FloatArray, operator: LinearOperator, total: int) -> NDArray[np.int64] | None:
     """(m,) cells of sum `total`, every answer the floor or the ceiling of what it was; None where none is found.
 
     The queries are sums of cells (entries 0 and 1). Always possible for one table with its margins along two
@@ -132,13 +132,13 @@ def whole_records(
         return codes, counts.astype(np.int64)
     weights = np.asarray(counts * (count / fitted), dtype=np.float64)
     if len(codes) * len(axes) <= _WEIGHED:
-        weights = _weighted(sizes, axes, tables, codes, weights, count)
+        weights = _copies_per_record(sizes, axes, tables, codes, weights, count)
     # neighbours share their rounding, so groups of like records keep their shares
     whole = round_records(weights, count)
     return codes[whole > 0], whole[whole > 0]
 
 
-def _weighted(
+def _copies_per_record(
     sizes: Sequence[int],
     axes: Sequence[tuple[int, ...]],
     tables: Sequence[FloatArray],
@@ -207,7 +207,7 @@ class _Moves:
         for a, wanted in zip(axes, tables, strict=True):
             total = float(wanted.sum())
             share = wanted / total if total > 0 else np.full(wanted.shape, 1 / wanted.size)
-            self.away.append(_counted(codes, a, wanted.shape) - len(codes) * share)
+            self.away.append(_table_of_records(codes, a, wanted.shape) - len(codes) * share)
         self.sides = [_Side(i, n, axes, self.away) for i, n in enumerate(sizes)]
         # per attribute the masks that hold it, its cells last
         self.held = [
@@ -281,7 +281,7 @@ class _Moves:
         return gain, best[gain]
 
 
-def _counted(codes: Codes, axes: tuple[int, ...], shape: tuple[int, ...]) -> FloatArray:
+def _table_of_records(codes: Codes, axes: tuple[int, ...], shape: tuple[int, ...]) -> FloatArray:
     """The table of the records."""
     places = np.ravel_multi_index(tuple(codes[:, i] for i in axes), shape) if axes else np.zeros(len(codes), np.intp)
     return np.bincount(places, minlength=math.prod(shape)).astype(np.float64).reshape(shape)

@@ -20,11 +20,11 @@ from sfumato._util.codec import storable
 from sfumato.errors import InvalidInput
 from sfumato.operators import LinearOperator
 from sfumato.operators.base import FloatArray, real_array, single_thread
-from sfumato.postprocess.bodies import BODIES, suits
-from sfumato.postprocess.projection import Reach, Support, joint_attributes, support_of
+from sfumato.postprocess.bodies import BODIES, automatic_body
+from sfumato.postprocess.projection import Support, SupportPoint, joint_attributes, support_function
 from sfumato.workloads import Workload
 
-__all__ = ["Cells", "Forecast", "LargestProduct", "Width", "forecast_of_hull", "width"]
+__all__ = ["Forecast", "HullCells", "LargestProduct", "Width", "forecast_of_hull", "width"]
 
 
 # 200 estimate a mean to a fourteenth of a deviation, which is stated; a million to a thousandth
@@ -85,7 +85,7 @@ class Width:
         """
         return self.reach(direction).point
 
-    def reach(self, direction: ArrayLike) -> Reach:
+    def reach(self, direction: ArrayLike) -> SupportPoint:
         """How far the body goes in a direction, with a proved bound.
 
         Args:
@@ -174,8 +174,8 @@ def width(work: Workload, body: str = "auto", *, draws: int = _DRAWS, rng: int |
         )
     if type(draws) is not int or not 2 <= draws <= _MOST_DRAWS:
         raise InvalidInput(f"draws is a whole number from 2 to {_MOST_DRAWS:,}, not {draws!r}")
-    chosen = suits(work, 1.0) if body == "auto" else body
-    found = support_of(chosen, work)
+    chosen = automatic_body(work, 1.0) if body == "auto" else body
+    found = support_function(chosen, work)
     k = len(work)
     if chosen == "cone" and joint_attributes(work):
         return Width(chosen, k, math.inf, 0.0, math.inf, 0.0, 0.0, 0, found)
@@ -303,7 +303,7 @@ class Forecast:
         )
 
 
-class Cells:
+class HullCells:
     """The columns F_j of an operator (k, m) as corners of a hull (`total_known`) or of a cone; what forecasts share.
 
     The span of the body, and the lever of a cone, are known up to 2,048 cells.
@@ -354,7 +354,7 @@ class Cells:
 
 
 def forecast_of_hull(
-    body: str, cells: Cells, draws: Draws, raw: float, records: int | None, *, count: int = 256
+    body: str, cells: HullCells, draws: Draws, raw: float, records: int | None, *, count: int = 256
 ) -> Forecast:
     """The forecast for the hull or cone of some cells, its width by `count` draws; draws(c) is (k, c) new noise."""
     k, m = cells.operator.shape
@@ -367,14 +367,14 @@ def forecast_of_hull(
         pulls.append(pulled if cells.solved else pulled.max(axis=0, keepdims=True))
     pull = np.concatenate(pulls, axis=1)
     inside = cells.inside(pull)
-    span = None if inside is None else _span(inside, k, raw)
+    span = None if inside is None else _noise_within_span(inside, k, raw)
     if cells.lever is None:
         return Forecast(body, k, raw, span=span, records=records)
     width = LargestProduct.of(pull.max(axis=0))
     return Forecast(body, k, raw, width.mean, width.square, cells.lever, span, records)
 
 
-def _span(inside: FloatArray, queries: int, raw: float) -> float | None:
+def _noise_within_span(inside: FloatArray, queries: int, raw: float) -> float | None:
     """The root mean square of the noise within the span, with its margin, where that is less than all of it."""
     found = float(inside.mean() + _MARGIN * inside.std(ddof=1) / math.sqrt(len(inside)))
     spanned = math.sqrt(max(found, 0.0) / queries)

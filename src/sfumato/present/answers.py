@@ -14,15 +14,15 @@ import numpy as np
 from sfumato._util.description import TitledTable
 from sfumato._util.frames import Frame, safe_text
 from sfumato.domain import Attribute, Dates, Domain
-from sfumato.domain.core import cell_texts, is_year, unequal
+from sfumato.domain.core import cell_texts, has_unequal_widths, is_year
 from sfumato.errors import NotAnswerable
 from sfumato.operators import Identity, Padded, Prefix
 from sfumato.operators.base import FloatArray
-from sfumato.plans.predictions import expand
-from sfumato.present.words import rounded, show
+from sfumato.plans.predictions import expand_to_queries
+from sfumato.present.words import round_to_error, show_figures
 from sfumato.releases import Release, Table
 from sfumato.workloads import RECORDS, QueryBlock, Workload
-from sfumato.workloads.levels import family_names, is_table, table_names
+from sfumato.workloads.levels import family_names, is_table_family, table_names
 
 _EPOCH = date(1970, 1, 1).toordinal()
 CONFIDENCE = 0.95  # the convention of official statistics; `intervals` takes any other
@@ -96,28 +96,28 @@ class Agreement:
     answers: int
 
 
-def _tables(release: Release) -> Iterator[tuple[tuple[str, ...], bool]]:
+def _shown_tables(release: Release) -> Iterator[tuple[tuple[str, ...], bool]]:
     """Names of tables worth showing, each with whether it was asked: those that were asked come before those that
     only follow from them; among them single attributes first, then small pairs, then what only its largest cells show.
     """
     domain = release.plan.workload.domain
-    asked = list(dict.fromkeys(_asked(release)))
+    asked = list(dict.fromkeys(_asked_table_names(release)))
     places = {name: i for i, name in enumerate((*domain.names, *domain.levels))}
     sizes = {names: math.prod(domain.sizes(names)) for names in asked}
-    drawn = [names for names in asked if _is_drawn(domain, names)]
+    drawn = [names for names in asked if _fits_chart(domain, names)]
     for names in sorted(drawn, key=lambda s: (len(s), sizes[s] * (len(s) > 1), [places[a] for a in s])):
         # the longer attribute of a pair runs down the chart, the shorter one is told apart by colour
         yield tuple(sorted(names, key=lambda a: -domain[a].size)), True
-    rest = (names for names in asked if not _is_drawn(domain, names) and sizes[names] <= _LARGEST)
+    rest = (names for names in asked if not _fits_chart(domain, names) and sizes[names] <= _LARGEST)
     for names in sorted(rest, key=lambda s: (len(s), sizes[s])):
         yield names, True
     inside = {a for names in asked for a in names}
     for name in places:
-        if name in inside and (name,) not in sizes and _is_drawn(domain, (name,)):
+        if name in inside and (name,) not in sizes and _fits_chart(domain, (name,)):
             yield (name,), False
 
 
-def _is_drawn(domain: Domain, names: tuple[str, ...]) -> bool:
+def _fits_chart(domain: Domain, names: tuple[str, ...]) -> bool:
     """Whether every cell of a table has its place in a picture."""
     sizes = domain.sizes(names)
     if len(names) == 1:
@@ -125,26 +125,26 @@ def _is_drawn(domain: Domain, names: tuple[str, ...]) -> bool:
     return len(names) == 2 and math.prod(sizes) <= _MAX_PAIR_CELLS and min(sizes) <= _MAX_GROUPS
 
 
-def _asked(release: Release) -> list[tuple[str, ...]]:
+def _asked_table_names(release: Release) -> list[tuple[str, ...]]:
     """The names of every table among the queries, of families of few tables those of any number of attributes."""
     domain = release.plan.workload.domain
     found: list[tuple[str, ...]] = []
     for item in release.workload.items:
         if isinstance(item, QueryBlock):
             found.append(_table_names(release, item))
-        elif is_table(domain, item.family) and (item.family.order < 3 or len(item.family.sets) <= _MAX_TABLES):
+        elif is_table_family(domain, item.family) and (item.family.order < 3 or len(item.family.sets) <= _MAX_TABLES):
             found += family_names(domain, item.family)
     return [names for names in found if names]
 
 
-def _others(release: Release) -> Iterator[QueryBlock]:
+def _other_blocks(release: Release) -> Iterator[QueryBlock]:
     """Blocks that ask for something else than a table."""
     domain = release.plan.workload.domain
     for item in release.workload.items:
         if isinstance(item, QueryBlock):
             blocks = [item]
         else:
-            blocks = [] if item.family.order and is_table(domain, item.family) else item.blocks()
+            blocks = [] if item.family.order and is_table_family(domain, item.family) else item.blocks()
         yield from (q for q in blocks if not _table_names(release, q))
 
 
@@ -157,7 +157,7 @@ def _table_names(release: Release, query: QueryBlock) -> tuple[str, ...]:
 def small_tables(release: Release) -> list[SmallTable]:
     """At most 30 tables that follow from what was measured; of large ones the largest cells, in one list."""
     found: list[SmallTable] = []
-    for names, asked in _tables(release):
+    for names, asked in _shown_tables(release):
         if len(found) == _MAX_TABLES:
             break
         try:
@@ -177,7 +177,7 @@ def small_table(release: Release, table: Table, *, asked: bool) -> SmallTable:
     assert errors is not None
     texts = [cell_texts(domain, name) for name in table.attributes]
     extra = [domain[name].size - 1 if domain[name].has_other else -1 for name in table.attributes]
-    paired = len(shape) == 2 and _is_drawn(domain, table.attributes)
+    paired = len(shape) == 2 and _fits_chart(domain, table.attributes)
     places = range(table.values.size)
     if len(shape) > 1 and not paired:
         places = np.argsort(-table.values.reshape(-1), kind="stable")[:_MAX_CELLS].tolist()
@@ -185,32 +185,32 @@ def small_table(release: Release, table: Table, *, asked: bool) -> SmallTable:
     for i in places:
         cell = tuple(int(j) for j in np.unravel_index(i, shape))
         names = [found[j] for found, j in zip(texts, cell, strict=True)]
-        row = {"i": i, "cell": names[0] if paired else " · ".join(names), "answer": _number(table.values[cell])}
-        row |= {"low": _number(table.low[cell]), "high": _number(table.high[cell])}
-        row |= {"before": _number(raw.values[cell])} if projected else {}
+        row = {"i": i, "cell": names[0] if paired else " · ".join(names), "answer": _chart_number(table.values[cell])}
+        row |= {"low": _chart_number(table.low[cell]), "high": _chart_number(table.high[cell])}
+        row |= {"before": _chart_number(raw.values[cell])} if projected else {}
         row |= {"other": any(j == last for j, last in zip(cell, extra, strict=True))}
         rows.append(row | {"group": names[1]} if paired else row)
     first = domain[table.attributes[0]]
-    classes = len(shape) == 1 and unequal(first)
+    classes = len(shape) == 1 and has_unequal_widths(first)
     if classes:
-        _divide(rows, first)
+        _divide_by_width(rows, first)
     shown = tuple(safe_text(a) for a in table.attributes)
     ordered = first.ordered and len(shape) == 1
     ends, cells = (float(errors.min()), float(errors.max())), table.values.size - (len(shape) == 1 and first.has_other)
     return SmallTable(shown, rows, ordered, not asked, *ends, cells, unequal=classes)
 
 
-def _divide(rows: Rows, attribute: Attribute) -> None:
+def _divide_by_width(rows: Rows, attribute: Attribute) -> None:
     """What a unit of each class's width holds; the extra cell has no width."""
     for row, (low, high) in zip(rows, attribute.intervals or (), strict=False):
         width = float(high - low)
         row |= {"start": float(low), "end": float(high), "middle": float(low) + width / 2}
         for name, given in (("unit", "answer"), ("low", "low"), ("high", "high"), ("before", "before")):
             if given in row:
-                row[f"per_{name}"] = _number(row[given] / width)
+                row[f"per_{name}"] = _chart_number(row[given] / width)
 
 
-def _number(value: Any) -> float:
+def _chart_number(value: Any) -> float:
     """Rounded to what a chart can show: it keeps the page small."""
     return float(f"{float(value):.7g}")
 
@@ -229,13 +229,13 @@ def _distribution_of(query: QueryBlock) -> tuple[str, tuple[str, ...]] | None:
     return (along, tuple(by)) if along else None
 
 
-def distributions(release: Release) -> list[Distribution]:
+def asked_distributions(release: Release) -> list[Distribution]:
     """A distribution for every part that asks for cumulative counts."""
-    asked = dict.fromkeys(filter(None, map(_distribution_of, _others(release))))
-    return [d for d in (distribution(release, attribute, by) for attribute, by in asked) if d is not None]
+    asked = dict.fromkeys(filter(None, map(_distribution_of, _other_blocks(release))))
+    return [d for d in (attribute_distribution(release, attribute, by) for attribute, by in asked) if d is not None]
 
 
-def distribution(release: Release, attribute: str, by: tuple[str, ...]) -> Distribution | None:
+def attribute_distribution(release: Release, attribute: str, by: tuple[str, ...]) -> Distribution | None:
     """The distribution of an ordered attribute within groups, those that can be told; None where there is none."""
     domain = release.plan.workload.domain
     if domain[attribute].size > _MAX_POINTS:
@@ -254,10 +254,10 @@ def distribution(release: Release, attribute: str, by: tuple[str, ...]) -> Distr
     share, low, high = (np.array(frame[c], dtype=np.float64).reshape(shape) for c in ("share", "low", "high"))
     # where a group's total cannot be told from zero, nothing is known of its distribution
     drawn = [g for g in range(len(groups)) if np.isfinite(share[g]).all() and (high[g] - low[g]).mean() < _TOO_WIDE]
-    kept = sorted(_largest(release, by, drawn)[:_MAX_GROUPS])
+    kept = sorted(_largest_groups(release, by, drawn)[:_MAX_GROUPS])
     rows: Rows = [
-        {"x": ends[i], "cell": labels[i], "group": groups[g], "share": _number(share[g, i])}
-        | {"low": _number(low[g, i]), "high": _number(high[g, i])}
+        {"x": ends[i], "cell": labels[i], "group": groups[g], "share": _chart_number(share[g, i])}
+        | {"low": _chart_number(low[g, i]), "high": _chart_number(high[g, i])}
         for g in kept
         for i in range(len(labels))
     ]
@@ -269,7 +269,7 @@ def distribution(release: Release, attribute: str, by: tuple[str, ...]) -> Distr
     return Distribution(safe_text(attribute), names, rows, omitted, *kinds)
 
 
-def _largest(release: Release, by: tuple[str, ...], groups: list[int]) -> list[int]:
+def _largest_groups(release: Release, by: tuple[str, ...], groups: list[int]) -> list[int]:
     """Groups by their number of records, the largest first; as they come where that does not follow."""
     try:
         sizes = release.table(*by).values.reshape(-1)
@@ -278,11 +278,11 @@ def _largest(release: Release, by: tuple[str, ...], groups: list[int]) -> list[i
     return sorted(groups, key=lambda g: -sizes[g])
 
 
-def singles(release: Release) -> tuple[list[Single], int]:
+def single_answers(release: Release) -> tuple[list[Single], int]:
     """Answers that belong to no table and no distribution, at most 200, and how many were left out."""
     shown: list[Single] = []
     omitted = 0
-    for query in _others(release):
+    for query in _other_blocks(release):
         if _distribution_of(query) is not None:
             continue
         if len(shown) + query.rows > _MAX_SINGLES:
@@ -290,7 +290,7 @@ def singles(release: Release) -> tuple[list[Single], int]:
             continue
         found = release.ask(Workload(release.plan.workload.domain, (query,)), CONFIDENCE)
         before = release.raw.answer_block(query.block)
-        errors = expand(np.sqrt(release.variances(query.block)), query)
+        errors = expand_to_queries(np.sqrt(release.variances(query.block)), query)
         labels = release.plan.workload.block_labels(query)
         part, unit = safe_text(query.part), safe_text(query.unit)
         numbers = zip(found["answer"], before, errors, found["low"], found["high"], strict=True)
@@ -303,18 +303,18 @@ def singles(release: Release) -> tuple[list[Single], int]:
 
 def singles_table(release: Release) -> list[TitledTable]:
     """Answers that belong to no table and no distribution, one line each; nothing where there are none."""
-    found, omitted = singles(release)
+    found, omitted = single_answers(release)
     if not found:
         return []
     before = release.projection is not None
     columns = {
         "Query": [s.label for s in found],
         "Part": [s.part for s in found],
-        "Answer": [rounded(s.value, s.error) for s in found],
-        **({"Before projection": [rounded(s.before, s.error) for s in found]} if before else {}),
-        f"Standard error{' before' if before else ''}": [show(s.error) for s in found],
-        "95 % from": [rounded(s.low, s.error) for s in found],
-        "to": [rounded(s.high, s.error) for s in found],
+        "Answer": [round_to_error(s.value, s.error) for s in found],
+        **({"Before projection": [round_to_error(s.before, s.error) for s in found]} if before else {}),
+        f"Standard error{' before' if before else ''}": [show_figures(s.error) for s in found],
+        "95 % from": [round_to_error(s.low, s.error) for s in found],
+        "to": [round_to_error(s.high, s.error) for s in found],
         "Unit": [s.unit for s in found],
     }
     caption = f"Single queries with 95 % intervals{f'; {omitted:,} more are in the release' if omitted else ''}"
@@ -322,7 +322,7 @@ def singles_table(release: Release) -> list[TitledTable]:
     return [TitledTable(caption, Frame(columns), numbers, "Answers to single queries", _MAX_SINGLES)]
 
 
-def agreement(release: Release, names: list[str], exact: FloatArray) -> Agreement:
+def error_agreement(release: Release, names: list[str], exact: FloatArray) -> Agreement:
     """How the errors that were predicted compare with those that came out, for a table that is public.
 
     `exact` holds the exact answers, (k,), in the order of the workload; `names` one text per block.
@@ -342,7 +342,7 @@ def agreement(release: Release, names: list[str], exact: FloatArray) -> Agreemen
             continue  # beyond what was measured: no error was predicted
         if query.unit == release.plan.main_unit:
             squares, expected, counted = squares + total, expected + mean * query.rows, counted + query.rows
-        numbers = {"predicted": _number(math.sqrt(mean)), "actual": _number(math.sqrt(total / query.rows))}
+        numbers = {"predicted": _chart_number(math.sqrt(mean)), "actual": _chart_number(math.sqrt(total / query.rows))}
         rows.append({"name": name, "order": len(query.attributes), "queries": query.rows} | numbers)
     rms = (math.sqrt(expected / max(counted, 1)), math.sqrt(squares / max(counted, 1)))
     return Agreement(rows, *rms, inside / start, start)

@@ -11,8 +11,8 @@ from sfumato.domain import OTHER
 
 if TYPE_CHECKING:
     from sfumato.present.answers import Agreement, Distribution, SmallTable
-    from sfumato.present.projected import Moved
-    from sfumato.present.words import Family
+    from sfumato.present.projected import MovedAnswers
+    from sfumato.present.words import FamilyErrors
 
 Spec = dict[str, Any]
 
@@ -54,7 +54,7 @@ def _tips(form: str, **titles: str) -> list[Spec]:
     return [_tip(field, title, form) for field, title in titles.items()]
 
 
-def _legend(title: str | None, groups: Sequence[str], width: int) -> Spec:
+def _legend_spec(title: str | None, groups: Sequence[str], width: int) -> Spec:
     """A legend in as many columns as fit a width in pixels."""
     widest = max(map(len, groups), default=1)
     return {"title": title, "columns": max(1, min(6, width // (8 * min(widest, 26) + 26)))}
@@ -85,16 +85,16 @@ def _size_scale(values: Sequence[float]) -> Spec:
 # -- errors --------------------------------------------------------------------------------------------
 
 
-def family_chart(found: Sequence[Family]) -> Spec | None:
+def family_chart(found: Sequence[FamilyErrors]) -> Spec | None:
     """Predicted errors of families of one unit: named up to 40 of them, else as strips by part and order."""
     positive = sorted((f for f in found if 0 < f.rmse < math.inf), key=lambda f: f.rmse)
     if not positive:
         return None
     parts = list(dict.fromkeys(f.part for f in found))
-    return _named(positive, parts) if len(positive) <= _NAMED else _strips(positive, parts)
+    return _named_families_chart(positive, parts) if len(positive) <= _NAMED else _strip_chart(positive, parts)
 
 
-def _rows(found: Sequence[Family]) -> list[dict[str, Any]]:
+def _family_rows(found: Sequence[FamilyErrors]) -> list[dict[str, Any]]:
     named = [{"name": f.name, "part": f.part, "queries": f.queries} for f in found]
     sizes = ("rmse", "worst", "margin")
     return [n | {k: float(f"{getattr(f, k):.5g}") for k in sizes} for n, f in zip(named, found, strict=True)]
@@ -106,12 +106,12 @@ _FAMILY_TIPS = [
 ]
 
 
-def _errors(found: Sequence[Family], shown: Sequence[Family], ticks: int) -> Spec:
+def _errors(found: Sequence[FamilyErrors], shown: Sequence[FamilyErrors], ticks: int) -> Spec:
     return _numbers("rmse", f"typical error, {found[0].unit}", ticks, scale=_size_scale([f.rmse for f in shown]))
 
 
-def _named(found: Sequence[Family], parts: list[str]) -> Spec:
-    rows = _rows(found)
+def _named_families_chart(found: Sequence[FamilyErrors], parts: list[str]) -> Spec:
+    rows = _family_rows(found)
     seen: dict[str, int] = {}
     for row in rows:
         seen[row["name"]] = seen.get(row["name"], 0) + 1
@@ -120,13 +120,13 @@ def _named(found: Sequence[Family], parts: list[str]) -> Spec:
     y = _names("line", grid=True, labelLimit=320) | {"sort": None}
     mark = {"type": "circle", "size": 90, "opacity": 1, "color": _ACCENT}
     encoding = {"y": y, "x": _errors(found, found, 6), "tooltip": _FAMILY_TIPS}
-    return _coloured(_framed(rows, {"step": _STEP}, encoding=encoding, mark=mark), parts)
+    return _colour_by_part(_framed(rows, {"step": _STEP}, encoding=encoding, mark=mark), parts)
 
 
-def _strips(found: Sequence[Family], parts: list[str]) -> Spec:
+def _strip_chart(found: Sequence[FamilyErrors], parts: list[str]) -> Spec:
     step = max(1, math.ceil(len(found) / _DOTS))
     kept = [*found[:-1:step], found[-1]]
-    rows = _rows(kept)
+    rows = _family_rows(kept)
     for i, (row, family) in enumerate(zip(rows, kept, strict=True)):
         ways = f"{family.order} attribute{'' if family.order == 1 else 's'}" if family.order else "total"
         row |= {"strip": ways, "jitter": round((i * _GOLDEN) % 1, 3), "order": family.order}
@@ -137,17 +137,17 @@ def _strips(found: Sequence[Family], parts: list[str]) -> Spec:
     offset = {"field": "jitter", "type": "quantitative", "scale": {"domain": [-0.15, 1.15]}}
     mark = {"type": "circle", "size": 36, "opacity": 0.7, "color": _ACCENT}
     encoding = {"y": y, "yOffset": offset, "x": _errors(found, kept, 8), "tooltip": _FAMILY_TIPS}
-    return _coloured(_framed(rows, {"step": 84}, encoding=encoding, mark=mark), parts)
+    return _colour_by_part(_framed(rows, {"step": 84}, encoding=encoding, mark=mark), parts)
 
 
-def pair_map(found: Sequence[Family]) -> Spec | None:
+def pair_map(found: Sequence[FamilyErrors]) -> Spec | None:
     """The typical error of every table over two attributes, one down and one across; for a picture of 6 to 1,500."""
     pairs = {f.attributes: f for f in found if len(f.attributes) == 2 and 0 < f.rmse < math.inf}
     if not _LEAST_PAIRS <= len(pairs) <= _MOST_PAIRS:
         return None
     listed = list(pairs.values())
     named = [{"across": f.attributes[1], "down": f.attributes[0]} for f in listed]
-    rows = [r | n for r, n in zip(_rows(listed), named, strict=True)]
+    rows = [r | n for r, n in zip(_family_rows(listed), named, strict=True)]
     order = {"sort": list(dict.fromkeys(a for names in pairs for a in names))}
     # a scale between colours of the page's theme cannot be drawn, one of opacity can
     depth: Spec = {"type": _size_scale([f.rmse for f in listed]).get("type", "linear"), "range": [0.15, 1.0]}
@@ -160,10 +160,10 @@ def pair_map(found: Sequence[Family]) -> Spec | None:
     return _framed(rows, {"step": _STEP}, encoding=encoding, mark={"type": "rect", "color": _ACCENT})
 
 
-def _coloured(spec: Spec, parts: list[str]) -> Spec:
+def _colour_by_part(spec: Spec, parts: list[str]) -> Spec:
     """Tell parts apart by colour where there are several, but not too many."""
     if 1 < len(parts) <= len(_COLOURS):
-        colour: Spec = {"field": "part", "type": "nominal", "sort": parts, "legend": _legend(None, parts, _WIDE)}
+        colour: Spec = {"field": "part", "type": "nominal", "sort": parts, "legend": _legend_spec(None, parts, _WIDE)}
         spec["encoding"]["color"] = colour
     return spec
 
@@ -179,50 +179,50 @@ def table_chart(table: SmallTable) -> Spec:
     """Answers with 95 % intervals; where they are projected, circles for the unprojected ones."""
     paired = "group" in table.rows[0]
     along = table.unequal or (table.ordered and len(table.rows) > 12)
-    drawn = _pairs if paired else _classes if table.unequal else _along if along else _down
+    drawn = _pair_chart if paired else _histogram_chart if table.unequal else _bars_across if along else _bars_down
     spec = drawn(table)
     if _BEFORE in table.rows[0]:
         # around the dot of a pair, on the bar of a single attribute
         ring: Spec = {"type": "point", "size": 110 if paired else 30, "filled": False, "strokeWidth": 1.2, "opacity": 1}
         ring |= {} if paired else {"color": "var(--series-2)"}
-        place = _per_unit("per_before", table) if table.unequal else _count(_BEFORE)
+        place = _per_unit("per_before", table) if table.unequal else _count_axis(_BEFORE)
         at = {"x": spec["layer"][1]["encoding"]["x"]} if table.unequal else {}
         spec["layer"].append({"mark": ring, "encoding": {"y" if along else "x": place} | at})
         spec["encoding"]["tooltip"] = [*spec["encoding"]["tooltip"], _tip(_BEFORE, "before projection", ",.6~r")]
     return spec
 
 
-def _down(table: SmallTable) -> Spec:
-    rows, apart = _parted(table) if len(table.names) == 1 else (table.rows, [])
+def _bars_down(table: SmallTable) -> Spec:
+    rows, apart = _split_other_cells(table) if len(table.names) == 1 else (table.rows, [])
     if len(rows) > LONGEST:
         rows = sorted(rows, key=lambda r: -r["answer"])[:LONGEST]
-    encoding = {"y": _names("cell") | _places(rows, apart), "tooltip": _ANSWER_TIPS}
-    layer = _bars("x", {"height": {"band": 0.62}}, 1.5)
+    encoding = {"y": _names("cell") | _cell_scale(rows, apart), "tooltip": _ANSWER_TIPS}
+    layer = _bar_layers("x", {"height": {"band": 0.62}}, 1.5)
     return _framed([*rows, *apart], {"step": _STEP}, encoding=encoding, layer=layer)
 
 
-def _parted(table: SmallTable) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def _split_other_cells(table: SmallTable) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The declared cells, and the one that holds what was not declared."""
     return [r for r in table.rows if not r["other"]], [r for r in table.rows if r["other"]]
 
 
-def _places(rows: list[dict[str, Any]], apart: list[dict[str, Any]]) -> Spec:
+def _cell_scale(rows: list[dict[str, Any]], apart: list[dict[str, Any]]) -> Spec:
     """Cells in their order, and after a gap the one that holds what was not declared."""
     gap = [" "] if rows and apart else []
     return {"sort": None, "scale": {"domain": [*(r["cell"] for r in rows), *gap, *(r["cell"] for r in apart)]}}
 
 
-def _bars(along: str, size: Spec, stroke: float) -> list[Spec]:
+def _bar_layers(along: str, size: Spec, stroke: float) -> list[Spec]:
     """Answers as bars, each with the line of its interval; what was not declared is grey."""
     bar = {"type": "bar", **size, "opacity": 0.55}
     rule = {"type": "rule", "strokeWidth": stroke, "color": _INK}
     return [
-        {"mark": bar, "encoding": {along: _count("answer"), "color": _GREY}},
-        {"mark": rule, "encoding": {along: _count("low"), f"{along}2": {"field": "high"}}},
+        {"mark": bar, "encoding": {along: _count_axis("answer"), "color": _GREY}},
+        {"mark": rule, "encoding": {along: _count_axis("low"), f"{along}2": {"field": "high"}}},
     ]
 
 
-def _count(field: str) -> Spec:
+def _count_axis(field: str) -> Spec:
     return _numbers(field, "records")
 
 
@@ -239,14 +239,14 @@ def name_counts(spec: Any, of: str) -> None:
             name_counts(value, of)
 
 
-def _along(table: SmallTable) -> Spec:
+def _bars_across(table: SmallTable) -> Spec:
     axis = {"labelAngle": 0, "ticks": False, "labelOverlap": "greedy", "labelSeparation": 6}
-    x = {"field": "cell", "type": "nominal", "title": None, "axis": axis} | _places(*_parted(table))
-    layer = _bars("y", {"width": {"band": 0.8}}, 1.2)
+    x = {"field": "cell", "type": "nominal", "title": None, "axis": axis} | _cell_scale(*_split_other_cells(table))
+    layer = _bar_layers("y", {"width": {"band": 0.8}}, 1.2)
     return _framed(table.rows, 170, encoding={"x": x, "tooltip": _ANSWER_TIPS}, layer=layer)
 
 
-def _classes(table: SmallTable) -> Spec:
+def _histogram_chart(table: SmallTable) -> Spec:
     """Classes of several widths: areas are counts, so heights are counts by width; what was not declared has none."""
     axis: Spec = {"grid": False, "tickCount": 10, "format": ",.6~r"}
     x: Spec = {"type": "quantitative", "title": table.names[0], "scale": {"zero": False, "nice": False}, "axis": axis}
@@ -262,17 +262,17 @@ def _classes(table: SmallTable) -> Spec:
 
 
 def _per_unit(field: str, table: SmallTable) -> Spec:
-    return _count(field) | {"title": f"records per unit of {table.names[0]}"}
+    return _count_axis(field) | {"title": f"records per unit of {table.names[0]}"}
 
 
 def _grouped(title: str, groups: list[str], width: int) -> Spec:
     """Groups told apart by colour; what was not declared is grey."""
     colours = [_MUTED if g == OTHER else _COLOURS[i % len(_COLOURS)] for i, g in enumerate(groups)]
-    coded = {"scale": {"range": colours}, "legend": _legend(title, groups, width)}
+    coded = {"scale": {"range": colours}, "legend": _legend_spec(title, groups, width)}
     return {"field": "group", "type": "nominal", "sort": groups} | coded
 
 
-def _pairs(table: SmallTable) -> Spec:
+def _pair_chart(table: SmallTable) -> Spec:
     groups = list(dict.fromkeys(r["group"] for r in table.rows))
     offset = {"field": "group", "type": "nominal", "sort": groups, "scale": {"paddingOuter": 0.5}}
     encoding = {
@@ -281,10 +281,10 @@ def _pairs(table: SmallTable) -> Spec:
         "color": _grouped(table.names[1], groups, _NARROW),
         "tooltip": [_ANSWER_TIPS[0], _tip("group", table.names[1]), *_ANSWER_TIPS[1:]],
     }
-    interval = {"x": _count("low"), "x2": {"field": "high"}}
+    interval = {"x": _count_axis("low"), "x2": {"field": "high"}}
     layer = [
         {"mark": {"type": "rule", "strokeWidth": 1.5}, "encoding": interval},
-        {"mark": {"type": "circle", "size": 44, "opacity": 1}, "encoding": {"x": _count("answer")}},
+        {"mark": {"type": "circle", "size": 44, "opacity": 1}, "encoding": {"x": _count_axis("answer")}},
     ]
     height = {"step": max(_STEP, 8 * len(groups)), "for": "position"}
     return _framed(table.rows, height, encoding=encoding, layer=layer)
@@ -318,16 +318,16 @@ def over_time_chart(rows: list[dict[str, Any]]) -> Spec:
     layer: list[Spec] = [
         {
             "mark": {"type": "area", "opacity": opacity, "color": _ACCENT},
-            "encoding": {"y": _count(low), "y2": {"field": high}},
+            "encoding": {"y": _count_axis(low), "y2": {"field": high}},
         }
         for low, high, opacity in (("all_low", "all_high", 0.12), ("low", "high", 0.22))
     ]
     line: Spec = {"type": "line", "strokeWidth": 2, "color": _ACCENT, "point": len(rows) <= _NAMED}
-    layer.append({"mark": line, "encoding": {"y": _count("value")}})
+    layer.append({"mark": line, "encoding": {"y": _count_axis("value")}})
     return _framed(rows, 220, encoding={"x": x, "tooltip": tips}, layer=layer)
 
 
-def _against(rows: list[dict[str, Any]], x: Spec, y: Spec, ends: tuple[float, float], dots: Spec) -> Spec:
+def _scatter_on_diagonal(rows: list[dict[str, Any]], x: Spec, y: Spec, ends: tuple[float, float], dots: Spec) -> Spec:
     """Dots with the line of equality from end to end; `dots` holds their mark and further encodings."""
     line = [{x["field"]: v, y["field"]: v} for v in ends]
     dashed = {"type": "line", "color": _MUTED, "strokeDash": [4, 4], "strokeWidth": 1.2}
@@ -351,10 +351,10 @@ def agreement_chart(found: Agreement) -> Spec | None:
     tips += _tips(",.4~r", predicted="predicted", actual="actual")
     colour = {"field": "order", "type": "ordinal", "title": "attributes", "scale": {"range": _COLOURS}}
     dots = {"mark": {"type": "circle", "size": 42, "opacity": 0.65}, "encoding": {"color": colour, "tooltip": tips}}
-    return _against(rows, x, x | {"field": "actual", "title": "actual error"}, ends, dots)
+    return _scatter_on_diagonal(rows, x, x | {"field": "actual", "title": "actual error"}, ends, dots)
 
 
-def moved_chart(found: Moved) -> Spec | None:
+def moved_chart(found: MovedAnswers) -> Spec | None:
     """Projected against unprojected answers: linear up to the noise, logarithmic beyond where counts are large."""
     if len(found.rows) < 2 or found.noise <= 0:
         return None
@@ -369,6 +369,6 @@ def moved_chart(found: Moved) -> Spec | None:
         x["axis"]["values"] = sorted(v for v in (0.0, *powers) if ends[0] <= v <= ends[1])
     tips = [_tip("name", "query"), *_tips(",.6~r", before="before", after="projected")]
     mark = {"type": "circle", "size": 30, "opacity": 0.5, "color": _ACCENT}
-    return _against(
+    return _scatter_on_diagonal(
         found.rows, x, x | {"field": "after", "title": "projected"}, ends, {"mark": mark, "encoding": {"tooltip": tips}}
     )

@@ -32,11 +32,18 @@ from sfumato.plans.plan import Plan
 from sfumato.plans.planned import WorkloadPlan, rows_text
 from sfumato.plans.streams import StreamPlan
 from sfumato.present import charts, sections
-from sfumato.present.answers import Distribution, SmallTable, agreement, distributions, singles_table, small_tables
+from sfumato.present.answers import (
+    Distribution,
+    SmallTable,
+    asked_distributions,
+    error_agreement,
+    singles_table,
+    small_tables,
+)
 from sfumato.present.projected import MODEL_READING, model_answers, model_lead, moved_section
-from sfumato.present.provenance import standing
+from sfumato.present.provenance import provenance_sections
 from sfumato.present.streams import stream_figures, stream_lead, stream_sections
-from sfumato.present.words import families, rounded, show, typical_table
+from sfumato.present.words import predicted_families, round_to_error, show_figures, typical_table
 from sfumato.releases import Release
 from sfumato.releases.released import WorkloadRelease
 from sfumato.releases.streams import StreamRelease
@@ -47,7 +54,7 @@ if TYPE_CHECKING:
 
 
 @cache
-def environment(package: str = "sfumato.present", folder: str = ".") -> Environment:
+def template_environment(package: str = "sfumato.present", folder: str = ".") -> Environment:
     """Templates of a folder, by default this one: all text is escaped, and a missing value is an error."""
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415  (only where a page is made)
 
@@ -62,7 +69,7 @@ def environment(package: str = "sfumato.present", folder: str = ".") -> Environm
 
 
 @cache
-def asset(name: str) -> str:
+def asset_text(name: str) -> str:
     """The text of a file of this folder."""
     return (resources.files("sfumato.present") / name).read_text(encoding="utf-8")
 
@@ -78,11 +85,11 @@ def write_report(thing: Reported, path: str | PathLike[str], *, actual: ArrayLik
     """
     page = render(thing, actual=actual)
     target = Path(path)
-    write_atomically(target, lambda partial: _write(partial, page))
+    write_atomically(target, lambda partial: _write_page(partial, page))
     return target
 
 
-def _write(path: Path, page: str) -> None:
+def _write_page(path: Path, page: str) -> None:
     path.write_text(page, encoding="utf-8", newline="\n")
 
 
@@ -93,15 +100,15 @@ def render(thing: Reported, *, actual: ArrayLike | None = None) -> str:
     released = not isinstance(thing, WorkloadPlan)
     specs = {c.name: c.spec for c in drawn(page.blocks)}
     charts.name_counts(specs, rows_text(plan.unit))
-    programs = {"bundle": asset("vendor/vega-bundle.js"), "draw": asset("draw.js")}
-    hashes = " ".join(f"'sha256-{_digest(text)}'" for text in programs.values())
+    programs = {"bundle": asset_text("vendor/vega-bundle.js"), "draw": asset_text("draw.js")}
+    hashes = " ".join(f"'sha256-{_sha256_base64(text)}'" for text in programs.values())
     # only the two hashed programs run, and neither may make text into a program: draw.js has expressions interpreted
     allowed = f" script-src {hashes};" if specs else ""
     policy = f"default-src 'none';{allowed} style-src 'unsafe-inline'{'; img-src data:' if specs else ''}"
     lead, *rest = page.blocks
     inside = [b for b in rest if isinstance(b, Description)]
     return (
-        environment()
+        template_environment()
         .get_template("page.html")
         .render(
             title=page.headline,
@@ -111,8 +118,8 @@ def render(thing: Reported, *, actual: ArrayLike | None = None) -> str:
             figures=Markup(page_html([b for b in rest if isinstance(b, Figures)])),
             menu=[(d.name, d.menu) for d in inside],
             sections=Markup(page_html(inside)),
-            charts=_embedded({"config": charts.CONFIG, "specs": specs}) if specs else "",
-            style=Markup(asset("style.css")),
+            charts=_embed_json({"config": charts.CONFIG, "specs": specs}) if specs else "",
+            style=Markup(asset_text("style.css")),
             policy=Markup(policy),
             **{name: Markup(text) for name, text in programs.items()},
         )
@@ -142,49 +149,49 @@ def describe_page(thing: Reported, *, actual: ArrayLike | None = None) -> Descri
     if part := getattr(release, "part", None):
         title = f"{title}: {safe_text(part)}"
     if isinstance(plan, Plan):
-        blocks = _one_look(plan, release, actual)
+        blocks = _one_look_context(plan, release, actual)
     elif isinstance(plan, StreamPlan):
-        blocks = _over_time(plan, release)
+        blocks = _stream_context(plan, release)
     else:
         blocks = _model(plan, release)
-    return Description(title, [*blocks, *standing(plan, release)])
+    return Description(title, [*blocks, *provenance_sections(plan, release)])
 
 
-def _one_look(plan: Plan, release: Release | None, actual: ArrayLike | None) -> list[DescriptionBlock]:
+def _one_look_context(plan: Plan, release: Release | None, actual: ArrayLike | None) -> list[DescriptionBlock]:
     """Errors, and the answers with their intervals."""
     projected = release is not None and release.projection is not None
     part = None if release is None else release.part
-    found = families(plan, part)
+    found = predicted_families(plan, part)
     queries = sum(f.queries for f in found)
     return [
-        Sentences([sections.lead(plan, queries, released=release is not None, projected=projected)]),
-        *([] if release is None else _answered(release)),
-        sections.figures(plan, queries, projected=projected),
-        _protection(plan, sections.reading(plan, projected=projected), released=release is not None),
-        sections.asked(plan, found, part),
-        sections.measured(plan, released=release is not None),
-        sections.errors(found, projected=projected or plan.forecast is not None),
+        Sentences([sections.lead_sentences(plan, queries, released=release is not None, projected=projected)]),
+        *([] if release is None else _answer_context(release)),
+        sections.key_figures(plan, queries, projected=projected),
+        _protection(plan, sections.reading_advice(plan, projected=projected), released=release is not None),
+        sections.asked_text(plan, found, part),
+        sections.measured_section(plan, released=release is not None),
+        sections.errors_text(found, projected=projected or plan.forecast is not None),
         *([] if release is None else moved_section(release)),
-        *([] if release is None or actual is None else [_agreed(release, actual)]),
+        *([] if release is None or actual is None else [_agreement_context(release, actual)]),
     ]
 
 
-def _over_time(plan: StreamPlan, release: StreamRelease | None) -> list[DescriptionBlock]:
+def _stream_context(plan: StreamPlan, release: StreamRelease | None) -> list[DescriptionBlock]:
     """Errors and answers of the totals, of the last period there is or that is planned, and what is of time alone."""
     totals = release.totals if release is not None and release.published else None
     one = plan.at() if totals is None else totals.plan
-    found = families(one)
+    found = predicted_families(one)
     measured, over = stream_sections(plan, release)
     done = 0 if release is None else len(release.published)
     upto = "" if totals is None or release is None else f"The totals up to {safe_text(release.periods[-1])}, each"
     return [
         Sentences([stream_lead(plan, release)]),
-        *([] if totals is None else _answered(totals, upto)),
+        *([] if totals is None else _answer_context(totals, upto)),
         stream_figures(plan, done),
-        _protection(plan, sections.reading(one), released=release is not None),
-        sections.asked(one, found, None),
+        _protection(plan, sections.reading_advice(one), released=release is not None),
+        sections.asked_text(one, found, None),
         measured,
-        sections.errors(found),
+        sections.errors_text(found),
         over,
     ]
 
@@ -199,16 +206,16 @@ def _model(plan: WorkloadPlan, release: Any) -> list[DescriptionBlock]:
         *([] if release is None else [model_answers(release)]),
         _protection(plan, MODEL_READING, released=release is not None),
         sections.asked_section(text, plan),
-        sections.measured_section(plan, [], f"How it {'was' if release is not None else 'will be'} made"),
+        sections.measured_facts_section(plan, [], f"How it {'was' if release is not None else 'will be'} made"),
     ]
 
 
 def _protection(plan: WorkloadPlan, reading: Sentences, *, released: bool) -> Description:
-    blocks = [sections.protects(plan, released=released), reading]
+    blocks = [sections.guarantee_sentences(plan, released=released), reading]
     return Description("What it protects", blocks, "protects", "Protection")
 
 
-def _answered(release: Release, each: str = "Each") -> list[DescriptionBlock]:
+def _answer_context(release: Release, each: str = "Each") -> list[DescriptionBlock]:
     """Reasons for doubt, and the answers themselves."""
     text = (
         f"{each} answer with its 95 % interval: the thin lines, which for large counts can be too short to see. "
@@ -221,7 +228,7 @@ def _answered(release: Release, each: str = "Each") -> list[DescriptionBlock]:
     ]
     curves: list[DescriptionBlock] = [
         Chart(f"curve-{i}", _curve_title(curve), _curve_caption(curve), charts.distribution_chart(curve))
-        for i, curve in enumerate(distributions(release))
+        for i, curve in enumerate(asked_distributions(release))
     ]
     single = [*singles_table(release), *typical_table(release)]
     out: list[DescriptionBlock] = [doubts(release)]
@@ -236,7 +243,7 @@ def _curve_title(curve: Distribution) -> str:
 
 
 def _table_caption(table: SmallTable) -> str:
-    low, high = show(table.error_low), show(table.error_high)
+    low, high = show_figures(table.error_low), show_figures(table.error_high)
     text = f"Standard error {low}." if low == high else f"Standard errors {low} to {high}."
     if "before" in table.rows[0]:
         text = f"Open circles: before projection, {text[0].lower()}{text[1:]}"
@@ -247,13 +254,13 @@ def _table_caption(table: SmallTable) -> str:
         text += f" The {charts.LONGEST} largest of {table.cells:,} cells."
     if table.unequal:
         text += " Classes differ in width: areas are records, and heights are records per unit."
-        text += "".join(f" In {r['cell']}: {_told(r)}." for r in table.rows if r["other"])
+        text += "".join(f" In {r['cell']}: {_count_with_interval(r)}." for r in table.rows if r["other"])
     return text
 
 
-def _told(row: dict[str, Any]) -> str:
+def _count_with_interval(row: dict[str, Any]) -> str:
     """A count with its interval."""
-    low, value, high = (rounded(row[k], (row["high"] - row["low"]) / 4) for k in ("low", "answer", "high"))
+    low, value, high = (round_to_error(row[k], (row["high"] - row["low"]) / 4) for k in ("low", "answer", "high"))
     return f"{value} ({low} to {high})"
 
 
@@ -265,16 +272,16 @@ def _curve_caption(curve: Distribution) -> str:
     return text
 
 
-def _agreed(release: Release, actual: ArrayLike) -> Description:
-    names = [f.name for f in families(release.plan, release.part)]
-    found = agreement(release, names, np.asarray(actual, dtype=np.float64))
+def _agreement_context(release: Release, actual: ArrayLike) -> Description:
+    names = [f.name for f in predicted_families(release.plan, release.part)]
+    found = error_agreement(release, names, np.asarray(actual, dtype=np.float64))
     spec = charts.agreement_chart(found)
     warning = (
         "This section exists only because the table is public. Exact answers to a sensitive table are never computed "
         "outside the curator, and a report of one cannot have it."
     )
     text = (
-        f"Predicted typical error {show(found.predicted)}, actual {show(found.actual)}. "
+        f"Predicted typical error {show_figures(found.predicted)}, actual {show_figures(found.actual)}. "
         f"{found.inside:.1%} of the {found.answers:,} intervals at 95 % hold the exact answer. A table of few cells "
         "lies off the line by chance: its actual error is one draw, not a mean."
     )
@@ -284,11 +291,11 @@ def _agreed(release: Release, actual: ArrayLike) -> Description:
     return Description("Predicted and actual errors", blocks, "agreement", "Predicted and actual")
 
 
-def _digest(text: str) -> str:
+def _sha256_base64(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _embedded(value: object) -> Markup:
+def _embed_json(value: object) -> Markup:
     """JSON that cannot end the script element it stands in."""
     text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     for char in "<>&":

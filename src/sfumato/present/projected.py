@@ -18,9 +18,9 @@ from sfumato.plans.planned import WorkloadPlan
 from sfumato.postprocess.projection import Projection
 from sfumato.present.charts import moved_chart
 from sfumato.present.sections import READING, plural, table_text
-from sfumato.present.words import rounded, share, show, statement
+from sfumato.present.words import budget_statement, percentage_text, round_to_error, show_figures
 from sfumato.releases import ModelRelease, Release
-from sfumato.releases.tables import moved_facts, reach
+from sfumato.releases.tables import answer_range, moved_facts
 from sfumato.workloads import RECORDS
 from sfumato.workloads.levels import table_names
 
@@ -61,7 +61,7 @@ _NORMS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class MovedAnswers:
     """What the section says: paragraphs, facts, the answers that moved most, and dots of before and after.
 
     `rows` hold name, before, after; `noise` is the typical noise of these, by which the chart is scaled.
@@ -75,7 +75,7 @@ class Moved:
     omitted: int
 
 
-def before_and_after(release: Release) -> Moved | None:
+def projection_section(release: Release) -> MovedAnswers | None:
     """The section about the projection; None for a release that is not projected."""
     found = release.projection
     if found is None:
@@ -85,17 +85,19 @@ def before_and_after(release: Release) -> Moved | None:
     known = np.isfinite(errors) & (units if units.any() else True)
     noise = float(np.sqrt(np.mean(errors[known] ** 2))) if known.any() else 0.0
     labels = [safe_text(t) for t in release.labels()] if len(raw) <= _LABELLED else [f"{i:,}" for i in range(len(raw))]
-    rows = _dots(labels, raw, release.answers, units)
-    texts = [_done(found), _errors(many=len(raw) > 1)]
+    rows = _projection_dots(labels, raw, release.answers, units)
+    texts = [_projection_text(found), _errors_withdrawn_text(many=len(raw) > 1)]
     facts = [
-        *_distance(release, found, raw, units, noise),
-        *_constraints(release, raw, noise),
-        ("Certificate", _proof(found)),
+        *_distance_facts(release, found, raw, units, noise),
+        *_constraint_facts(release, raw, noise),
+        ("Certificate", _certificate_text(found)),
     ]
-    return Moved(texts, facts, _most(release, labels, raw, errors), rows, noise, int(units.sum()) - len(rows))
+    return MovedAnswers(
+        texts, facts, _most_moved(release, labels, raw, errors), rows, noise, int(units.sum()) - len(rows)
+    )
 
 
-def _done(found: Projection) -> str:
+def _projection_text(found: Projection) -> str:
     if found.body == "mixtures":
         return _DENOISED
     text = (
@@ -107,11 +109,13 @@ def _done(found: Projection) -> str:
     if found.left_out:
         text += f" Answers that no table it holds has stay as they were measured: {', '.join(found.left_out)}."
     if found.rounded is not None:
-        text += f" Counts were then made whole, which moved answers by {show(found.rounded)} (root mean squared)."
+        text += (
+            f" Counts were then made whole, which moved answers by {show_figures(found.rounded)} (root mean squared)."
+        )
     return text
 
 
-def _errors(*, many: bool) -> str:
+def _errors_withdrawn_text(*, many: bool) -> str:
     """What became of standard errors and intervals."""
     return (
         "Standard errors are withdrawn. Where a constraint binds, a projected answer is biased, by an amount that "
@@ -122,47 +126,50 @@ def _errors(*, many: bool) -> str:
     )
 
 
-def _distance(
+def _distance_facts(
     release: Release, found: Projection, raw: FloatArray, units: Any, noise: float
 ) -> Iterator[tuple[str, str]]:
     """How far answers moved, and what that says of their error."""
     chosen = units if units.any() else ~units
     change = float(np.sqrt(np.mean((release.answers - raw)[chosen] ** 2)))
     unit = safe_text(release.plan.main_unit)
-    ratio = f", {change / noise:.2f} of the typical noise of {show(noise)}" if noise > 0 else ""
-    yield "Moved by", f"{show(change)} {unit} (root mean squared){ratio}"
+    ratio = f", {change / noise:.2f} of the typical noise of {show_figures(noise)}" if noise > 0 else ""
+    yield "Moved by", f"{show_figures(change)} {unit} (root mean squared){ratio}"
     whole = release.part is None and bool(chosen.all()) and found.rounded is None
     if not (whole and found.certified and found.norm == "answers") or release.plan.bias_records is not None:
         return
     left = noise**2 - change**2
-    size = f"about {show(math.sqrt(max(left, 0.0)))} {unit} at most, from this one draw of the noise"
+    size = f"about {show_figures(math.sqrt(max(left, 0.0)))} {unit} at most, from this one draw of the noise"
     text = "no larger than before where the table lies in the body; in square smaller by at least what answers moved"
     yield "Error now", f"{text}: {size if left > 0 else 'far below the noise before'}"
 
 
-def _constraints(release: Release, raw: FloatArray, noise: float) -> Iterator[tuple[str, str]]:
+def _constraint_facts(release: Release, raw: FloatArray, noise: float) -> Iterator[tuple[str, str]]:
     """What was impossible before."""
-    ends = np.array([reach(q.block.operator, release.measurement.total) for q in release.workload.blocks])
+    ends = np.array([answer_range(q.block.operator, release.measurement.total) for q in release.workload.blocks])
     least, most = (np.repeat(ends[:, i], [q.rows for q in release.workload.blocks]) for i in (0, 1))
     low, high = int((raw < np.minimum(least, 0)).sum()), int((raw > most).sum())
-    yield "Below zero or the least possible, before", f"{low:,} of {len(raw):,} answers ({share(low / len(raw))})"
+    yield (
+        "Below zero or the least possible, before",
+        f"{low:,} of {len(raw):,} answers ({percentage_text(low / len(raw))})",
+    )
     if high or release.measurement.total is not None:
         yield "Above the number of records, before", f"{high:,} of {len(raw):,} answers"
     zero = int(((release.answers <= _ZERO * noise) & (least == 0)).sum())
     yield "At zero now", f"{zero:,} of {len(raw):,} answers"
-    totals = _totals(release)
+    totals = _totals_before_after(release)
     if totals is not None:
         public = release.measurement.total is not None
-        before, after = (rounded(t, 0.0 if public else noise) for t in totals)
+        before, after = (round_to_error(t, 0.0 if public else noise) for t in totals)
         yield "Number of records", f"{before} before, {after} after ({'public' if public else 'measured with noise'})"
     apart, left = _disagreement(release.raw), _disagreement(release)
     if apart is not None and left is not None:
         agreed = "none before either: least squares sees to that"
-        text = f"up to {show(apart)} before, {show(left)} after" if apart > 1e-6 * noise else agreed
+        text = f"up to {show_figures(apart)} before, {show_figures(left)} after" if apart > 1e-6 * noise else agreed
         yield "Differences between tables on counts they share", text
 
 
-def _totals(release: Release) -> tuple[float, float] | None:
+def _totals_before_after(release: Release) -> tuple[float, float] | None:
     try:
         before, after = (float(replace(r, part=None).table().values) for r in (release.raw, release))
     except NotAnswerable:
@@ -186,18 +193,20 @@ def _disagreement(release: Release) -> float | None:
     return max(apart, default=None)
 
 
-def _proof(found: Projection) -> str:
+def _certificate_text(found: Projection) -> str:
     if not found.certified:
         return "none: the search ended without a proof of how near to the nearest it came"
     if found.norm == "ladder":
         return f"{found.describe()}. A rung that cannot be held exactly with those before it states its gap"
     near = math.sqrt(max(found.gap, 0.0))
     ratio = near / found.moved if found.moved > 0 else 0.0
-    text = f"proved to be within {show(near)} of the nearest point of the body, in the distance that was minimised"
-    return f"{text}; answers moved by {show(found.moved)} in it, so this is {share(ratio)} of the way"
+    text = (
+        f"proved to be within {show_figures(near)} of the nearest point of the body, in the distance that was minimised"
+    )
+    return f"{text}; answers moved by {show_figures(found.moved)} in it, so this is {percentage_text(ratio)} of the way"
 
 
-def _most(release: Release, labels: list[str], raw: FloatArray, errors: FloatArray) -> list[dict[str, str]]:
+def _most_moved(release: Release, labels: list[str], raw: FloatArray, errors: FloatArray) -> list[dict[str, str]]:
     """The answers that moved most, in units of their own standard error."""
     after, ends = release.answers, release.raw.intervals()
     steps = np.divide(after - raw, errors, out=np.zeros_like(raw), where=errors > 0)
@@ -207,12 +216,14 @@ def _most(release: Release, labels: list[str], raw: FloatArray, errors: FloatArr
     for i in order.tolist():
         query = release.workload.blocks[int(owner[i])]
         values = {"before": raw[i], "after": after[i], "low": ends.low[i], "high": ends.high[i]}
-        numbers = {name: rounded(float(v), float(errors[i])) for name, v in values.items()}
-        out.append({"label": labels[i], "part": safe_text(query.part), "steps": show(float(steps[i])), **numbers})
+        numbers = {name: round_to_error(float(v), float(errors[i])) for name, v in values.items()}
+        out.append(
+            {"label": labels[i], "part": safe_text(query.part), "steps": show_figures(float(steps[i])), **numbers}
+        )
     return out
 
 
-def _dots(labels: list[str], raw: FloatArray, after: FloatArray, units: Any) -> list[dict[str, Any]]:
+def _projection_dots(labels: list[str], raw: FloatArray, after: FloatArray, units: Any) -> list[dict[str, Any]]:
     """Answers of the main unit, evenly spread over their order; no more than a picture can show."""
     chosen = np.flatnonzero(units)
     chosen = chosen[np.argsort(raw[chosen], kind="stable")][:: max(1, math.ceil(len(chosen) / _DOTS))]
@@ -227,7 +238,7 @@ _LISTED = 200  # answers on a page; the folder has all
 
 def moved_section(release: Release) -> list[Description]:
     """The section about the projection; none for a release that is not projected."""
-    found = before_and_after(release)
+    found = projection_section(release)
     if found is None:
         return []
     spec = moved_chart(found)
@@ -254,9 +265,9 @@ def model_lead(plan: WorkloadPlan, queries: int, *, released: bool) -> str:
     """The page of a model in two sentences."""
     table = table_text(plan)
     if released:
-        return f"{plural(queries, 'answer')} of a model of {table}, released under {statement(plan.budget)}."
+        return f"{plural(queries, 'answer')} of a model of {table}, released under {budget_statement(plan.budget)}."
     asked = plural(queries, "query", "queries")
-    promise = f"It promises {statement(plan.budget)}"
+    promise = f"It promises {budget_statement(plan.budget)}"
     return f"A plan to answer {asked} about {table} by a model. {promise}. No data were read, and nothing was spent."
 
 

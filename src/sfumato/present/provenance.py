@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sfumato._util.codec import fingerprint
+from sfumato._util.codec import value_fingerprint
 from sfumato._util.description import CodeLines, Description, Facts, Sentences
 from sfumato._util.frames import safe_text
 from sfumato.domain import Attribute
 from sfumato.errors import BudgetError, SfumatoError
 from sfumato.plans.planned import WorkloadPlan
 from sfumato.plans.streams import StreamPlan
-from sfumato.present.words import statement
-from sfumato.privacy.accounting import price
-from sfumato.privacy.amounts import Currency, readable
-from sfumato.privacy.ledger.words import events_export
+from sfumato.present.words import budget_statement
+from sfumato.privacy.accounting import event_price
+from sfumato.privacy.amounts import Currency, readable_number
+from sfumato.privacy.ledger.words import export_events
 from sfumato.releases import Provenance
 from sfumato.releases.released import WorkloadRelease
 from sfumato.releases.streams import StreamRelease
@@ -25,7 +25,7 @@ _OVER_TIME = "the filter run backwards over what was published, and sums over pe
 Rows = list[tuple[str, str]]
 
 
-def standing(plan: WorkloadPlan, release: WorkloadRelease | StreamRelease | None) -> list[Description]:
+def provenance_sections(plan: WorkloadPlan, release: WorkloadRelease | StreamRelease | None) -> list[Description]:
     """The sections on budget, provenance and further questions."""
     text = (
         "Nothing is spent yet. A release of this plan debits its whole price from a ledger before the table is "
@@ -38,7 +38,13 @@ def standing(plan: WorkloadPlan, release: WorkloadRelease | StreamRelease | None
         said = {row for b in plan.describe().blocks if isinstance(b, Facts) for row in b.rows}
         own = next(b.rows for b in release.describe().blocks if isinstance(b, Facts))
         facts = [*(row for row in own if row not in said), *facts]
-    more = _how_to_release() if release is None else _more(release) if isinstance(release, WorkloadRelease) else None
+    more = (
+        _how_to_release()
+        if release is None
+        else _further_questions(release)
+        if isinstance(release, WorkloadRelease)
+        else None
+    )
     return [
         Description("Budget and ledger", [Sentences([text]), Facts(facts)], "budget", "Budget"),
         Description("Provenance", [Facts(provenance_facts(plan, release))], "provenance", "Provenance"),
@@ -51,9 +57,9 @@ def provenance_facts(plan: WorkloadPlan, release: WorkloadRelease | StreamReleas
     measured, value = plan.measures
     hashes = [
         ("Plan", plan.fingerprint),
-        ("Queries", fingerprint(plan.workload)),
-        (measured, fingerprint(value)),
-        ("Declared domain", fingerprint(plan.workload.domain)),
+        ("Queries", value_fingerprint(plan.workload)),
+        (measured, value_fingerprint(value)),
+        ("Declared domain", value_fingerprint(plan.workload.domain)),
     ]
     made: Rows = []
     if release is not None:
@@ -71,12 +77,16 @@ def provenance_facts(plan: WorkloadPlan, release: WorkloadRelease | StreamReleas
 
 def _price_facts(plan: WorkloadPlan) -> Rows:
     """What a plan promises and costs, in every ledger that would take it."""
-    (event,) = events_export([plan.price])
+    (event,) = export_events([plan.price])
     outside = f"{event['mechanism']} mechanism, sensitivity {event['sensitivity']}, scale {event['scale']}"
-    return [("Promised in all", statement(plan.budget)), *_prices(plan), ("For an outside accountant", outside)]
+    return [
+        ("Promised in all", budget_statement(plan.budget)),
+        *_price_by_currency(plan),
+        ("For an outside accountant", outside),
+    ]
 
 
-def _prices(plan: WorkloadPlan) -> Iterator[tuple[str, str]]:
+def _price_by_currency(plan: WorkloadPlan) -> Iterator[tuple[str, str]]:
     """What the price is in the ledgers that would take it."""
     kinds = {
         Currency.EPSILON: "Debit in a pure ε ledger",
@@ -85,7 +95,7 @@ def _prices(plan: WorkloadPlan) -> Iterator[tuple[str, str]]:
     }
     for currency, title in kinds.items():
         try:
-            yield title, f"{readable(price(plan.price, currency))} of {currency}"
+            yield title, f"{readable_number(event_price(plan.price, currency))} of {currency}"
         except BudgetError:
             continue
 
@@ -149,7 +159,7 @@ def _stream_steps(*, opened: bool) -> Description:
     return _steps("How to open it", text, shell, code)
 
 
-def _more(release: WorkloadRelease) -> Description:
+def _further_questions(release: WorkloadRelease) -> Description:
     """How to ask further questions, with an example where errors say which can be answered."""
     domain = release.plan.workload.domain
     lines = ["import sfumato as sf", "", 'release = sf.load("FOLDER")']
@@ -159,10 +169,10 @@ def _more(release: WorkloadRelease) -> Description:
         source = "the measured values"
     else:
         lines.append("release.answers")
-    found = _example(release)
+    found = _answerable_example(release)
     if found is not None:
         name, question = found
-        shell = f"sfumato ask FOLDER {_shell(question)}"
+        shell = f"sfumato ask FOLDER {_shell_argument(question)}"
         lines += [f"release.ask({question!r})", f"release.table({name!r}).to_pandas()"]
         if domain[name].intervals is not None and release.errors_known:
             lines.append(f"release.quantiles({name!r}, [0.1, 0.5, 0.9])")
@@ -173,18 +183,18 @@ def _more(release: WorkloadRelease) -> Description:
     return _steps("Ask more", text, shell, "\n".join(lines))
 
 
-def _shell(text: str) -> str:
+def _shell_argument(text: str) -> str:
     """One argument for a POSIX shell."""
     return "'" + text.replace("'", "'\\''") + "'" if '"' in text or "`" in text or "$" in text else f'"{text}"'
 
 
-def _example(release: WorkloadRelease) -> tuple[str, str] | None:
+def _answerable_example(release: WorkloadRelease) -> tuple[str, str] | None:
     """An attribute and a predicate on it that this release can answer."""
     domain = release.plan.workload.domain
     measured = {a for i in release.workload.items for a in i.attributes}
     ordered = sorted((n for n in domain.names if n in measured), key=lambda n: domain[n].intervals is None)
     for name in ordered:
-        question = f"{_quoted(name)} {_condition(domain[name])}"
+        question = f"{_quote_attribute(name)} {_example_condition(domain[name])}"
         try:
             predicates(domain, [question])
             release.ask(question)
@@ -194,11 +204,11 @@ def _example(release: WorkloadRelease) -> tuple[str, str] | None:
     return None
 
 
-def _quoted(name: str) -> str:
+def _quote_attribute(name: str) -> str:
     return name if name.isidentifier() and name.isascii() else f"`{name}`"
 
 
-def _condition(attribute: Attribute) -> str:
+def _example_condition(attribute: Attribute) -> str:
     if attribute.intervals is not None:
         return f">= {attribute.intervals[len(attribute.intervals) // 2][0]}"
     if attribute.kind == "boolean":

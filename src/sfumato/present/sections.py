@@ -10,10 +10,19 @@ from sfumato._util.description import Bar, Bars, Chart, Description, Facts, Figu
 from sfumato._util.frames import Frame, safe_text
 from sfumato.plans.explain import bias_text, errors_by_part, noise_name, objective_text
 from sfumato.plans.plan import Plan
-from sfumato.plans.planned import WorkloadPlan, counted
+from sfumato.plans.planned import WorkloadPlan, counted_rows_text
 from sfumato.present import charts
-from sfumato.present.words import Family, above_bound, guarantee, parameter, scientific, share, show, statement
-from sfumato.privacy.ledger.words import attack_success, percent_up, secret
+from sfumato.present.words import (
+    FamilyErrors,
+    above_bound,
+    budget_statement,
+    guarantee_sentence,
+    parameter_text,
+    percentage_text,
+    show_figures,
+    superscript_exponent,
+)
+from sfumato.privacy.ledger.words import attack_success, percent_up, secrecy_clause
 
 _WORST = 20  # a table that fits a screen
 _REASON = 160  # characters: two lines of a cell of a table
@@ -24,9 +33,9 @@ def plural(count: int, one: str, many: str | None = None) -> str:
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
-def cells_text(cells: int) -> str:
+def cell_count_text(cells: int) -> str:
     """A number of cells, however large."""
-    return f"{cells:,}" if cells < 10**9 else scientific(f"{Decimal(cells):.1e}")
+    return f"{cells:,}" if cells < 10**9 else superscript_exponent(f"{Decimal(cells):.1e}")
 
 
 def table_text(plan: WorkloadPlan) -> str:
@@ -34,76 +43,80 @@ def table_text(plan: WorkloadPlan) -> str:
     return f"a table of {plural(len(plan.workload.domain.names), 'attribute')}"
 
 
-def lead(plan: Plan, queries: int, *, released: bool, projected: bool = False) -> str:
+def lead_sentences(plan: Plan, queries: int, *, released: bool, projected: bool = False) -> str:
     """The page in two sentences."""
     table = table_text(plan)
-    typical = f"{show(plan.mean_error)} {_unit(plan)}"
+    typical = f"{show_figures(plan.mean_error)} {_error_unit(plan)}"
     if plan.forecast is not None and plan.forecast.proved:
-        typical = f"at most {typical} once projected, {show(plan.forecast.raw)} before"
+        typical = f"at most {typical} once projected, {show_figures(plan.forecast.raw)} before"
     if released:
         first = f"{plural(queries, 'answer')} about {table}, with a typical error of {typical}."
         if projected and plan.forecast is None:
             first = f"{first[:-1]} before they were projected onto what is possible."
         elif plan.forecast is not None and not plan.forecast.proved:
             first = f"{first[:-1]} for pairs of attributes, before models denoised them."
-        return f"{first} They were released under {statement(plan.budget)}."
+        return f"{first} They were released under {budget_statement(plan.budget)}."
     first = f"A plan to answer {plural(queries, 'query', 'queries')} about {table} with a typical error of {typical}."
-    return f"{first} It promises {statement(plan.budget)}. No data were read, and nothing was spent."
+    return f"{first} It promises {budget_statement(plan.budget)}. No data were read, and nothing was spent."
 
 
-def figures(plan: Plan, queries: int, *, projected: bool = False) -> Figures:
+def key_figures(plan: Plan, queries: int, *, projected: bool = False) -> Figures:
     """The strip of key figures."""
     above = above_bound(plan)
     unit = safe_text(plan.main_unit)
     when = ", before projection" if projected or plan.forecast is not None else ""
     over = f", {alike}" if (alike := objective_text(plan)) else ""
-    typical = f"{_unit(plan)}, root mean squared{over}{when}"
+    typical = f"{_error_unit(plan)}, root mean squared{over}{when}"
     if plan.forecast is not None:
         typical = f"{unit} at most, once projected" if plan.forecast.proved else f"{unit}, of pairs before denoising"
     return Figures(
         [
             ("Queries", f"{queries:,}", f"in {plural(len(plan.workload.parts), 'part')}"),
-            ("Guarantee", short(plan), plan.unit.describe()),
-            ("Typical error", show(plan.mean_error), typical),
-            ("Largest standard error", show(plan.max_standard_error), f"{unit}{when}"),
+            ("Guarantee", guarantee_equation(plan), plan.unit.describe()),
+            ("Typical error", show_figures(plan.mean_error), typical),
+            ("Largest standard error", show_figures(plan.max_standard_error), f"{unit}{when}"),
             ("Above the lower bound", "–", "no lower bound is known")
             if above is None
-            else ("Above the lower bound", share(above), "at most; the best possible may be closer"),
+            else ("Above the lower bound", percentage_text(above), "at most; the best possible may be closer"),
         ]
     )
 
 
-def _unit(plan: Plan) -> str:
+def _error_unit(plan: Plan) -> str:
     """The unit of the typical error."""
     return safe_text(plan.workload.units[0]) if len(plan.workload.units) == 1 else "records"
 
 
-def short(plan: WorkloadPlan) -> str:
+def guarantee_equation(plan: WorkloadPlan) -> str:
     """The guarantee as an equation."""
     b = plan.budget
-    value = parameter(b.parameter)
+    value = parameter_text(b.parameter)
     if b.delta is not None:
         # no line break inside an equation
-        return f"ε = {value}, δ = {parameter(b.delta)}".replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
+        return f"ε = {value}, δ = {parameter_text(b.delta)}".replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
     return {"pure": "ε", "zcdp": "ρ", "gdp": "μ"}[b.kind] + f" = {value}"
 
 
-def protects(plan: WorkloadPlan, *, released: bool) -> Sentences:
+def guarantee_sentences(plan: WorkloadPlan, *, released: bool) -> Sentences:
     """The guarantee in plain language."""
     what = "this release" if released else "a release of this plan"
     right = percent_up(attack_success(plan.price))
     unit = plan.unit
-    given = f"The guarantee is {statement(plan.budget)} for {safe_text(unit.describe())}: {guarantee(plan.budget)}."
+    given = (
+        f"The guarantee is {budget_statement(plan.budget)} for {safe_text(unit.describe())}: "
+        f"{guarantee_sentence(plan.budget)}."
+    )
     if unit.total_is_public:
         own = f"that of every {safe_text(unit.within.name)}, in which every record stays" if unit.within else ""
         given += f" The number of records is treated as public{', and so is ' * bool(own)}{own}."
     out = [
-        f"Take an attacker who knows everything about the table except one thing: they want to tell {secret(unit)}. "
+        "Take an attacker who knows everything about the table except one thing: they want to tell "
+        f"{secrecy_clause(unit)}. "
         f"If they would be right half of the time by guessing, then with {what} they are right at most {right} of the "
         "time, whatever they compute and whatever else they know or come to know.",
         given,
     ]
-    if told := counted(unit):
+    if told := counted_rows_text(unit):
         out.append(
             f"Counted are {told}. Of a person with more, any rows are as likely to be kept as any others. "
             "Exact answers are those of the rows that are counted."
@@ -118,7 +131,7 @@ def protects(plan: WorkloadPlan, *, released: bool) -> Sentences:
 READING = "How to read the numbers"
 
 
-def reading(plan: Plan, *, projected: bool = False) -> Sentences:
+def reading_advice(plan: Plan, *, projected: bool = False) -> Sentences:
     """How to read an answer."""
     projected = projected or plan.forecast is not None
     law = noise_name(plan)
@@ -147,7 +160,7 @@ def reading(plan: Plan, *, projected: bool = False) -> Sentences:
     return Sentences(out, READING, listed=True)
 
 
-def asked(plan: Plan, found: Sequence[Family], part: str | None) -> Description:
+def asked_text(plan: Plan, found: Sequence[FamilyErrors], part: str | None) -> Description:
     """What was asked, how the budget is split, and the declared attributes."""
     queries, tables = sum(f.queries for f in found), len(found)
     text = (
@@ -170,12 +183,14 @@ def asked_section(text: str, plan: WorkloadPlan, *errors: TitledTable) -> Descri
         shown = (*row[:3], ", ".join(t if t == "…" else safe_text(t) for t in row[3]))
         for column, value in zip(columns.values(), shown, strict=True):
             column.append(value)
-    caption = f"The declared attributes: {cells_text(domain.size)} cells in all. Nothing of this was read from the data"
+    caption = (
+        f"The declared attributes: {cell_count_text(domain.size)} cells in all. Nothing of this was read from the data"
+    )
     table = TitledTable(caption, Frame(columns), ("Cells",), "Declared attributes", len(rows))
     return Description("What was asked", [Sentences([text]), *errors, table], "asked", "Asked")
 
 
-def measured(plan: Plan, *, released: bool) -> Description:
+def measured_section(plan: Plan, *, released: bool) -> Description:
     """What is measured, the candidates as bars, and the facts of the plan."""
     values = sum(b.rows for b in plan.strategy.blocks)
     agree = ", so all answers agree with each other" if plan.bias_records is None else ""
@@ -185,36 +200,36 @@ def measured(plan: Plan, *, released: bool) -> Description:
         f"Every answer is computed from these{agree}, and further ones cost nothing."
     )
     applied = [(c, c.value) for c in plan.considered if c.value is not None]
-    refused = [f"{c.mechanism} ({_shortened(safe_text(c.note))})" for c in plan.considered if c.value is None]
+    refused = [f"{c.mechanism} ({_shorten_reason(safe_text(c.note))})" for c in plan.considered if c.value is None]
     bars = [
-        Bar(c.mechanism, safe_text(c.strategy), value, show(value, 4), "chosen" if c.note == "chosen" else "")
+        Bar(c.mechanism, safe_text(c.strategy), value, show_figures(value, 4), "chosen" if c.note == "chosen" else "")
         for c, value in applied
     ]
     bound = plan.lower_bound
     if bars and bound is not None:
         note = "no unbiased answers with it err less"
-        bars.append(Bar("proved for Gaussian noise", note, bound, show(bound, 4), "bound"))
+        bars.append(Bar("proved for Gaussian noise", note, bound, show_figures(bound, 4), "bound"))
     unapplied = [f"Not applicable here: {'; '.join(refused)}."] if refused else []
     blocks = [
-        Sentences([text, *([_choice(plan, len(applied))] if bars else [])]),
+        Sentences([text, *([_choice_text(plan, len(applied))] if bars else [])]),
         Bars(bars),
         Sentences(unapplied, quiet=True),
     ]
-    return measured_section(plan, blocks, f"What {'was' if released else 'will be'} measured, and why")
+    return measured_facts_section(plan, blocks, f"What {'was' if released else 'will be'} measured, and why")
 
 
-def measured_section(plan: WorkloadPlan, blocks: Sequence[Sentences | Bars], heading: str) -> Description:
+def measured_facts_section(plan: WorkloadPlan, blocks: Sequence[Sentences | Bars], heading: str) -> Description:
     """Blocks about what is measured, and before them all facts of the plan."""
     told = plan.describe()
     facts = [Facts(b.rows, told.headline) for b in told.blocks if isinstance(b, Facts)]
     return Description(heading, [*blocks, *facts], "measured", "Measured")
 
 
-def _shortened(text: str) -> str:
+def _shorten_reason(text: str) -> str:
     return text if len(text) <= _REASON else text[: _REASON - 1] + "…"
 
 
-def _compared(plan: Plan) -> str:
+def _comparison_measure(plan: Plan) -> str:
     """What plans are compared by."""
     if plan.forecast is not None:
         when = ", once projected" if plan.forecast.proved else " of pairs, before denoising"
@@ -225,8 +240,8 @@ def _compared(plan: Plan) -> str:
     return f"largest {weighted}standard error" if largest else f"{weighted}root mean squared error"
 
 
-def _choice(plan: Plan, count: int) -> str:
-    what = f"{_compared(plan)} ({_unit(plan)})"
+def _choice_text(plan: Plan, count: int) -> str:
+    what = f"{_comparison_measure(plan)} ({_error_unit(plan)})"
     if count == 1:
         return f"One way to measure was considered. Its predicted {what}:"
     return (
@@ -235,7 +250,7 @@ def _choice(plan: Plan, count: int) -> str:
     )
 
 
-def errors(found: Sequence[Family], *, projected: bool = False) -> Description:
+def errors_text(found: Sequence[FamilyErrors], *, projected: bool = False) -> Description:
     """The error of every table and family: charts, and those that err most."""
     exact = sum(f.rmse == 0 for f in found)
     many = "needs no noise and is exact" if exact == 1 else "need no noise and are exact"
@@ -258,7 +273,7 @@ def errors(found: Sequence[Family], *, projected: bool = False) -> Description:
     return Description("The error of every table and family of queries", blocks, "errors", "Errors")
 
 
-def _worst(found: Sequence[Family]) -> TitledTable:
+def _worst(found: Sequence[FamilyErrors]) -> TitledTable:
     """The families with the largest standard errors, those of one unit after another."""
     units = list(dict.fromkeys(f.unit for f in found))
     ranked = sorted(found, key=lambda f: (units.index(f.unit), -f.worst))[:_WORST]
@@ -268,9 +283,9 @@ def _worst(found: Sequence[Family]) -> TitledTable:
             "Part": [f.part for f in ranked],
             "Queries": [f.queries for f in ranked],
             "Unit": [f.unit for f in ranked],
-            "Typical error": [show(f.rmse) for f in ranked],
-            "Largest standard error": [show(f.worst) for f in ranked],
-            "95 % margin": [f"±{show(f.margin)}" for f in ranked],
+            "Typical error": [show_figures(f.rmse) for f in ranked],
+            "Largest standard error": [show_figures(f.worst) for f in ranked],
+            "95 % margin": [f"±{show_figures(f.margin)}" for f in ranked],
             "Count known to 20 %": ["–" if f.smallest is None else f"{f.smallest:,}" for f in ranked],
         }
     )

@@ -9,12 +9,12 @@ import numpy as np
 
 from sfumato._util.description import Bar, Bars, Chart, Description, Figures, Sentences, TitledTable
 from sfumato._util.frames import Frame, safe_text
-from sfumato.plans.intervals import margins
-from sfumato.plans.intervals import simultaneous as together
+from sfumato.plans.intervals import interval_margins
+from sfumato.plans.intervals import simultaneous_confidence as together
 from sfumato.plans.streams import StreamPlan
 from sfumato.present.charts import over_time_chart
-from sfumato.present.sections import measured_section, plural, short, table_text
-from sfumato.present.words import show, statement
+from sfumato.present.sections import guarantee_equation, measured_facts_section, plural, table_text
+from sfumato.present.words import budget_statement, show_figures
 from sfumato.releases.streams import StreamRelease
 
 _DRAWN = 1_000  # periods of a chart: about as many as it has pixels
@@ -31,20 +31,20 @@ def stream_sections(plan: StreamPlan, release: StreamRelease | None) -> list[Des
         "simultaneous: of intervals that hold together, for all queries and all periods up to that one."
     )
     tables = [b for b in plan.describe().blocks if isinstance(b, TitledTable)]
-    shown = [] if release is None or not done else _drawn(release)
+    shown = [] if release is None or not done else _stream_charts(release)
     over = [*shown, Sentences([note]), *(replace(t, most=plan.periods.count) for t in tables[: len(plan.QUESTIONS)])]
     bound = "what no unbiased answers are below on the mean over all periods"
     choice = "Typical error of the running totals in the worst period:"
     if plan.bound is not None:
         choice = f"Typical error of the running totals: of the worst period, and {bound}:"
-    blocks = [Sentences([_measured(plan), choice]), _bars(plan)]
-    section = measured_section(plan, blocks, f"What {'is' if done else 'will be'} measured, and why")
+    blocks = [Sentences([_stream_measured_text(plan), choice]), _stream_bars(plan)]
+    section = measured_facts_section(plan, blocks, f"What {'is' if done else 'will be'} measured, and why")
     return [section, Description("Over time", over, "over", "Over time")]
 
 
 def stream_lead(plan: StreamPlan, release: StreamRelease | None) -> str:
     table, count = table_text(plan), plural(plan.periods.count, "period")
-    promise = f"{statement(plan.budget)} for all of them together"
+    promise = f"{budget_statement(plan.budget)} for all of them together"
     if release is None:
         return (
             f"A plan to publish {table} for {count}, one after another, under {promise}. No data were read, and "
@@ -65,24 +65,24 @@ def stream_figures(plan: StreamPlan, done: int) -> Figures:
     return Figures(
         [
             ("Periods", f"{done:,} of {plan.periods.count:,}" if done else f"{plan.periods.count:,}", "paid for, once"),
-            ("Guarantee", short(plan), plan.unit.describe()),
-            ("Typical error", show(at.mean_error), f"{unit}, {when}"),
-            ("Of one period", show(once.mean_error), f"{unit}, root mean squared"),
-            ("Worst period", show(plan.objective_value), f"{unit}, of the totals up to it"),
+            ("Guarantee", guarantee_equation(plan), plan.unit.describe()),
+            ("Typical error", show_figures(at.mean_error), f"{unit}, {when}"),
+            ("Of one period", show_figures(once.mean_error), f"{unit}, root mean squared"),
+            ("Worst period", show_figures(plan.objective_value), f"{unit}, of the totals up to it"),
         ]
     )
 
 
-def _drawn(release: StreamRelease) -> list[Chart | TitledTable]:
+def _stream_charts(release: StreamRelease) -> list[Chart | TitledTable]:
     """The number of records over time, with bands, as charts and as lines of the last periods."""
     totals, single = (release.over_time(increments=alone, most=_DRAWN) for alone in (False, True))
     noise, one = release.plan.terms.noise, np.ones(1)
     level = together(_CONFIDENCE, len(release.published), noise)
-    wider = float((margins(level, one, None, noise) / margins(_CONFIDENCE, one, None, noise))[0])
+    wider = float((interval_margins(level, one, None, noise) / interval_margins(_CONFIDENCE, one, None, noise))[0])
     counted = "Records" if release.plan.unit.person is None else "Counted rows"
     missing = " Bands reach up to what may be missing of persons who are left out." if release.plan.terms.cut else ""
     charts = [
-        Chart(name, "", f"{counted} {when}, {_BANDS}{missing}", over_time_chart(_rows(frame, wider)))
+        Chart(name, "", f"{counted} {when}, {_BANDS}{missing}", over_time_chart(_chart_rows(frame, wider)))
         for name, frame, when in (
             ("over-totals", totals, "so far, after every period"),
             ("over-single", single, "of every period by itself"),
@@ -92,7 +92,7 @@ def _drawn(release: StreamRelease) -> list[Chart | TitledTable]:
     for name, frame in (("Total so far", totals), ("This period", single)):
         rows = frame.rows()[-_LISTED:]
         columns |= {name: [f"{r['value']:,.1f}" for r in rows]}
-        columns |= {f"{name}: standard error": [show(r["standard_error"]) for r in rows]}
+        columns |= {f"{name}: standard error": [show_figures(r["standard_error"]) for r in rows]}
         columns |= {f"{name}: 95 % {end}": [f"{r[end]:,.1f}" for r in rows] for end in ("low", "high")}
     thinned = len(release.published) > _DRAWN
     what = "The number of records" if counted == "Records" else counted
@@ -101,7 +101,7 @@ def _drawn(release: StreamRelease) -> list[Chart | TitledTable]:
     return [*charts, TitledTable(caption, Frame(columns), [n for n in columns if n != "Period"], "The last periods")]
 
 
-def _rows(frame: Frame, wider: float) -> list[dict[str, Any]]:
+def _chart_rows(frame: Frame, wider: float) -> list[dict[str, Any]]:
     """With the ends of intervals so much wider, rounded to what a chart can show: it keeps the page small."""
     out: list[dict[str, Any]] = []
     for row in frame.rows():
@@ -112,7 +112,7 @@ def _rows(frame: Frame, wider: float) -> list[dict[str, Any]]:
     return out
 
 
-def _measured(plan: StreamPlan) -> str:
+def _stream_measured_text(plan: StreamPlan) -> str:
     values = sum(f.rows for f in plan.terms.families)
     states = plan.terms.filter.kept[1]
     return (
@@ -122,12 +122,12 @@ def _measured(plan: StreamPlan) -> str:
     )
 
 
-def _bars(plan: StreamPlan) -> Bars:
+def _stream_bars(plan: StreamPlan) -> Bars:
     rows = [
-        Bar("this plan", "the worst period", plan.objective_value, show(plan.objective_value, 4), "chosen"),
-        Bar("binary tree", "as it is taught, at the same price", plan.tree_error, show(plan.tree_error, 4)),
+        Bar("this plan", "the worst period", plan.objective_value, show_figures(plan.objective_value, 4), "chosen"),
+        Bar("binary tree", "as it is taught, at the same price", plan.tree_error, show_figures(plan.tree_error, 4)),
     ]
     if plan.bound is not None:
         note = "of the mean over all periods"
-        rows.append(Bar("proved for Gaussian noise", note, plan.bound, show(plan.bound, 4), "bound"))
+        rows.append(Bar("proved for Gaussian noise", note, plan.bound, show_figures(plan.bound, 4), "bound"))
     return Bars(rows)

@@ -16,7 +16,7 @@ from sfumato.errors import NotAnswerable, PlanError
 from sfumato.plans.iterative import IterativePlan
 from sfumato.plans.plan import Plan
 from sfumato.plans.streams import StreamPlan
-from sfumato.privacy.amounts import readable
+from sfumato.privacy.amounts import readable_number
 from sfumato.privacy.budget import Budget
 from sfumato.releases import Release
 from sfumato.workloads import RECORDS, QueryBlock, QueryFamily, Workload
@@ -25,37 +25,37 @@ from sfumato.workloads.levels import family_names, names_asked, table_names
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def show(value: float | None, figures: int = 3) -> str:
+def show_figures(value: float | None, figures: int = 3) -> str:
     """An error or another size for people: three figures unless more are asked, thousands apart."""
     if value is None or math.isnan(value):
         return "–"
     if math.isinf(value):
-        return _signed(value, "∞")
+        return _with_sign(value, "∞")
     size = abs(value)
     if size == 0 or size >= 1e-3:
-        return _signed(value, f"{size:,.{_decimals(size, figures)}f}")
-    return _signed(value, scientific(f"{size:.2e}"))
+        return _with_sign(value, f"{size:,.{_decimals_of_figures(size, figures)}f}")
+    return _with_sign(value, superscript_exponent(f"{size:.2e}"))
 
 
-def _decimals(size: float, figures: int) -> int:
+def _decimals_of_figures(size: float, figures: int) -> int:
     """Decimals that show so many figures of a size."""
     return 0 if size == 0 else max(0, figures - 1 - math.floor(math.log10(size)))
 
 
-def _signed(value: float, text: str) -> str:
+def _with_sign(value: float, text: str) -> str:
     return f"−{text}" if value < 0 and text.strip("0.,") else text
 
 
-def rounded(value: float, error: float) -> str:
+def round_to_error(value: float, error: float) -> str:
     """An answer with as many decimals as show two figures of its standard error; a dash where none is known."""
     if math.isnan(value):
         return "–"
     if not math.isfinite(value) or not 0 < error < math.inf:
-        return show(value) if not float(value).is_integer() else _signed(value, f"{abs(value):,.0f}")
-    return _signed(value, f"{abs(value):,.{min(9, _decimals(error, 2))}f}")
+        return show_figures(value) if not float(value).is_integer() else _with_sign(value, f"{abs(value):,.0f}")
+    return _with_sign(value, f"{abs(value):,.{min(9, _decimals_of_figures(error, 2))}f}")
 
 
-def scientific(text: str) -> str:
+def superscript_exponent(text: str) -> str:
     """Computer notation such as 1e-6 as 10⁻⁶."""
     head, mark, tail = text.partition("e")
     if not mark:
@@ -64,23 +64,23 @@ def scientific(text: str) -> str:
     return power if head == "1" else f"{head}·{power}"
 
 
-def parameter(value: Fraction) -> str:
+def parameter_text(value: Fraction) -> str:
     """A privacy parameter for people."""
-    return scientific(readable(value))
+    return superscript_exponent(readable_number(value))
 
 
-def share(value: float) -> str:
+def percentage_text(value: float) -> str:
     """A share as a percentage."""
     if value == 0:
         return "0 %"
     return f"{value:.2%}".replace("%", " %") if value >= 0.0001 else "less than 0.01 %"
 
 
-def statement(budget: Budget) -> str:
+def budget_statement(budget: Budget) -> str:
     """The definition's name with its parameters."""
-    value = parameter(budget.parameter)
+    value = parameter_text(budget.parameter)
     if budget.delta is not None:
-        return f"({value}, {parameter(budget.delta)})-differential privacy"
+        return f"({value}, {parameter_text(budget.delta)})-differential privacy"
     return {
         "pure": f"{value}-differential privacy (pure)",
         "zcdp": f"{value}-zero-concentrated differential privacy",
@@ -88,27 +88,28 @@ def statement(budget: Budget) -> str:
     }[budget.kind]
 
 
-def guarantee(budget: Budget) -> str:
+def guarantee_sentence(budget: Budget) -> str:
     """What the definition says, in one sentence."""
     if budget.kind == "gdp":
         return (
             "to tell the two cases apart is at least as hard as to tell one draw of a standard normal "
-            f"variable from one of the same variable shifted by {parameter(budget.parameter)}"
+            f"variable from one of the same variable shifted by {parameter_text(budget.parameter)}"
         )
     if budget.kind == "zcdp":
         return (
-            f"the Rényi divergence of order α between the two cases is at most {parameter(budget.parameter)} α, for "
+            "the Rényi divergence of order α between the two cases is at most "
+            f"{parameter_text(budget.parameter)} α, for "
             "every α above 1"
         )
     factor = math.exp(min(700.0, float(budget.parameter)))
-    text = f"no result is more than {show(factor)} times as likely in one case as in the other"
+    text = f"no result is more than {show_figures(factor)} times as likely in one case as in the other"
     if budget.delta is None:
         return text
-    return f"{text}, apart from an excess of probability of at most {parameter(budget.delta)}"
+    return f"{text}, apart from an excess of probability of at most {parameter_text(budget.delta)}"
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class FamilyErrors:
     """One table or family of queries with its predicted errors; `order` is its number of attributes.
 
     `attributes` are the names of a table's axes, none for queries that are no table.
@@ -140,23 +141,23 @@ def family_name(query: QueryBlock, workload: Workload) -> str:
     return safe_text(f"{query.part}: {' × '.join(names_asked(workload.domain, query.block))}")
 
 
-def families(plan: Plan, part: str | None = None) -> list[Family]:
+def predicted_families(plan: Plan, part: str | None = None) -> list[FamilyErrors]:
     """Every block of queries with its errors, in the order of the workload."""
     table = plan.errors(0.95)
     numbers = iter(zip(table["rmse"], table["worst_standard_error"], table["margin"], strict=True))
-    found: list[Family] = []
+    found: list[FamilyErrors] = []
     for e in plan.entries:
         item = e.item
-        named = _named(plan, item)
+        named = _named_tables(plan, item)
         shared = safe_text(item.part), e.order
         errors = itertools.islice(numbers, len(named))
         for (name, axes), queries, own in zip(named, e.cells().tolist(), errors, strict=True):
             if part in (None, item.part):
-                found.append(Family(name, *shared, queries, safe_text(item.unit), *own, axes))
+                found.append(FamilyErrors(name, *shared, queries, safe_text(item.unit), *own, axes))
     return found
 
 
-def _named(plan: Plan, item: QueryBlock | QueryFamily) -> list[tuple[str, tuple[str, ...]]]:
+def _named_tables(plan: Plan, item: QueryBlock | QueryFamily) -> list[tuple[str, tuple[str, ...]]]:
     """The name of every table or block of queries, and of a table's axes."""
     domain = plan.workload.domain
     if isinstance(item, QueryBlock):
@@ -173,7 +174,7 @@ def above_bound(plan: Plan) -> float | None:
     return max(0.0, plan.objective_value / plan.lower_bound - 1)
 
 
-def plan_facts(plan: Plan | IterativePlan | StreamPlan) -> dict[str, Any]:
+def plan_as_json(plan: Plan | IterativePlan | StreamPlan) -> dict[str, Any]:
     """A plan as JSON values: what is asked, measured and paid, and every predicted error."""
     k, m = plan.workload.shape
     known = plan.facts()
@@ -202,14 +203,14 @@ _ENDS = ("low", "high")
 Row = dict[str, Any]
 
 
-def numeric(release: Release) -> list[str]:
+def numeric_names(release: Release) -> list[str]:
     """Attributes that have medians and means, in the order they were declared."""
     domain = release.plan.workload.domain
     found = (n for n in domain.names if domain[n].intervals is not None and domain[n].midpoints is not None)
     return [n for n in found if domain[n].size <= _MAX_CELLS]
 
 
-def groupings(release: Release, attribute: str) -> Iterator[tuple[str, ...]]:
+def small_groupings(release: Release, attribute: str) -> Iterator[tuple[str, ...]]:
     """By what an attribute may be looked at: by nothing, then by others of few cells, the fewest first."""
     domain = release.plan.workload.domain
     yield ()
@@ -219,7 +220,7 @@ def groupings(release: Release, attribute: str) -> Iterator[tuple[str, ...]]:
             yield (name,)
 
 
-def typical(release: Release) -> list[Row]:
+def typical_values(release: Release) -> list[Row]:
     """One row for each numeric attribute and group: median and mean with 95 % intervals, as texts, and what is said of
     the mean: of which values it is, and the cell that widens it. Years have no mean: its texts are empty.
 
@@ -229,10 +230,10 @@ def typical(release: Release) -> list[Row]:
     if not release.errors_known:
         return []
     rows: list[Row] = []
-    for attribute in numeric(release)[:_MAX_ATTRIBUTES]:
+    for attribute in numeric_names(release)[:_MAX_ATTRIBUTES]:
         grouped = 0
-        for by in groupings(release, attribute):
-            found = _rows(release, attribute, by)
+        for by in small_groupings(release, attribute):
+            found = _typical_value_rows(release, attribute, by)
             rows += found
             grouped += bool(found and by)
             if grouped:
@@ -242,7 +243,7 @@ def typical(release: Release) -> list[Row]:
 
 def typical_table(release: Release) -> list[TitledTable]:
     """Medians and means as a table; nothing where none can be told."""
-    rows = typical(release)
+    rows = typical_values(release)
     if not rows:
         return []
     columns = {
@@ -263,7 +264,7 @@ def typical_table(release: Release) -> list[TitledTable]:
     return [TitledTable(caption, Frame(columns), numbers, "Medians and means", len(rows))]
 
 
-def _rows(release: Release, attribute: str, by: tuple[str, ...]) -> list[Row]:
+def _typical_value_rows(release: Release, attribute: str, by: tuple[str, ...]) -> list[Row]:
     try:
         medians = release.quantiles(attribute, [0.5], by=by, confidence=CONFIDENCE).rows()
         means = release.mean(attribute, by=by, confidence=CONFIDENCE).rows()
@@ -277,8 +278,12 @@ def _rows(release: Release, attribute: str, by: tuple[str, ...]) -> list[Row]:
             continue  # too few records, or an error that is not known
         group = " · ".join(f"{b} = {safe_text(str(median.get(b, median.get(f'{b} (attribute)'))))}" for b in by)
         step = (mean["high"] - mean["low"]) / 4
-        middle = {k: _plain(v, year=year) for k, v in (("median", value), *(("median_" + e, median[e]) for e in _ENDS))}
-        centred = {k: _figures(v, step) for k, v in (("mean", centre), *(("mean_" + e, mean[e]) for e in _ENDS))}
+        middle = {
+            k: _plain_value(v, year=year) for k, v in (("median", value), *(("median_" + e, median[e]) for e in _ENDS))
+        }
+        centred = {
+            k: _figures_of_error(v, step) for k, v in (("mean", centre), *(("mean_" + e, mean[e]) for e in _ENDS))
+        }
         out.append(
             {"attribute": safe_text(attribute), "group": group or "everybody", "first": not by}
             | {"note": "" if year else safe_text(mean["note"])}
@@ -288,13 +293,13 @@ def _rows(release: Release, attribute: str, by: tuple[str, ...]) -> list[Row]:
     return out
 
 
-def _plain(value: float, *, year: bool) -> str:
+def _plain_value(value: float, *, year: bool) -> str:
     if year:
         return f"{value:.0f}"
-    return f"{value:,.0f}" if float(value).is_integer() else show(value, 4)
+    return f"{value:,.0f}" if float(value).is_integer() else show_figures(value, 4)
 
 
-def _figures(value: float, error: float) -> str:
+def _figures_of_error(value: float, error: float) -> str:
     """As many decimals as show two figures of the error."""
     decimals = 0 if not 0 < error < math.inf else max(0, min(6, 1 - math.floor(math.log10(error))))
     return f"{value:,.{decimals}f}"

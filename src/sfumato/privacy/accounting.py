@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from sfumato._util.codec import storable
 from sfumato.errors import BudgetError, BudgetExceeded
-from sfumato.privacy.amounts import Currency, exact, exp_bounds, normal_cdf_bounds, readable
+from sfumato.privacy.amounts import Currency, exp_bounds, normal_cdf_bounds, read_exact, readable_number
 
 if TYPE_CHECKING:
     from sfumato.privacy.budget import Budget
@@ -90,17 +90,24 @@ def precision_for(scale: Fraction) -> int:
     return GUARD_BITS + max(0, scale.denominator.bit_length() - scale.numerator.bit_length())
 
 
-__all__ += ["delta_of", "event_from_text", "event_to_text", "overspending", "price", "refuse_overspending"]
+__all__ += [
+    "event_delta",
+    "event_from_text",
+    "event_price",
+    "event_to_text",
+    "overspending_error",
+    "refuse_overspending",
+]
 
 
 _LARGEST_ACCOUNTANT = 10**18  # far above the cost of any guarantee worth its name; keeps sums of prices short
 
 
-def _parameter(value: object, name: str) -> Fraction:
+def _read_event_parameter(value: object, name: str) -> Fraction:
     """The exact parameter of an event: 0 is allowed (nothing was learnt), numbers above 1e18 are not."""
-    number = exact(value, name)
+    number = read_exact(value, name)
     if number > _LARGEST_ACCOUNTANT:
-        raise BudgetError(f"{name} of an event must be at most 1e18; got {readable(number)}")
+        raise BudgetError(f"{name} of an event must be at most 1e18; got {readable_number(number)}")
     return number
 
 
@@ -112,7 +119,7 @@ class GaussianEvent:
     mu_squared: Fraction
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "mu_squared", _parameter(self.mu_squared, "mu_squared"))
+        object.__setattr__(self, "mu_squared", _read_event_parameter(self.mu_squared, "mu_squared"))
 
 
 @storable
@@ -123,7 +130,7 @@ class PureEvent:
     epsilon: Fraction
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", _parameter(self.epsilon, "epsilon"))
+        object.__setattr__(self, "epsilon", _read_event_parameter(self.epsilon, "epsilon"))
 
 
 @storable
@@ -134,7 +141,7 @@ class ZcdpEvent:
     rho: Fraction
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rho", _parameter(self.rho, "rho"))
+        object.__setattr__(self, "rho", _read_event_parameter(self.rho, "rho"))
 
 
 @storable
@@ -145,7 +152,7 @@ class BoundedRangeEvent:
     epsilon: Fraction
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", _parameter(self.epsilon, "epsilon"))
+        object.__setattr__(self, "epsilon", _read_event_parameter(self.epsilon, "epsilon"))
 
 
 @storable
@@ -161,10 +168,10 @@ class ApproxEvent:
     delta: Fraction
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", _parameter(self.epsilon, "epsilon"))
-        object.__setattr__(self, "delta", _parameter(self.delta, "delta"))
+        object.__setattr__(self, "epsilon", _read_event_parameter(self.epsilon, "epsilon"))
+        object.__setattr__(self, "delta", _read_event_parameter(self.delta, "delta"))
         if not 0 < self.delta < 1:
-            raise BudgetError(f"delta of an event must lie between 0 and 1; got {readable(self.delta)}")
+            raise BudgetError(f"delta of an event must lie between 0 and 1; got {readable_number(self.delta)}")
 
 
 Event = GaussianEvent | PureEvent | ZcdpEvent | BoundedRangeEvent | ApproxEvent
@@ -186,7 +193,7 @@ _TAGS: dict[str, type[Event]] = {
 _TAG_OF = {cls: tag for tag, cls in _TAGS.items()}
 
 
-def price(event: Event, currency: Currency) -> Fraction:
+def event_price(event: Event, currency: Currency) -> Fraction:
     """What the event costs in the currency, exact or rounded up.
 
     pure epsilon: epsilon for pure, bounded-range and approximate events (whose delta `delta_of` has). rho: mu^2/2,
@@ -211,15 +218,15 @@ def price(event: Event, currency: Currency) -> Fraction:
         case (Currency.MU_SQUARED, BoundedRangeEvent(epsilon=epsilon)):
             return mu_of_pure(epsilon / 2) ** 2
         case _:
-            raise BudgetError(_no_price(event, currency))
+            raise BudgetError(_no_price_message(event, currency))
 
 
-def delta_of(event: Event) -> Fraction:
+def event_delta(event: Event) -> Fraction:
     """What the event adds to the delta of a ledger that adds epsilons and deltas."""
     return event.delta if isinstance(event, ApproxEvent) else Fraction(0)
 
 
-def _no_price(event: object, currency: object) -> str:
+def _no_price_message(event: object, currency: object) -> str:
     if not isinstance(event, Event) or not isinstance(currency, Currency):
         return f"an event and a currency are needed; got {type(event).__name__} and {type(currency).__name__}"
     need = {
@@ -237,14 +244,14 @@ def _no_price(event: object, currency: object) -> str:
 def refuse_overspending(requested: Fraction, remaining: Fraction, currency: Currency | str) -> None:
     """Raise BudgetExceeded unless the request fits; equality fits. `currency` may also be "delta"."""
     if requested > remaining:
-        raise overspending(requested, remaining, currency)
+        raise overspending_error(requested, remaining, currency)
 
 
-def overspending(requested: Fraction, remaining: Fraction, currency: Currency | str) -> BudgetExceeded:
+def overspending_error(requested: Fraction, remaining: Fraction, currency: Currency | str) -> BudgetExceeded:
     """The refusal of a request above what remains."""
     return BudgetExceeded(
-        f"requested {readable(requested)} of {currency}, remaining {readable(remaining)}, "
-        f"difference {readable(requested - remaining)}; nothing was spent: plan with a smaller budget",
+        f"requested {readable_number(requested)} of {currency}, remaining {readable_number(remaining)}, "
+        f"difference {readable_number(requested - remaining)}; nothing was spent: plan with a smaller budget",
         requested,
         remaining,
     )
@@ -263,7 +270,7 @@ class Account:
             raise BudgetError(f"an account needs a Budget, or an event whose parts add up; got {type(total).__name__}")
         self.total = total
         self.currency = currency
-        self._amount = self._remaining = price(total, currency) if isinstance(total, Event) else total.total
+        self._amount = self._remaining = event_price(total, currency) if isinstance(total, Event) else total.total
         self._lock = threading.Lock()
         self._process = os.getpid()
 
@@ -279,8 +286,8 @@ class Account:
 
     def check(self, event: Event) -> Fraction:
         """The event's price. Raises what `spend` would raise now; spends nothing."""
-        cost = price(event, self.currency)
-        refuse_overspending(delta_of(event), Fraction(0), "delta")
+        cost = event_price(event, self.currency)
+        refuse_overspending(event_delta(event), Fraction(0), "delta")
         # before any lock, which a fork may have left closed
         if os.getpid() != self._process:
             raise BudgetError("this account belongs to the process that made it; use a Ledger file to share a budget")
@@ -299,7 +306,7 @@ class Account:
         raise BudgetError("an account can be neither copied nor pickled: two copies would spend twice")
 
     def __repr__(self) -> str:
-        return f"<Account {self.total}: {readable(self._remaining)} of {self.currency} left>"
+        return f"<Account {self.total}: {readable_number(self._remaining)} of {self.currency} left>"
 
 
 def event_to_text(event: Event) -> str:
@@ -313,4 +320,4 @@ def event_from_text(text: str) -> Event:
     kind = None if match is None else _TAGS.get(match[1])
     if match is None or kind is None or len(fields(kind)) != len(match[2].split()):
         raise BudgetError(f"not an event: {text[:60]!r}")
-    return kind(*(exact(number, match[1]) for number in match[2].split()))
+    return kind(*(read_exact(number, match[1]) for number in match[2].split()))

@@ -20,16 +20,16 @@ __all__ = [
     "Bounds",
     "Currency",
     "Number",
-    "ball",
-    "compact",
-    "decimal",
-    "enclose",
-    "exact",
+    "arb_ball",
+    "compact_text",
+    "enclose_value",
     "exp_bounds",
     "normal_cdf_bounds",
-    "rational",
-    "readable",
-    "shown",
+    "read_exact",
+    "readable_number",
+    "refused_text",
+    "round_to_decimal",
+    "to_fraction",
 ]
 
 
@@ -58,20 +58,20 @@ class Currency(StrEnum):
     MU_SQUARED = "mu^2"
 
 
-def exact(value: object, name: str) -> Fraction:
+def read_exact(value: object, name: str) -> Fraction:
     """The rational number that the caller wrote; a float counts as its shortest decimal text.
 
     Raises BudgetError for anything that is not a finite number >= 0, and for numbers of absurd length.
     """
-    number = _parse(value)
+    number = _parse_exact(value)
     if number is None:
-        raise BudgetError(f"{name} must be {_ALLOWED}; got {type(value).__name__} {shown(value)}")
+        raise BudgetError(f"{name} must be {_ALLOWED}; got {type(value).__name__} {refused_text(value)}")
     if number < 0:
-        raise BudgetError(f"{name} must not be negative; got {shown(value)}")
+        raise BudgetError(f"{name} must not be negative; got {refused_text(value)}")
     return number
 
 
-def _parse(value: object) -> Fraction | None:
+def _parse_exact(value: object) -> Fraction | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, Fraction):
@@ -94,7 +94,7 @@ def _parse(value: object) -> Fraction | None:
     return number
 
 
-def shown(value: object) -> str:
+def refused_text(value: object) -> str:
     """Bounded text of a refused value; huge integers have no affordable decimal text."""
     whole = value.numerator if isinstance(value, (int, Fraction)) else 0
     if isinstance(whole, int) and whole.bit_length() > _MAX_BITS:
@@ -106,15 +106,15 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def readable(x: Fraction, digits: int = 8) -> str:
+def readable_number(x: Fraction, digits: int = 8) -> str:
     """Short text for people: exact where that takes at most 40 digits, else rounded and marked by '~'."""
     if x.denominator < 1000 and _other_factors(x.denominator):
-        return str(x) if abs(x.numerator) < 1000 else "~" + compact(decimal(x, digits))
+        return str(x) if abs(x.numerator) < 1000 else "~" + compact_text(round_to_decimal(x, digits))
     if x == 0 or abs(x) >= SMALLEST:
-        precise = decimal(x, 40)
+        precise = round_to_decimal(x, 40)
         if Fraction(precise) == x:
-            return compact(precise)
-    return "~" + compact(decimal(x, digits))
+            return compact_text(precise)
+    return "~" + compact_text(round_to_decimal(x, digits))
 
 
 def _other_factors(n: int) -> bool:
@@ -125,12 +125,12 @@ def _other_factors(n: int) -> bool:
     return n != 1
 
 
-def decimal(x: Fraction, digits: int) -> Decimal:
+def round_to_decimal(x: Fraction, digits: int) -> Decimal:
     context = Context(prec=digits, Emin=-(10**6), Emax=10**6)
     return context.divide(Decimal(x.numerator), Decimal(x.denominator))
 
 
-def compact(x: Decimal) -> str:
+def compact_text(x: Decimal) -> str:
     normal = x.normalize(Context(prec=60, Emin=-(10**6), Emax=10**6))
     text = f"{normal:f}" if -5 <= normal.adjusted() < 12 else f"{normal:e}"
     return text.replace("e+", "e")
@@ -148,12 +148,12 @@ def exp_bounds(x: Fraction, bits: int = 128) -> Bounds:
 
     For x < -2^20 the lower bound is 0. Raises InvalidInput for x > 2^20 and for a float.
     """
-    x = rational(x, bits)
+    x = to_fraction(x, bits)
     if x > EXP_LIMIT:
         raise InvalidInput(f"exp of a number above {EXP_LIMIT} has no affordable exact bounds; got {x}")
     if x < -EXP_LIMIT:
         return Fraction(0), exp_bounds(Fraction(-EXP_LIMIT), bits)[1]
-    return enclose(lambda: ball(x).exp(), bits)
+    return enclose_value(lambda: arb_ball(x).exp(), bits)
 
 
 def normal_cdf_bounds(x: Fraction, bits: int = 128) -> Bounds:
@@ -161,16 +161,16 @@ def normal_cdf_bounds(x: Fraction, bits: int = 128) -> Bounds:
 
     For x < -2^10 the lower bound is 0; for x > 2^10 the upper bound is 1. Raises InvalidInput for a float.
     """
-    x = rational(x, bits)
+    x = to_fraction(x, bits)
     if x > NORMAL_LIMIT:
         return normal_cdf_bounds(Fraction(NORMAL_LIMIT), bits)[0], Fraction(1)
     if x < -NORMAL_LIMIT:
         return Fraction(0), normal_cdf_bounds(Fraction(-NORMAL_LIMIT), bits)[1]
-    lower, upper = enclose(lambda: (-ball(x) / ball(Fraction(2)).sqrt()).erfc() / 2, bits)
+    lower, upper = enclose_value(lambda: (-arb_ball(x) / arb_ball(Fraction(2)).sqrt()).erfc() / 2, bits)
     return lower, min(upper, Fraction(1))
 
 
-def enclose(evaluate: Callable[[], arb], bits: int) -> Bounds:
+def enclose_value(evaluate: Callable[[], arb], bits: int) -> Bounds:
     """Bounds of a nonzero value from `evaluate`, at rising precision until they are narrow enough."""
     from flint import ctx  # noqa: PLC0415
 
@@ -183,19 +183,19 @@ def enclose(evaluate: Callable[[], arb], bits: int) -> Bounds:
         precision *= 2
 
 
-def ball(x: Fraction) -> arb:
+def arb_ball(x: Fraction) -> arb:
     """The ball around a rational at the current precision."""
     from flint import arb, fmpq  # noqa: PLC0415
 
     return arb(fmpq(x.numerator, x.denominator))
 
 
-def floor(x: arb) -> int:
+def certain_floor(x: arb) -> int:
     """The greatest integer certainly at most x."""
     return int(x.lower().floor().fmpz())
 
 
-def ceiling(x: arb) -> int:
+def certain_ceiling(x: arb) -> int:
     """The least integer certainly at least x."""
     return int(x.upper().ceil().fmpz())
 
@@ -206,7 +206,7 @@ def exact_rational(endpoint: arb) -> Fraction:
     return Fraction(mantissa << exponent) if exponent >= 0 else Fraction(mantissa, 1 << -exponent)
 
 
-def rational(x: Fraction, bits: int) -> Fraction:
+def to_fraction(x: Fraction, bits: int) -> Fraction:
     """x as a Fraction; a float would carry a rounding nobody chose."""
     if isinstance(x, bool) or not isinstance(x, (int, Fraction)):
         raise InvalidInput(f"exact bounds need an int or a Fraction, got {type(x).__name__} {x!r}")

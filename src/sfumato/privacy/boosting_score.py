@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from sfumato._util.codec import storable
 from sfumato.errors import PlanError
 from sfumato.maps import BlockMap
-from sfumato.privacy.int128 import WORD, Wide, distances
-from sfumato.privacy.selection import check_rows
+from sfumato.privacy.int128 import WORD, UInt128Array, absolute_differences
+from sfumato.privacy.selection import check_candidate_rows
 
 __all__ = ["Misses"]
 
@@ -38,7 +38,7 @@ class Misses:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "blocks", tuple(self.blocks))
-        rows = check_rows(self.blocks)
+        rows = check_candidate_rows(self.blocks)
         given: Any = self.estimates
         if not isinstance(given, np.ndarray) or given.dtype != np.int64 or given.ndim != 2:
             raise PlanError("estimates of misses are an int64 array, one row per model")
@@ -62,14 +62,14 @@ class Misses:
             for q, column in zip(answers, columns, strict=True)
         ]
 
-    def lags(self, answers: NDArray[np.int64]) -> Wide:
+    def lags(self, answers: NDArray[np.int64]) -> UInt128Array:
         """How far each of `scores` is behind the best; exact as they are, by work that does not depend on them."""
         # no miss is above 2^64 - 1, so neither floor nor ceiling matters beyond
         floor, most = (np.uint64(min(v, WORD - 1)) for v in (self.floor, self.ceiling))
         nothing = np.zeros(len(self), dtype=np.uint64)
-        total = Wide(nothing, nothing)
+        total = UInt128Array(nothing, nothing)
         for estimates in self.estimates:
-            missed = distances(answers, estimates)
+            missed = absolute_differences(answers, estimates)
             total = total.plus(np.minimum(missed - np.minimum(missed, floor), most))
         return total.behind()
 

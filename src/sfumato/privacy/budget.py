@@ -30,16 +30,16 @@ from sfumato.privacy.amounts import (
     Bounds,
     Currency,
     Number,
-    ball,
-    compact,
-    decimal,
-    enclose,
-    exact,
+    arb_ball,
+    compact_text,
+    enclose_value,
     exp_bounds,
     normal_cdf_bounds,
-    rational,
-    readable,
-    shown,
+    read_exact,
+    readable_number,
+    refused_text,
+    round_to_decimal,
+    to_fraction,
 )
 from sfumato.privacy.rounding import round_down, round_up, sqrt_down
 
@@ -47,9 +47,9 @@ __all__ = [
     "Budget",
     "epsilon_of_mu",
     "epsilon_of_rho",
-    "keeps",
     "log_bounds",
     "mu_of_approx",
+    "price_keeps_budget",
     "pure_of_mu",
     "rho_of_approx",
 ]
@@ -84,7 +84,7 @@ def epsilon_of_mu(mu: Fraction, delta: Fraction) -> Fraction:
 # zCDP ----------------------------------------------------------------------------------------------------------------
 
 
-def _order(value: Callable[[float], float], widest: float) -> Fraction:
+def _renyi_order_guess(value: Callable[[float], float], widest: float) -> Fraction:
     """A guess at the order a > 1 that maximises `value(log(a - 1))`; any order gives a valid bound."""
     grid = [-30 + (widest + 30) * i / 400 for i in range(401)]
     best = max(range(401), key=lambda i: value(grid[i]))
@@ -100,12 +100,12 @@ def log_bounds(x: Fraction, bits: int = 128) -> Bounds:
 
     Raises InvalidInput for x <= 0 and for a float.
     """
-    x = rational(x, bits)
+    x = to_fraction(x, bits)
     if x <= 0:
         raise InvalidInput(f"log needs a positive argument, got {x}")
     if x == 1:
         return Fraction(0), Fraction(0)
-    return enclose(lambda: ball(x).log(), bits)
+    return enclose_value(lambda: arb_ball(x).log(), bits)
 
 
 def _renyi_slack(a: Fraction, delta: Fraction, bits: int) -> Fraction:
@@ -131,7 +131,7 @@ def rho_of_approx(epsilon: Fraction, delta: Fraction) -> Fraction:
     def rho(t: float) -> float:
         return (_renyi_slack_guess(t, log_delta) + target) / (1 + math.exp(t))
 
-    a = _order(rho, 10 - log_delta)
+    a = _renyi_order_guess(rho, 10 - log_delta)
     bound = (_renyi_slack(a, delta, precision_for(delta)) + epsilon) / a
     if bound <= 0:
         raise BudgetError(
@@ -150,7 +150,7 @@ def epsilon_of_rho(rho: Fraction, delta: Fraction) -> Fraction:
     def negative_epsilon(t: float) -> float:
         return _renyi_slack_guess(t, log_delta) - cost * (1 + math.exp(t))
 
-    a = _order(negative_epsilon, 10 - log_delta)
+    a = _renyi_order_guess(negative_epsilon, 10 - log_delta)
     bound = a * rho - _renyi_slack(a, delta, precision_for(delta))
     if bound <= 0:
         return Fraction(0)
@@ -213,16 +213,16 @@ class Budget:
 
     def __post_init__(self) -> None:
         if self.kind not in _PARAMETERS:
-            raise BudgetError(f"a budget is one of {', '.join(_PARAMETERS)}; got {shown(self.kind)}")
+            raise BudgetError(f"a budget is one of {', '.join(_PARAMETERS)}; got {refused_text(self.kind)}")
         name = _PARAMETERS[self.kind]
-        parameter = exact(self.parameter, name)
+        parameter = read_exact(self.parameter, name)
         if not SMALLEST <= parameter <= LARGEST:
-            raise BudgetError(f"{name} must be between 1e-300 and 1e9; got {readable(parameter)}")
+            raise BudgetError(f"{name} must be between 1e-300 and 1e9; got {readable_number(parameter)}")
         object.__setattr__(self, "parameter", parameter)
         if (self.delta is None) == (self.kind == "approx"):
             raise BudgetError("delta belongs to (epsilon, delta) budgets and to no other")
         if self.delta is not None:
-            object.__setattr__(self, "delta", _delta(self.delta))
+            object.__setattr__(self, "delta", _read_delta(self.delta))
 
     @classmethod
     def pure(cls, epsilon: Number) -> Budget:
@@ -243,7 +243,7 @@ class Budget:
         >>> print(sf.pure(1))
         1-DP (pure epsilon); Laplace scale 1 per unit of L1 sensitivity
         """
-        return cls("pure", exact(epsilon, "epsilon"))
+        return cls("pure", read_exact(epsilon, "epsilon"))
 
     @classmethod
     def approx(cls, epsilon: Number, delta: Number) -> Budget:
@@ -269,7 +269,7 @@ class Budget:
             ...
         sfumato.errors.BudgetError: delta must be above 0 (at least 1e-300) and below 1; got 0
         """
-        return cls("approx", exact(epsilon, "epsilon"), exact(delta, "delta"))
+        return cls("approx", read_exact(epsilon, "epsilon"), read_exact(delta, "delta"))
 
     @classmethod
     def zcdp(cls, rho: Number) -> Budget:
@@ -290,7 +290,7 @@ class Budget:
         >>> print(sf.zcdp("0.5"))
         0.5-zCDP; Gaussian noise multiplier 1; (5.2215, 1e-6)-DP
         """
-        return cls("zcdp", exact(rho, "rho"))
+        return cls("zcdp", read_exact(rho, "rho"))
 
     @classmethod
     def gdp(cls, mu: Number) -> Budget:
@@ -311,7 +311,7 @@ class Budget:
         >>> print(sf.gdp(1))
         1-GDP; Gaussian noise multiplier 1; (4.8866, 1e-6)-DP
         """
-        return cls("gdp", exact(mu, "mu"))
+        return cls("gdp", read_exact(mu, "mu"))
 
     @classmethod
     def from_json(cls, document: Mapping[str, object]) -> Budget:
@@ -336,9 +336,9 @@ class Budget:
         kind = kinds.get(frozenset(document))
         if kind is None:
             given = ", ".join(sorted(map(str, document))) or "nothing"
-            raise BudgetError(f"give epsilon, or epsilon and delta, or rho, or mu; got {shown(given)}")
-        delta = exact(document["delta"], "delta") if kind == "approx" else None
-        return cls(kind, exact(document[_PARAMETERS[kind]], _PARAMETERS[kind]), delta)
+            raise BudgetError(f"give epsilon, or epsilon and delta, or rho, or mu; got {refused_text(given)}")
+        delta = read_exact(document["delta"], "delta") if kind == "approx" else None
+        return cls(kind, read_exact(document[_PARAMETERS[kind]], _PARAMETERS[kind]), delta)
 
     def to_json(self) -> dict[str, str]:
         """The parameters as exact text, ready for a JSON file.
@@ -428,7 +428,7 @@ class Budget:
             ...
         sfumato.errors.BudgetError: a zcdp budget has an epsilon only at a delta; call epsilon(delta=...)
         """
-        target = self.delta if delta is None else _delta(delta)
+        target = self.delta if delta is None else _read_delta(delta)
         if self.kind == "pure":
             return self.parameter
         if target is None:
@@ -437,37 +437,41 @@ class Budget:
             convert = epsilon_of_rho if self.kind == "zcdp" else epsilon_of_mu
             return convert(self.parameter, target)
         if target < self.delta:
-            raise BudgetError(f"delta is {readable(self.delta)} and cannot be lowered to {readable(target)} afterwards")
+            raise BudgetError(
+                f"delta is {readable_number(self.delta)} and cannot be lowered to {readable_number(target)} afterwards"
+            )
         return self.parameter
 
     def __str__(self) -> str:
-        value = readable(self.parameter)
+        value = readable_number(self.parameter)
         if self.kind == "pure":
-            return f"{value}-DP (pure epsilon); Laplace scale {_short(1 / self.parameter)} per unit of L1 sensitivity"
+            return (
+                f"{value}-DP (pure epsilon); Laplace scale {_short_text(1 / self.parameter)} per unit of L1 sensitivity"
+            )
         mu = sqrt_down(self.mu_squared)
-        noise = f"Gaussian noise multiplier {_short(1 / mu)}"
+        noise = f"Gaussian noise multiplier {_short_text(1 / mu)}"
         if self.delta is not None:
-            return f"({value}, {readable(self.delta)})-DP; {noise}; mu = {_short(mu)}"
+            return f"({value}, {readable_number(self.delta)})-DP; {noise}; mu = {_short_text(mu)}"
         name = {"zcdp": f"{value}-zCDP", "gdp": f"{value}-GDP"}[self.kind]
         at = _DISPLAY_DELTA
-        return f"{name}; {noise}; ({_short(self.epsilon(at))}, {readable(at)})-DP"
+        return f"{name}; {noise}; ({_short_text(self.epsilon(at))}, {readable_number(at)})-DP"
 
     def __repr__(self) -> str:
         return f"<Budget {self}>"
 
 
-def _delta(value: object) -> Fraction:
-    delta = exact(value, "delta")
+def _read_delta(value: object) -> Fraction:
+    delta = read_exact(value, "delta")
     if not SMALLEST <= delta < 1:
-        raise BudgetError(f"delta must be above 0 (at least 1e-300) and below 1; got {readable(delta)}")
+        raise BudgetError(f"delta must be above 0 (at least 1e-300) and below 1; got {readable_number(delta)}")
     return delta
 
 
-def _short(x: Fraction) -> str:
-    return compact(decimal(x, 5))
+def _short_text(x: Fraction) -> str:
+    return compact_text(round_to_decimal(x, 5))
 
 
-def keeps(price: Event, budget: Budget) -> bool:
+def price_keeps_budget(price: Event, budget: Budget) -> bool:
     """Whether one access at this price keeps the promise that a budget states.
 
     Raises BudgetError where no price of its kind could.

@@ -38,7 +38,7 @@ VERSION = 2  # of the format: lines as they are hashed
 _ANCHOR = re.compile(r"(\d{1,18}):([0-9a-f]{64})", re.ASCII)
 
 
-def refusal(table: str, action: str, condition: str = "") -> tuple[str, str]:
+def refusal_trigger(table: str, action: str, condition: str = "") -> tuple[str, str]:
     """A trigger that forbids an action on a table: its name and its text."""
     name = f"{table}_{action.lower()}"
     body = f"SELECT RAISE(ABORT, 'a chain only grows: {action} of {table} is refused')"
@@ -51,9 +51,11 @@ SCHEMA: dict[str, str] = {
     "lines": "CREATE TABLE lines (sequence INTEGER PRIMARY KEY, body BLOB NOT NULL, hash TEXT NOT NULL) STRICT",
     **dict(
         (
-            refusal("lines", "UPDATE"),
-            refusal("lines", "DELETE"),
-            refusal("lines", "INSERT", "WHEN NEW.sequence IS NOT (SELECT coalesce(max(sequence), -1) + 1 FROM lines) "),
+            refusal_trigger("lines", "UPDATE"),
+            refusal_trigger("lines", "DELETE"),
+            refusal_trigger(
+                "lines", "INSERT", "WHEN NEW.sequence IS NOT (SELECT coalesce(max(sequence), -1) + 1 FROM lines) "
+            ),
         )
     ),
 }
@@ -199,7 +201,7 @@ class FileChain(Chain[S]):
         head = form.digest(form.key(opening), form.label, opening)
 
         def fill(connection: Connection) -> None:
-            _make(connection, form, (0, opening, head))
+            _create_chain_file(connection, form, (0, opening, head))
 
         FileStore.create(Path(path), form.words, fill)
         return cls(path, form, advance)
@@ -232,7 +234,7 @@ class FileChain(Chain[S]):
 
     def catch_up(self, connection: Connection, pages: bool) -> Turn[S]:
         """Read and check the lines since the last reading (or all), and that the last one read is still there."""
-        _check_header(connection, self.form)
+        _check_chain_header(connection, self.form)
         if pages:
             _check_pages(connection, self.form)
         state, hashes = cast("tuple[S | None, tuple[str, ...]]", getattr(self, "_known", (None, ())))
@@ -290,7 +292,7 @@ class FileChain(Chain[S]):
 _UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
-def _make(connection: Connection, form: Format, first: Row) -> None:
+def _create_chain_file(connection: Connection, form: Format, first: Row) -> None:
     """Write header, schema and the first line."""
     connection.execute(f"PRAGMA application_id={form.application_id}")
     connection.execute(f"PRAGMA user_version={VERSION}")
@@ -299,7 +301,7 @@ def _make(connection: Connection, form: Format, first: Row) -> None:
     connection.execute(_INSERT, first)
 
 
-def _check_header(connection: Connection, form: Format) -> None:
+def _check_chain_header(connection: Connection, form: Format) -> None:
     """Check that the file is of this kind and format, with its own table and triggers.
 
     Raises LedgerError for a foreign file, or one of another format; LedgerCorrupted for a damaged one.

@@ -17,13 +17,21 @@ from typing import Any, Protocol
 
 from sfumato._util.codec import storable
 from sfumato.errors import BudgetError, BudgetExceeded, PlanError
-from sfumato.privacy.accounting import Event, GaussianEvent, PureEvent, ZcdpEvent, mu_of_pure, precision_for, price
-from sfumato.privacy.amounts import Currency, ball, exact_rational
+from sfumato.privacy.accounting import (
+    Event,
+    GaussianEvent,
+    PureEvent,
+    ZcdpEvent,
+    event_price,
+    mu_of_pure,
+    precision_for,
+)
+from sfumato.privacy.amounts import Currency, arb_ball, exact_rational
 from sfumato.privacy.noise import BitSource, DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian
 from sfumato.privacy.rounding import round_up, sqrt_up
 from sfumato.privacy.selection import Epochs
 
-__all__ = ["Question", "SparseVector", "Step", "Terms", "mu_squared_of_pures"]
+__all__ = ["ConversationQuestion", "SparseVector", "Step", "Terms", "mu_squared_of_pures"]
 
 
 # Mechanisms whose binomial law is summed at once, up to an epsilon at which that gains nothing.
@@ -41,12 +49,12 @@ def mu_squared_of_pures(epsilon: Fraction, count: int) -> Fraction:
     256 are taken by groups, whose mu^2 add up.
     """
     groups, rest = divmod(count, _TOGETHER)
-    whole = groups * _mu_together(epsilon, _TOGETHER) ** 2 if groups else Fraction(0)
-    return whole + (_mu_together(epsilon, rest) ** 2 if rest else 0)
+    whole = groups * _mu_of_pures(epsilon, _TOGETHER) ** 2 if groups else Fraction(0)
+    return whole + (_mu_of_pures(epsilon, rest) ** 2 if rest else 0)
 
 
 @lru_cache(maxsize=1024)
-def _mu_together(epsilon: Fraction, count: int) -> Fraction:
+def _mu_of_pures(epsilon: Fraction, count: int) -> Fraction:
     """The least mu of `count` mechanisms, rounded up."""
     if count == 1 or not epsilon or epsilon > _LARGEST_TOGETHER:
         return sqrt_up(count * mu_of_pure(epsilon) ** 2)
@@ -55,7 +63,7 @@ def _mu_together(epsilon: Fraction, count: int) -> Fraction:
     bits = precision_for(epsilon) + count
     while True:
         with ctx.workprec(bits):
-            odds = ball(-epsilon).exp()
+            odds = arb_ball(-epsilon).exp()
             terms = [math.comb(count, j) * odds**j / (1 + odds) ** count for j in range(count + 1)]
             # under Bin(count, p): P(X >= j) and P(X <= j), each a sum of positive terms
             upper = list(itertools.accumulate(reversed(terms)))[::-1]
@@ -66,7 +74,7 @@ def _mu_together(epsilon: Fraction, count: int) -> Fraction:
                 first, kept = upper[i], lower[count - i]
                 # Phi^-1(b) of b = P(X > count - i), which may be next to 1, from 1 - b
                 found = found.max((2 * first).erfcinv() - (2 * kept).erfcinv())
-            found = found * ball(Fraction(2)).sqrt()
+            found = found * arb_ball(Fraction(2)).sqrt()
             if found.is_finite() and found.rel_accuracy_bits() > 64:
                 return round_up(exact_rational(found.upper()))
         bits *= 2
@@ -79,7 +87,7 @@ _CURRENCY: dict[type[Event], Currency] = {
 }
 
 
-class Question(Protocol):
+class ConversationQuestion(Protocol):
     """A storable query of some kind, such as `Candidates` of one row."""
 
     def scores(self, answers: Sequence[int]) -> list[int]:
@@ -148,14 +156,14 @@ class Terms:
         if kind not in _CURRENCY:
             raise PlanError("a conversation is priced as a PureEvent, ZcdpEvent or GaussianEvent")
         try:
-            answers = sum((price(event, _CURRENCY[kind]) for event in self._answering()), Fraction(0))
+            answers = sum((event_price(event, _CURRENCY[kind]) for event in self._answering()), Fraction(0))
         except BudgetError as error:
             raise PlanError(f"the noise of the answers has no price as a {kind.__name__}: {error}") from None
         epsilon, count = self.epochs.epsilon, self.epochs.count
         if kind is GaussianEvent:
             # all epochs together cost less mu^2 than one by one
             return mu_squared_of_pures(epsilon, count) + count * answers
-        return count * (price(PureEvent(epsilon), _CURRENCY[kind]) + answers)
+        return count * (event_price(PureEvent(epsilon), _CURRENCY[kind]) + answers)
 
     def _answering(self) -> tuple[Event, ...]:
         """What one answer costs."""

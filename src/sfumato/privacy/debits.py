@@ -20,14 +20,14 @@ from sfumato.errors import BudgetError, BudgetExceeded, InvalidInput, LedgerMism
 from sfumato.privacy.accounting import (
     Event,
     PureEvent,
-    delta_of,
+    event_delta,
     event_from_text,
+    event_price,
     event_to_text,
-    overspending,
-    price,
+    overspending_error,
     refuse_overspending,
 )
-from sfumato.privacy.amounts import Currency, exact
+from sfumato.privacy.amounts import Currency, read_exact
 from sfumato.privacy.chain import Chain, FileChain, Turn
 from sfumato.privacy.unit import PrivacyUnit, Within
 
@@ -36,14 +36,14 @@ __all__ = [
     "Entry",
     "Receipt",
     "State",
-    "advance",
     "check_hash",
-    "checked_table",
-    "line_of",
-    "next_of",
-    "now",
-    "spelt",
+    "check_table_name",
+    "ledger_line",
+    "next_line_number",
+    "read_ledger_lines",
     "spend_line",
+    "unit_text",
+    "utc_timestamp",
 ]
 
 
@@ -142,20 +142,31 @@ def spend_line(
     cumulative = state.spent + price
     if max(cumulative.numerator.bit_length(), cumulative.denominator.bit_length()) > _MAX_BITS:
         raise BudgetError("the sum of all prices has thousands of digits; round this price up to a decimal")
-    facts = (next_of(state), "spend", name, plan_hash, event_to_text(event), price, cumulative, now(), 0, "")
-    return line_of(*facts, _unit_to_text(unit), table or "")
+    facts = (
+        next_line_number(state),
+        "spend",
+        name,
+        plan_hash,
+        event_to_text(event),
+        price,
+        cumulative,
+        utc_timestamp(),
+        0,
+        "",
+    )
+    return ledger_line(*facts, _unit_to_text(unit), table or "")
 
 
-def line_of(*facts: object) -> bytes:
+def ledger_line(*facts: object) -> bytes:
     """The facts of a line, one a row."""
     return "\n".join(map(str, facts)).encode()
 
 
-def next_of(state: State) -> int:
+def next_line_number(state: State) -> int:
     return len(state.entries) + 1
 
 
-def now() -> str:
+def utc_timestamp() -> str:
     """The time in UTC: a label."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
@@ -168,81 +179,81 @@ def _unit_to_text(unit: PrivacyUnit) -> str:
 # Lines that were read -----------------------------------------------------------------------------------------------
 
 
-def advance(state: State | None, bodies: Sequence[bytes]) -> State:
+def read_ledger_lines(state: State | None, bodies: Sequence[bytes]) -> State:
     """The state after some more lines; ValueError at the first that does not follow from those before."""
     texts = [body.decode() for body in bodies]
     if state is None:
-        state = _opened(texts.pop(0))
+        state = _read_opening_line(texts.pop(0))
     unit, table, spent, delta = state.unit, state.table, state.spent, state.delta_remaining
     entries = [*state.entries]
     lines = {e.name: e.sequence for e in entries if e.kind == "spend"} if texts else {}
     for number, text in enumerate(texts, start=len(entries) + 1):
         facts = text.split("\n")
-        _require(len(facts) > 1 and facts[0] == str(number), f"line {number} has another number")
+        _require_ledger(len(facts) > 1 and facts[0] == str(number), f"line {number} has another number")
         if facts[1] == "named":
-            _require(table is None, f"line {number} names a table that has a name")
-            entry, table = _named(facts, spent), facts[2]
+            _require_ledger(table is None, f"line {number} names a table that has a name")
+            entry, table = _read_table_line(facts, spent), facts[2]
             entries = [replace(e, table=table) if e.kind == "spend" else e for e in entries]
         elif facts[1] == "released":
-            entry, about = _released(facts)
-            _require(
+            entry, about = _read_release_line(facts)
+            _require_ledger(
                 entry.cumulative == spent and 0 < lines.get(entry.name, 0) == about, f"line {number} is no release"
             )
             paid = entries[about - 1]
             same = (paid.plan_hash, paid.event) == (entry.plan_hash, entry.event)
-            _require(same and not paid.released, f"line {number} releases what was not spent")
+            _require_ledger(same and not paid.released, f"line {number} releases what was not spent")
             entries[about - 1] = replace(paid, released=True, result_hash=entry.result_hash)
         else:
-            entry = _spend(facts)
+            entry = _read_spend_line(facts)
             spent += entry.price
-            delta -= delta_of(entry.event)
-            _require(entry.cumulative == spent <= state.total and delta >= 0, f"line {number} does not add up")
-            _require(entry.name not in lines, f"line {number} spends under a taken name")
+            delta -= event_delta(entry.event)
+            _require_ledger(entry.cumulative == spent <= state.total and delta >= 0, f"line {number} does not add up")
+            _require_ledger(entry.name not in lines, f"line {number} spends under a taken name")
             fits = unit is None or (entry.unit, entry.table) == (unit, table)
-            _require(fits and table in (None, entry.table), f"line {number} is of another unit or table")
+            _require_ledger(fits and table in (None, entry.table), f"line {number} is of another unit or table")
             unit, table, lines[entry.name] = entry.unit, table or entry.table, number
         entries.append(entry)
     return replace(state, unit=unit, table=table, delta_remaining=delta, entries=tuple(entries))
 
 
-def _opened(text: str) -> State:
+def _read_opening_line(text: str) -> State:
     ledger_id, document, currency, total, _, table = text.split("\n")
     kept, promised = Currency(currency), json.loads(document)
-    _require(isinstance(promised, dict), "its first line promises nothing")
+    _require_ledger(isinstance(promised, dict), "its first line promises nothing")
     # the total in another currency than epsilon has used its delta already
-    delta = exact(promised.get("delta", 0), "delta") if kept is Currency.EPSILON else Fraction(0)
-    return State(ledger_id, document, kept, _rational(total), delta, None, table or None)
+    delta = read_exact(promised.get("delta", 0), "delta") if kept is Currency.EPSILON else Fraction(0)
+    return State(ledger_id, document, kept, _parse_rational(total), delta, None, table or None)
 
 
-def _spend(facts: list[str]) -> Entry:
+def _read_spend_line(facts: list[str]) -> Entry:
     right = len(facts) == 12 and facts[1] == "spend" and facts[8:10] == ["0", ""]
-    _require(right, f"line {facts[0]} is no spend")
+    _require_ledger(right, f"line {facts[0]} is no spend")
     number, kind, name, plan_hash, event, price, cumulative, time, _, _, unit, table = facts
-    paid = (_event(event), _rational(price), _rational(cumulative))
+    paid = (_event(event), _parse_rational(price), _parse_rational(cumulative))
     return Entry(int(number), kind, name, plan_hash, *paid, time, False, None, _unit_from_text(unit), table or None)
 
 
-def _released(facts: list[str]) -> tuple[Entry, int]:
+def _read_release_line(facts: list[str]) -> tuple[Entry, int]:
     """The line, and the number of the spend that it is about."""
     number, kind, name, plan_hash, event, price, cumulative, time, about, result = facts
-    _require(price == "0" and result != "", f"line {number} is no release")
-    paid = (_event(event), Fraction(0), _rational(cumulative))
+    _require_ledger(price == "0" and result != "", f"line {number} is no release")
+    paid = (_event(event), Fraction(0), _parse_rational(cumulative))
     return Entry(int(number), kind, name, plan_hash, *paid, time, True, result), int(about)
 
 
-def _named(facts: list[str], spent: Fraction) -> Entry:
+def _read_table_line(facts: list[str], spent: Fraction) -> Entry:
     number, kind, table, time = facts
-    _require(table != "", f"line {number} names nothing")
+    _require_ledger(table != "", f"line {number} names nothing")
     return Entry(int(number), kind, "", "", PureEvent(Fraction(0)), Fraction(0), spent, time, True, None, None, table)
 
 
-def _require(holds: bool, problem: str) -> None:
+def _require_ledger(holds: bool, problem: str) -> None:
     if not holds:
         raise ValueError(problem)
 
 
 @lru_cache(maxsize=4096)
-def _rational(text: str) -> Fraction:
+def _parse_rational(text: str) -> Fraction:
     match = _RATIONAL.fullmatch(text)
     if match is None:
         raise ValueError("a price is not a rational number")
@@ -256,7 +267,7 @@ _event = lru_cache(maxsize=4096)(event_from_text)
 def _unit_from_text(text: str) -> PrivacyUnit:
     neighbours, person, rows, *within = json.loads(text)
     unit = PrivacyUnit(neighbours, person, rows, Within(*within) if within else None)
-    _require(_unit_to_text(unit) == text, "a privacy unit is spelt in another way")
+    _require_ledger(_unit_to_text(unit) == text, "a privacy unit is spelt in another way")
     return unit
 
 
@@ -421,8 +432,8 @@ class Debits:
         """Unit and table of the library's own types, if they are those of the ledger."""
         if type(unit) is not PrivacyUnit:
             raise PlanError(f"a spend says whose privacy it protects, as a PrivacyUnit; got {type(unit).__name__}")
-        table = checked_table(table)
-        problem = _mismatch(state, unit, table)
+        table = check_table_name(table)
+        problem = _mismatch_reason(state, unit, table)
         if problem is not None:
             raise LedgerMismatch(problem)
         return unit, table
@@ -435,7 +446,7 @@ class Debits:
         _check_name(name)
         check_hash(plan_hash, "plan_hash")
         whom = self._admit(state, unit, table)
-        cost = price(event, self.currency)
+        cost = event_price(event, self.currency)
         taken = state.find(name)
         if taken is not None:
             raise NameTaken(
@@ -444,24 +455,25 @@ class Debits:
             )
         if cost > state.remaining:
             raise self._overspent(event, cost, state)
-        refuse_overspending(delta_of(event), state.delta_remaining, "delta")
+        refuse_overspending(event_delta(event), state.delta_remaining, "delta")
         return spend_line(state, name, plan_hash, event, cost, *whom)
 
     def _overspent(self, event: Event, cost: Fraction, state: State) -> BudgetExceeded:
         """The refusal of a price above what is left."""
         del event
-        return overspending(cost, state.remaining, self.currency)
+        return overspending_error(cost, state.remaining, self.currency)
 
     def _read(self) -> State:
         return self._chain.read().state
 
 
-def _mismatch(state: State, given: PrivacyUnit, table: str | None) -> str | None:
+def _mismatch_reason(state: State, given: PrivacyUnit, table: str | None) -> str | None:
     """Why a spend for that unit and table is refused, and what to do; None where it is not."""
     if state.unit is not None and state.unit != given:
         return (
-            f"this ledger adds up what is spent on {spelt(state.unit)}, as its first spend said; this one protects "
-            f"{spelt(given)}, and prices of different units do not add up. Nothing was spent. Plan with the ledger's "
+            f"this ledger adds up what is spent on {unit_text(state.unit)}, as its first spend said; this one protects "
+            f"{unit_text(given)}, and prices of different units do not add up. Nothing was spent. Plan "
+            "with the ledger's "
             "unit (neighbours=, person=, rows_per_person=), or keep a ledger of its own for the other unit"
         )
     if (state.unit is None and state.table is None) or state.table == table:
@@ -480,7 +492,7 @@ def _mismatch(state: State, given: PrivacyUnit, table: str | None) -> str | None
     )
 
 
-def spelt(unit: PrivacyUnit) -> str:
+def unit_text(unit: PrivacyUnit) -> str:
     """Whose privacy, as a person and as a program says it."""
     return f"{unit.describe()} ({unit.neighbours.value})"
 
@@ -495,7 +507,7 @@ def _check_name(name: str) -> None:
         raise InvalidInput(f"a release's name must be in Unicode form NFC; got {name!r}")
 
 
-def checked_table(table: str | None) -> str | None:
+def check_table_name(table: str | None) -> str | None:
     """A public name of a table: a label that stays when files move. Raises InvalidInput."""
     if table is None:
         return None

@@ -18,7 +18,7 @@ from pathlib import Path
 from sfumato._util.files import sync_folder
 from sfumato.errors import LedgerCorrupted, LedgerError
 
-__all__ = ["FileStore", "Wording", "holds"]
+__all__ = ["FileStore", "Wording", "is_nonempty_file"]
 
 BUSY_SECONDS = 30  # a turn takes milliseconds; longer waits are of a process that hangs
 _OLDEST = (3, 37, 0)  # the first with STRICT tables
@@ -59,7 +59,7 @@ class FileStore:
         try:
             self.path = path.resolve(strict=True)
         except (OSError, RuntimeError, ValueError) as error:
-            raise LedgerError(f"{path}: no {words.noun} is there ({_reason(error)}); {words.make}") from error
+            raise LedgerError(f"{path}: no {words.noun} is there ({_error_reason(error)}); {words.make}") from error
         if not self.path.is_file():
             raise LedgerError(f"{path} is a folder or a device; a {words.noun} is a file")
         mode = self.path.stat().st_mode & 0o777
@@ -81,22 +81,24 @@ class FileStore:
         try:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, words.mode))
         except FileExistsError as error:
-            if path.is_symlink() or not path.is_file() or holds(path):
+            if path.is_symlink() or not path.is_file() or is_nonempty_file(path):
                 raise exists from error
         except (OSError, ValueError) as error:
-            raise LedgerError(f"{path} cannot be made ({_reason(error)}); choose a folder you can write to") from error
+            raise LedgerError(
+                f"{path} cannot be made ({_error_reason(error)}); choose a folder you can write to"
+            ) from error
         store = cls(path, words)
         with store.transaction(write=True) as connection:
             if connection.execute("PRAGMA schema_version").fetchone()[0]:
                 raise exists
             fill(connection)
-        with _translated(store.path, words):
+        with _translate_sqlite_errors(store.path, words):
             sync_folder(store.path.parent)
         return store
 
     def remove(self) -> None:
         """Take the file and what a crash may have left of a transaction away."""
-        for leftover in (self.path, _journal(self.path)):
+        for leftover in (self.path, _journal_path(self.path)):
             leftover.unlink(missing_ok=True)
 
     @contextmanager
@@ -107,9 +109,9 @@ class FileStore:
         """
         with _LOCK:
             with (
-                _translated(self.path, self.words),
+                _translate_sqlite_errors(self.path, self.words),
                 closing(self._connect(write)) as connection,
-                _locked(connection, write),
+                _transaction(connection, write),
                 self._sole(write),
             ):
                 yield connection
@@ -123,9 +125,9 @@ class FileStore:
             yield
             return
         with closing(self._open("ro")) as witness:
-            before = _version(witness)
+            before = _data_version(witness)
             yield
-            if _version(witness) != before:
+            if _data_version(witness) != before:
                 raise LedgerError(
                     f"{self.path} was written to during this turn, so its lock was lost; {self.words.undone}. Some "
                     "code of this process opened and closed the file by itself: let nothing but sfumato open it"
@@ -159,17 +161,17 @@ class FileStore:
         return connection
 
 
-def holds(path: Path) -> bool:
+def is_nonempty_file(path: Path) -> bool:
     """Whether something is in a file, once it is undone what a transaction left that did not end."""
     if not path.exists():
         return False
-    if path.is_file() and _journal(path).exists():
+    if path.is_file() and _journal_path(path).exists():
         with suppress(sqlite3.Error), closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=rw", uri=True)) as left:
             left.execute(_TOUCH)
     return path.is_dir() or path.stat().st_size > 0
 
 
-def _journal(path: Path) -> Path:
+def _journal_path(path: Path) -> Path:
     """Where SQLite keeps what undoes a transaction."""
     return path.with_name(path.name + "-journal")
 
@@ -181,7 +183,7 @@ def _require_sqlite() -> None:
 
 
 @contextmanager
-def _locked(connection: sqlite3.Connection, write: bool) -> Generator[None]:
+def _transaction(connection: sqlite3.Connection, write: bool) -> Generator[None]:
     """One transaction: everything is read under the lock that the write needs."""
     connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
     try:
@@ -193,7 +195,7 @@ def _locked(connection: sqlite3.Connection, write: bool) -> Generator[None]:
                 connection.execute("ROLLBACK")
 
 
-def _version(connection: sqlite3.Connection) -> int:
+def _data_version(connection: sqlite3.Connection) -> int:
     """A number that changes whenever another connection, of any process, has committed."""
     ((number,),) = connection.execute("PRAGMA data_version").fetchall()
     return number
@@ -211,7 +213,7 @@ _ENVIRONMENT = {
 
 
 @contextmanager
-def _translated(where: Path, words: Wording) -> Generator[None]:
+def _translate_sqlite_errors(where: Path, words: Wording) -> Generator[None]:
     """Turn what SQLite raises into errors that say what to do."""
     try:
         yield
@@ -227,8 +229,8 @@ def _translated(where: Path, words: Wording) -> Generator[None]:
         # SQLite quotes the damage in a message that is no text either.
         raise LedgerCorrupted(f"{where} is damaged or not a {words.noun}; restore it from a copy") from error
     except OSError as error:
-        raise LedgerError(f"{where}: {_reason(error)}") from error
+        raise LedgerError(f"{where}: {_error_reason(error)}") from error
 
 
-def _reason(error: Exception) -> str:
+def _error_reason(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["WORD", "Wide", "distances"]
+__all__ = ["WORD", "UInt128Array", "absolute_differences"]
 
 
 Words = NDArray[np.uint64]
@@ -19,7 +19,7 @@ _LOW = np.uint64((1 << 32) - 1)  # the lower half
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Wide:
+class UInt128Array:
     """Numbers high 2^64 + low, each from 0 to 2^128 - 1: two uint64 arrays of shape (n,).
 
     Sums that pass 2^128 would wrap; who adds must know that none does.
@@ -29,13 +29,13 @@ class Wide:
     low: Words
 
     @classmethod
-    def of(cls, integers: Sequence[int]) -> Wide:
+    def of(cls, integers: Sequence[int]) -> UInt128Array:
         """The numbers given, from 0 to 2^128 - 1."""
         high = np.array([n >> 64 for n in integers], dtype=np.uint64)
         return cls(high, np.array([n % WORD for n in integers], dtype=np.uint64))
 
     @classmethod
-    def products(cls, one: Words, other: Words) -> Wide:
+    def products(cls, one: Words, other: Words) -> UInt128Array:
         """one * other, entry by entry."""
         a, b, c, d = one >> _HALF, one & _LOW, other >> _HALF, other & _LOW
         low, left, right = b * d, a * d, b * c
@@ -44,16 +44,16 @@ class Wide:
         high = a * c + (left >> _HALF) + (right >> _HALF) + (middle >> _HALF)
         return cls(high, (middle << _HALF) | (low & _LOW))
 
-    def plus(self, words: Words) -> Wide:
+    def plus(self, words: Words) -> UInt128Array:
         """Each number plus a word of its own."""
         low = self.low + words
-        return Wide(self.high + (low < words), low)
+        return UInt128Array(self.high + (low < words), low)
 
-    def behind(self) -> Wide:
+    def behind(self) -> UInt128Array:
         """The largest of all numbers less each of them."""
         high = self.high.max()
         low = np.where(self.high == high, self.low, np.uint64(0)).max()
-        return Wide(high - self.high - (low < self.low), low - self.low)
+        return UInt128Array(high - self.high - (low < self.low), low - self.low)
 
     def bytes_of(self, start: int, stop: int, count: int) -> list[NDArray[np.uint8]]:
         """The last `count` bytes, least first, of the numbers `start` to `stop` - 1.
@@ -75,7 +75,7 @@ class Wide:
         return len(self.low)
 
 
-def distances(one: NDArray[np.int64], other: NDArray[np.int64]) -> Words:
+def absolute_differences(one: NDArray[np.int64], other: NDArray[np.int64]) -> Words:
     """|one - other|, exact for any int64: below 2^64."""
     a, b = one.view(np.uint64), other.view(np.uint64)
     return np.where(one >= other, a - b, b - a)

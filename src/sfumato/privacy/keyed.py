@@ -33,7 +33,7 @@ from sfumato.errors import InvalidInput, PlanError
 from sfumato.privacy.accounting import ApproxEvent, Event, PureEvent
 from sfumato.privacy.amounts import exp_bounds
 from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw
-from sfumato.privacy.sensitivity import Sensitivity, fits, power_of
+from sfumato.privacy.sensitivity import Sensitivity, noise_fits_price, sensitivity_power
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.sketches import KeyMap
 from sfumato.sketches.maps import PRIME, Words
@@ -46,7 +46,7 @@ __all__ = [
     "costs_at_most",
     "histogram_sensitivity",
     "key_sensitivity",
-    "tail",
+    "laplace_tail",
 ]
 
 MAX_THRESHOLD = 2**40  # above any number of records, so that one more would show nothing
@@ -70,7 +70,7 @@ class Stability:
     @property
     def delta(self) -> Fraction:
         """The chance that a count of one is shown, rounded up."""
-        return tail(self.noise.scale, self.threshold - 1)
+        return laplace_tail(self.noise.scale, self.threshold - 1)
 
     def epsilon(self, unit: PrivacyUnit) -> Fraction:
         """The epsilon of the (epsilon, delta) it has. Raises PlanError for persons with several records."""
@@ -141,7 +141,7 @@ class KeyMeasurement:
         return f"<KeyMeasurement of {len(self.values):,} noisy integers and {len(self.heavy):,} shown keys>"
 
 
-def tail(scale: Fraction, k: int) -> Fraction:
+def laplace_tail(scale: Fraction, k: int) -> Fraction:
     """P(Z >= k) = q^k / (1 + q) with q = exp(-1 / scale), for k >= 0, rounded up."""
     return exp_bounds(-k / scale)[1] / (1 + exp_bounds(-1 / scale)[0])
 
@@ -178,10 +178,10 @@ def costs_at_most(
     What the histogram shows is subtracted from the counts before the map is applied, which changes no difference
     between neighbours, so the two compose: their epsilons add up.
     """
-    found = key_sensitivity(key_map, unit, power_of(noise))
+    found = key_sensitivity(key_map, unit, sensitivity_power(noise))
     if stability is None:
-        return fits(found, noise, price)
+        return noise_fits_price(found, noise, price)
     if type(price) is not ApproxEvent or stability.delta > price.delta:
         return False
     left = price.epsilon - stability.epsilon(unit)
-    return left > 0 and fits(found, noise, PureEvent(left))
+    return left > 0 and noise_fits_price(found, noise, PureEvent(left))

@@ -8,10 +8,10 @@ from sfumato.errors import LedgerError
 from sfumato.privacy.chain import Format
 from sfumato.privacy.files import FileStore
 
-__all__ = ["says_it_is"]
+__all__ = ["is_file_of_kind"]
 
 
-def says_it_is(path: Path, form: Format) -> bool:
+def is_file_of_kind(path: Path, form: Format) -> bool:
     """Whether a file says of itself that it is of a kind; nothing else is checked."""
     try:
         # by SQLite: to open and close it would give up the locks that this process has on it

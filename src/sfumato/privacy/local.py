@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import PlanError
-from sfumato.privacy.amounts import ball, ceiling, floor
+from sfumato.privacy.amounts import arb_ball, certain_ceiling, certain_floor
 from sfumato.privacy.noise import BitSource, SystemBits
 
 __all__ = ["MAX_LABELS", "check_epsilon", "draw_questions", "lie_digits", "randomized_response"]
@@ -57,8 +57,8 @@ def randomized_response(truths: Integers, labels: int, epsilon: Fraction, source
     if not truths.size:
         return truths.copy()
     bits = SystemBits() if source is None else source
-    lies = _lies(truths.size, labels, epsilon, bits)
-    other = 1 + _below(labels - 1, truths.size, bits)
+    lies = _draw_lies(truths.size, labels, epsilon, bits)
+    other = 1 + _uniform_below(labels - 1, truths.size, bits)
     return (truths + lies * other) % labels
 
 
@@ -69,10 +69,10 @@ def draw_questions(counts: Integers, persons: int, source: BitSource | None = No
     """
     bits = SystemBits() if source is None else source
     edges = np.cumsum(counts)
-    return np.searchsorted(edges, _below(int(edges[-1]), persons, bits), side="right").astype(np.int64)
+    return np.searchsorted(edges, _uniform_below(int(edges[-1]), persons, bits), side="right").astype(np.int64)
 
 
-def _below(count: int, size: int, source: BitSource) -> Integers:
+def _uniform_below(count: int, size: int, source: BitSource) -> Integers:
     """(size,) uniform on 0 to count - 1: as many bits as that takes, drawn again where they are too many."""
     mask = np.uint64((1 << (count - 1).bit_length()) - 1)
     found = source.words(size) & mask
@@ -81,7 +81,7 @@ def _below(count: int, size: int, source: BitSource) -> Integers:
     return found.astype(np.int64)
 
 
-def _lies(size: int, labels: int, epsilon: Fraction, source: BitSource) -> Integers:
+def _draw_lies(size: int, labels: int, epsilon: Fraction, source: BitSource) -> Integers:
     """(size,) 1 with probability (labels - 1) / (e^epsilon + labels - 1), else 0."""
     drawn = source.words(size)
     edge = np.uint64(lie_digits(labels, epsilon, 1))
@@ -102,8 +102,8 @@ def lie_digits(labels: int, epsilon: Fraction, words: int) -> int:
     precision = 64 * words + 64
     while True:
         with ctx.workprec(precision):
-            chance = (labels - 1) / (ball(epsilon).exp() + (labels - 1)) * (1 << 64 * words)
-            low, above = floor(chance), ceiling(chance)
+            chance = (labels - 1) / (arb_ball(epsilon).exp() + (labels - 1)) * (1 << 64 * words)
+            low, above = certain_floor(chance), certain_ceiling(chance)
         # e^epsilon is transcendental, so the number is never an integer and its ball ends up between two
         if above == low + 1:
             return low

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from sfumato._util.codec import storable
 from sfumato.errors import InvalidInput
-from sfumato.privacy.amounts import ball, ceiling, exact_rational, floor
+from sfumato.privacy.amounts import arb_ball, certain_ceiling, certain_floor, exact_rational
 
 if TYPE_CHECKING:
     from flint import arb
@@ -52,7 +52,7 @@ OPEN = np.iinfo(np.int32).min  # guide entry of words whose leading bits do not 
 INT64 = 1 << 63  # draws are int64, modulo 2^64
 
 
-def _wrapped(value: int) -> int:
+def _wrap_int64(value: int) -> int:
     """An integer modulo 2^64, in int64."""
     return (value + INT64) % (2 * INT64) - INT64
 
@@ -99,7 +99,7 @@ class Sampler:
     lines: Integers
     sure: int
 
-    def draw(self, size: int, source: BitSource, fit: Callable[[int], int] = _wrapped) -> Integers:
+    def draw(self, size: int, source: BitSource, fit: Callable[[int], int] = _wrap_int64) -> Integers:
         """`size` independent draws, int64, shape (size,).
 
         Values beyond int64 (probability below e^-256 at the largest scale) wrap modulo 2^64, or become what `fit` makes
@@ -127,7 +127,7 @@ class Sampler:
         last = i + 1 == self.starts.size
         return (1 << self.bits if last else int(self.starts[i + 1])) - int(self.starts[i])
 
-    def _fill(self, out: Integers, source: BitSource, fit: Callable[[int], int] = _wrapped) -> int:
+    def _fill(self, out: Integers, source: BitSource, fit: Callable[[int], int] = _wrap_int64) -> int:
         """One round: propose out.size draws, pack the accepted ones to the front, return their number."""
         words = source.words(out.size)
         if self.bits < 64:
@@ -206,7 +206,7 @@ class Sampler:
         precision = 128 + self.law.octave
         while True:
             with ctx.workprec(bits + precision):
-                bound = self.law.weight(k) * ball(factor * (1 << bits))
+                bound = self.law.weight(k) * arb_ball(factor * (1 << bits))
                 # comparisons of a ball are true only if they hold for all of it
                 if bound >= prefix + 1:
                     return True
@@ -232,23 +232,23 @@ def sampler(law: NoiseLaw, bits: int = 64, guard: int = 0) -> Sampler:
     half = (law.reach(max(bits - 16, bits // 2)) >> shift) + 2
     with ctx.workprec(192 + law.octave):
         edges = [law.weight(b << shift) for b in range(half + 2)]
-        tail_shift = _halving(law, half << shift, edges[half])
+        tail_shift = _halving_step(law, half << shift, edges[half])
         # the largest weight of a block is at its inner edge; for b < 0 the inner edge of width 1 is b itself
         tops = [edges[b if b >= 0 else -b - (shift > 0)] * (1 << shift) for b in range(-half, half)]
         # the tail proposes step t with probability 2^-(t+1), sign 1/2: it needs this mass or more
         tail_mass = edges[half] * (4 << tail_shift)
-        unit = _unit(tops, tail_mass, bits)
-        words = ball(unit)
+        unit = _words_per_weight(tops, tail_mass, bits)
+        words = arb_ball(unit)
         masses = [words * top for top in tops]
-        heights = [ceiling(mass) for mass in masses]
+        heights = [certain_ceiling(mass) for mass in masses]
         if not words * tail_mass <= (1 << bits) - sum(heights):
             raise ArithmeticError("the tail of a noise table is not covered; this is a bug in its construction")
         if shift:
             decided = heights
-            whole = ball(unit * (1 << shift + LINE_BITS))
-            lines = _lines(edges, [whole / height for height in heights], shift, guard)
+            whole = arb_ball(unit * (1 << shift + LINE_BITS))
+            lines = _acceptance_lines(edges, [whole / height for height in heights], shift, guard)
         else:
-            decided = [max(0, floor(mass) - guard) for mass in masses]
+            decided = [max(0, certain_floor(mass) - guard) for mass in masses]
             lines = np.zeros((4, 0), dtype=np.int64)
     starts = np.array([0, *accumulate(heights)], dtype=np.uint64)
     settled = np.array([*decided, 0], dtype=np.uint64)
@@ -263,13 +263,13 @@ def sampler(law: NoiseLaw, bits: int = 64, guard: int = 0) -> Sampler:
         tail_shift=tail_shift,
         starts=starts,
         decided=settled,
-        guide=_guide(starts, settled, half, bits),
+        guide=_guide_table(starts, settled, half, bits),
         lines=lines,
         sure=int(steepest.min(initial=1 << LINE_BITS)),
     )
 
 
-def _halving(law: NoiseLaw, start: int, weight: arb) -> int:
+def _halving_step(law: NoiseLaw, start: int, weight: arb) -> int:
     """The least s such that f(start + 2^s) <= f(start) / 2 is certain."""
     step = 0
     while not 2 * law.weight(start + (1 << step)) <= weight:
@@ -277,16 +277,16 @@ def _halving(law: NoiseLaw, start: int, weight: arb) -> int:
     return step
 
 
-def _unit(tops: list[arb], tail_mass: arb, bits: int) -> Fraction:
+def _words_per_weight(tops: list[arb], tail_mass: arb, bits: int) -> Fraction:
     """The words per unit of weight that fill 2^bits words, roundings up and the tail included."""
     total = sum(tops[1:], tops[0])
-    room = (1 << bits) - 2 * len(tops) - ceiling(tail_mass * (1 << bits) / total) - 1
+    room = (1 << bits) - 2 * len(tops) - certain_ceiling(tail_mass * (1 << bits) / total) - 1
     if room <= 0:
         raise InvalidInput(f"{bits} bits are too few for a table of {len(tops)} blocks")
     return exact_rational((room / total).lower())
 
 
-def _guide(starts: Words, decided: Words, half: int, bits: int) -> NDArray[np.int32]:
+def _guide_table(starts: Words, decided: Words, half: int, bits: int) -> NDArray[np.int32]:
     """For each leading part of a word: its block number b, or OPEN unless all its words are settled."""
     size = min(GUIDE_BITS, bits)
     below = bits - size
@@ -296,7 +296,7 @@ def _guide(starts: Words, decided: Words, half: int, bits: int) -> NDArray[np.in
     return np.where(last_inside < decided[found], found - half, OPEN).astype(np.int32)
 
 
-def _lines(edges: list[arb], scales: list[arb], shift: int, guard: int) -> Integers:
+def _acceptance_lines(edges: list[arb], scales: list[arb], shift: int, guard: int) -> Integers:
     """Certified lines below and above the acceptance probability in each block, shape (4, blocks + 1).
 
     Row 0 + row 1 * p <= probability <= row 2 + row 3 * p, in units of 2^-60, for offsets between p and p + 1
@@ -315,12 +315,12 @@ def _lines(edges: list[arb], scales: list[arb], shift: int, guard: int) -> Integ
         before, left, right, after = (scale * edges[abs(j)] for j in (b - 1, b, b + 1, b + 2))
         smaller = left if b < 0 else right
         low = left - (left - right) ** 2 / (4 * smaller)
-        low_slope = floor((right - left) / (1 << POSITION_BITS))
+        low_slope = certain_floor((right - left) / (1 << POSITION_BITS))
         over_left, over_right = left**2 / before, right**2 / after
         start, end = (left, over_left) if left + over_left < right + over_right else (over_right, right)
-        high_slope = ceiling((end - start) / (1 << POSITION_BITS))
-        lower = floor(low) + min(0, low_slope) - slack
-        upper = ceiling(start) + max(0, high_slope) + slack
+        high_slope = certain_ceiling((end - start) / (1 << POSITION_BITS))
+        lower = certain_floor(low) + min(0, low_slope) - slack
+        upper = certain_ceiling(start) + max(0, high_slope) + slack
         columns.append((lower, low_slope, upper, high_slope))
     columns.append((1 << (LINE_BITS + 1), 0, 1 << (LINE_BITS + 1), 0))
     return np.array(columns, dtype=np.int64).T.copy()
@@ -393,7 +393,7 @@ class _Gaussian(NoiseLaw):
     sigma: Fraction
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sigma", _scale("sigma", self.sigma))
+        object.__setattr__(self, "sigma", _read_scale("sigma", self.sigma))
 
     @property
     def octave(self) -> int:
@@ -423,7 +423,7 @@ class RoundedGaussian(_Gaussian):
     def variance(self) -> float:
         """sigma^2 + 1/12, up to a term in exp(-2 pi^2 sigma^2) that counts for small sigma alone."""
         if self.sigma < SMOOTH:
-            return _summed(self)
+            return _summed_variance(self)
         return float(self.sigma**2 + Fraction(1, 12))
 
     def weight(self, k: int) -> arb:
@@ -448,11 +448,11 @@ class DiscreteGaussian(_Gaussian):
     @property
     def variance(self) -> float:
         """sigma^2, up to a term in exp(-2 pi^2 sigma^2) that counts for small sigma alone."""
-        return _summed(self) if self.sigma < SMOOTH else float(self.sigma**2)
+        return _summed_variance(self) if self.sigma < SMOOTH else float(self.sigma**2)
 
     def weight(self, k: int) -> arb:
         """exp(-k^2 / (2 sigma^2))."""
-        return ball(-Fraction(k * k, 2) / self.sigma**2).exp()
+        return arb_ball(-Fraction(k * k, 2) / self.sigma**2).exp()
 
 
 @storable
@@ -469,7 +469,7 @@ class DiscreteLaplace(NoiseLaw):
     scale: Fraction
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "scale", _scale("scale", self.scale))
+        object.__setattr__(self, "scale", _read_scale("scale", self.scale))
 
     @property
     def variance(self) -> float:
@@ -488,10 +488,10 @@ class DiscreteLaplace(NoiseLaw):
 
     def weight(self, k: int) -> arb:
         """exp(-|k| / scale)."""
-        return ball(-abs(k) / self.scale).exp()
+        return arb_ball(-abs(k) / self.scale).exp()
 
 
-def _scale(name: str, value: object) -> Fraction:
+def _read_scale(name: str, value: object) -> Fraction:
     """The scale of a law, exact and in range."""
     if isinstance(value, bool) or not isinstance(value, (int, Fraction)):
         raise InvalidInput(f"{name} must be an int or a Fraction, got {value!r}; write Fraction('0.5') for a decimal")
@@ -504,17 +504,17 @@ def _erfc(x: Fraction) -> arb:
     """erfc(x / sqrt 2) = 2 P(N > x)."""
     from flint import ctx  # noqa: PLC0415
 
-    return (ball(x) / _root_of_two(ctx.prec)).erfc()
+    return (arb_ball(x) / _root_of_two(ctx.prec)).erfc()
 
 
 @lru_cache(maxsize=64)
 def _root_of_two(precision: int) -> arb:
     """sqrt 2 at the current precision, which is given."""
-    return ball(Fraction(2)).sqrt()
+    return arb_ball(Fraction(2)).sqrt()
 
 
 @lru_cache(maxsize=64)
-def _summed(law: NoiseLaw) -> float:
+def _summed_variance(law: NoiseLaw) -> float:
     """The variance as a sum over the integers."""
     weights = [float(law.weight(k)) for k in range(law.reach(160) + 3)]
     return 2 * math.fsum(w * k * k for k, w in enumerate(weights)) / (2 * math.fsum(weights) - weights[0])

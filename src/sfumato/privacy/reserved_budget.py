@@ -6,10 +6,10 @@ from sfumato.privacy.accounting import Account, Event
 from sfumato.privacy.debits import Receipt
 from sfumato.privacy.unit import PrivacyUnit
 
-__all__ = ["Prepaid"]
+__all__ = ["ReservedBudget"]
 
 
-class Prepaid:
+class ReservedBudget:
     """An account in memory that holds exactly what one debit paid for; the receipt of all its parts is that debit's.
 
     Guarantee: what is spent here composes to at most `price`, in the definition that `price` states, also when each

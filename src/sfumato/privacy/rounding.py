@@ -33,15 +33,15 @@ def _last_digit(x: Fraction) -> Fraction:
 
 def sqrt_down(x: Fraction) -> Fraction:
     """A rational at most sqrt(x), within 1e-15 of it relatively."""
-    return _isqrt(x, 0)
+    return _rounded_square_root(x, 0)
 
 
 def sqrt_up(x: Fraction) -> Fraction:
     """A rational at least sqrt(x), within 1e-15 of it relatively."""
-    return _isqrt(x, 1)
+    return _rounded_square_root(x, 1)
 
 
-def _isqrt(x: Fraction, up: int) -> Fraction:
+def _rounded_square_root(x: Fraction, up: int) -> Fraction:
     exact = Fraction(math.isqrt(x.numerator), math.isqrt(x.denominator))
     if exact**2 == x:
         return exact

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from sfumato._util.codec import storable
 from sfumato.errors import PlanError
 from sfumato.maps import AlikeMap, BlockMap
-from sfumato.maps.base import DENSE_LIMIT, Linear
+from sfumato.maps.base import DENSE_LIMIT, LinearMap
 from sfumato.privacy.accounting import BoundedRangeEvent, Event
-from sfumato.privacy.amounts import ball, ceiling, floor
-from sfumato.privacy.int128 import Wide, distances
+from sfumato.privacy.amounts import arb_ball, certain_ceiling, certain_floor
+from sfumato.privacy.int128 import UInt128Array, absolute_differences
 from sfumato.privacy.noise import BitSource, DiscreteLaplace, SystemBits
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
@@ -32,9 +32,9 @@ __all__ = [
     "ERROR",
     "Candidates",
     "Epochs",
-    "below",
-    "check_rows",
-    "exponential",
+    "check_candidate_rows",
+    "draw_below",
+    "exponential_mechanism",
     "lower_weights",
     "score_sensitivity",
     "selection_rate",
@@ -48,7 +48,7 @@ _CHUNK = 2**22  # entries written out at a time: 32 MB
 _THRESHOLD_SHARE = Fraction(3865, 10000)  # of an epoch's epsilon; 1 / (1 + 2^(2/3)) is the best [LSL17]
 
 
-def check_rows(blocks: Sequence[Any]) -> int:
+def check_candidate_rows(blocks: Sequence[Any]) -> int:
     """How many candidates the rows of some blocks are. Raises PlanError where they cannot be candidates."""
     if not blocks or not all(isinstance(b, BlockMap) for b in blocks):
         raise PlanError("candidates are the rows of at least one block, and of blocks alone")
@@ -80,7 +80,7 @@ class Candidates:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "blocks", tuple(self.blocks))
-        rows = check_rows(self.blocks)
+        rows = check_candidate_rows(self.blocks)
         for name in ("estimates", "weights", "penalties"):
             given: Any = getattr(self, name)
             if not isinstance(given, np.ndarray) or given.dtype != np.int64 or given.shape != (rows,):
@@ -99,9 +99,9 @@ class Candidates:
         public = zip(self.estimates.tolist(), self.weights.tolist(), self.penalties.tolist(), strict=True)
         return [w * abs(q - e) - p for q, (e, w, p) in zip(answers, public, strict=True)]
 
-    def lags(self, answers: NDArray[np.int64]) -> Wide:
+    def lags(self, answers: NDArray[np.int64]) -> UInt128Array:
         """How far each of `scores` is behind the best; exact as they are, by work that does not depend on them."""
-        misses = Wide.products(self.weights.view(np.uint64), distances(answers, self.estimates))
+        misses = UInt128Array.products(self.weights.view(np.uint64), absolute_differences(answers, self.estimates))
         # every score raised by 2^63 - 1, so that none is negative
         return misses.plus((np.int64(_TOP) - self.penalties).view(np.uint64)).behind()
 
@@ -110,18 +110,18 @@ class Candidates:
         return max(w * m for w, m in zip(self.weights.tolist(), moves, strict=True))
 
 
-class Scored(Protocol):
+class ScoredCandidates(Protocol):
     """Public candidates: rows of blocks, with a score for each once their exact answers are known."""
 
     @property
     def blocks(self) -> tuple[BlockMap, ...]: ...
 
-    def lags(self, answers: NDArray[np.int64]) -> Wide: ...
+    def lags(self, answers: NDArray[np.int64]) -> UInt128Array: ...
 
     def furthest(self, moves: Sequence[int]) -> int: ...
 
 
-def score_sensitivity(candidates: Scored, sizes: Mapping[str, int], unit: PrivacyUnit) -> int:
+def score_sensitivity(candidates: ScoredCandidates, sizes: Mapping[str, int], unit: PrivacyUnit) -> int:
     """The largest change of any score between neighbouring tables, an exact integer.
 
     A row with largest entry a and smallest b moves by max(|a|, |b|) for each row of a person (add-remove) or a - b
@@ -132,16 +132,16 @@ def score_sensitivity(candidates: Scored, sizes: Mapping[str, int], unit: Privac
         block.check(sizes)
     if sum(b.rows * b.cells for b in candidates.blocks) > _MAX_WORK:
         raise PlanError(f"the candidates have more than {_MAX_WORK:,} coefficients; ask fewer at once")
-    moves = np.concatenate([_moves(b.lowered(), unit) for b in candidates.blocks]).tolist()
+    moves = np.concatenate([_row_changes(b.lowered(), unit) for b in candidates.blocks]).tolist()
     return candidates.furthest([m * unit.rows_per_person for m in moves])
 
 
-def _moves(block: BlockMap, unit: PrivacyUnit) -> NDArray[np.int64]:
+def _row_changes(block: BlockMap, unit: PrivacyUnit) -> NDArray[np.int64]:
     """(rows,) how far one record can move each row of a lowered block."""
     # the entries of a row are all products of one entry from a row of each factor
     high = low = np.ones(1, dtype=np.int64)
     for factor in block.factors:
-        ends = [np.multiply.outer(a, b).reshape(-1) for a in (high, low) for b in _extremes(factor)]
+        ends = [np.multiply.outer(a, b).reshape(-1) for a in (high, low) for b in _row_extremes(factor)]
         high, low = np.maximum.reduce(ends), np.minimum.reduce(ends)
     if unit.neighbours is Neighbours.ADD_REMOVE:
         return np.maximum(np.abs(high), np.abs(low))
@@ -150,7 +150,7 @@ def _moves(block: BlockMap, unit: PrivacyUnit) -> NDArray[np.int64]:
     return np.maximum(high, 0) - np.minimum(low, 0)
 
 
-def _extremes(factor: Linear) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _row_extremes(factor: LinearMap) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """(rows,) the largest and the smallest entry of each row, from its columns, of a large map some at a time."""
     rows, n = factor.shape
     if isinstance(factor, AlikeMap) and n > 1:
@@ -182,7 +182,7 @@ def selection_rate(sensitivity: int, price: Event) -> Fraction:
     return price.epsilon / (2 * sensitivity)
 
 
-def below(count: int, source: BitSource | None = None) -> int:
+def draw_below(count: int, source: BitSource | None = None) -> int:
     """Uniform on 0 to count - 1."""
     bits = SystemBits() if source is None else source
     mask = (1 << (count - 1).bit_length()) - 1
@@ -245,8 +245,8 @@ ERROR = _BYTES * (_FACTOR_ERROR + _PRODUCT_ERROR)
 """By how much a lower bound of a weight may be short, in units of 2^-128."""
 
 
-def exponential(
-    lags: Wide, rate: Fraction, source: BitSource | None = None, *, bits: int = BITS, guard: int = 0
+def exponential_mechanism(
+    lags: UInt128Array, rate: Fraction, source: BitSource | None = None, *, bits: int = BITS, guard: int = 0
 ) -> int:
     """The index i with probability proportional to exp(-rate lag_i), exactly [MT07]; rate > 0.
 
@@ -264,34 +264,34 @@ def exponential(
         prefix = prefix << 64 | word
     prefix >>= -bits % 64
     starts = range(0, len(lags), _CHUNK_EXPONENTIAL)
-    ends = list(accumulate(_sum(lower_weights(lags, rate, a, a + _CHUNK_EXPONENTIAL)) for a in starts))
+    ends = list(accumulate(_sum_limbs(lower_weights(lags, rate, a, a + _CHUNK_EXPONENTIAL)) for a in starts))
 
     def find(most: int) -> tuple[int, int]:
         at = bisect_right(ends, most)
         before = ends[at - 1] if at else 0
         limbs = lower_weights(lags, rate, starts[at], starts[at] + _CHUNK_EXPONENTIAL).cumsum(axis=1)
-        inside = bisect_right(range(limbs.shape[1]), most - before, key=lambda j: _value(limbs[:, j]))
-        return starts[at] + inside, before + _value(limbs[:, inside])
+        inside = bisect_right(range(limbs.shape[1]), most - before, key=lambda j: _limbs_to_int(limbs[:, j]))
+        return starts[at] + inside, before + _limbs_to_int(limbs[:, inside])
 
-    found = _settled(prefix, bits, len(lags), ends[-1], len(lags) * ERROR + guard, find)
-    return _refined(lags.integers(), rate, prefix, bits, drawn) if found is None else found
+    found = _candidate_of_prefix(prefix, bits, len(lags), ends[-1], len(lags) * ERROR + guard, find)
+    return _refine_choice(lags.integers(), rate, prefix, bits, drawn) if found is None else found
 
 
-def lower_weights(lags: Wide, rate: Fraction, start: int, stop: int) -> Words:
+def lower_weights(lags: UInt128Array, rate: Fraction, start: int, stop: int) -> Words:
     """Lower bounds of 2^128 exp(-rate lag) for the candidates from `start` to below `stop`, short by at most ERROR.
 
     Returns limbs of 32 bits, the greatest first: uint64 (4, candidates).
     """
-    tables = _tables(rate)
+    tables = _exponential_tables(rate)
     digits = lags.bytes_of(start, stop, len(tables))
     out = tables[0][:, digits[0]]
     for table, digit in zip(tables[1:], digits[1:], strict=True):
-        out = _products(out, table[:, digit])
+        out = _multiply_limbs(out, table[:, digit])
     return out
 
 
 @lru_cache(maxsize=64)
-def _tables(rate: Fraction) -> tuple[Words, ...]:
+def _exponential_tables(rate: Fraction) -> tuple[Words, ...]:
     """For each byte of a lag the limbs of 2^128 exp(-rate byte 256^place), rounded down: (4, 256) each.
 
     As many places as lags need: what is behind by 256^places - 1 or more weighs less than 2^-128, or no lag is.
@@ -305,9 +305,9 @@ def _tables(rate: Fraction) -> tuple[Words, ...]:
         for byte in range(256):
             # an exponent is below 2^16, so 64 bits more than the weight has are plenty
             with ctx.workprec(BITS + 64):
-                scaled = ball(-rate * (byte << 8 * place)).exp() * (1 << BITS)
-                low = min(floor(scaled), (1 << BITS) - 1)
-                if not 0 <= low <= ceiling(scaled) <= low + _FACTOR_ERROR:
+                scaled = arb_ball(-rate * (byte << 8 * place)).exp() * (1 << BITS)
+                low = min(certain_floor(scaled), (1 << BITS) - 1)
+                if not 0 <= low <= certain_ceiling(scaled) <= low + _FACTOR_ERROR:
                     raise ArithmeticError("a weight of the exponential mechanism is not bounded closely enough")
             for limb in range(_LIMBS):
                 table[limb, byte] = (low >> 32 * (_LIMBS - 1 - limb)) & 0xFFFFFFFF
@@ -316,7 +316,7 @@ def _tables(rate: Fraction) -> tuple[Words, ...]:
     return tuple(out)
 
 
-def _products(one: Words, other: Words) -> Words:
+def _multiply_limbs(one: Words, other: Words) -> Words:
     """Limb by limb one * other / 2^128, rounded down by less than 8.
 
     Left out are the limbs below 2^-128: lower halves of four products, and six products further down.
@@ -339,7 +339,7 @@ def _products(one: Words, other: Words) -> Words:
     return out
 
 
-def _value(limbs: Words) -> int:
+def _limbs_to_int(limbs: Words) -> int:
     """The number that limbs, greatest first and of any size, stand for."""
     value = 0
     for limb in limbs.tolist():
@@ -347,11 +347,11 @@ def _value(limbs: Words) -> int:
     return value
 
 
-def _sum(limbs: Words) -> int:
-    return _value(limbs.sum(axis=1))
+def _sum_limbs(limbs: Words) -> int:
+    return _limbs_to_int(limbs.sum(axis=1))
 
 
-def _settled(
+def _candidate_of_prefix(
     prefix: int, bits: int, count: int, total: int, error: int, find: Callable[[int], tuple[int, int]]
 ) -> int | None:
     """The one of `count` candidates in which U times the exact total lies for every U that begins with `prefix`.
@@ -366,7 +366,7 @@ def _settled(
     return found if found + 1 == count or (prefix + 1) * (total + error) <= end << bits else None
 
 
-def _refined(lags: Sequence[int], rate: Fraction, prefix: int, bits: int, source: BitSource) -> int:
+def _refine_choice(lags: Sequence[int], rate: Fraction, prefix: int, bits: int, source: BitSource) -> int:
     """The candidate of a U that begins with `prefix`, by as many more bits as that takes."""
     from flint import ctx  # noqa: PLC0415  (heavy)
 
@@ -377,14 +377,14 @@ def _refined(lags: Sequence[int], rate: Fraction, prefix: int, bits: int, source
         with ctx.workprec(2 * precision):
             # exp(-x) is below 2^-x
             sizes = [rate * lag for lag in lags]
-            lower = [floor(ball(-x).exp() * (1 << precision)) if x < precision else 0 for x in sizes]
+            lower = [certain_floor(arb_ball(-x).exp() * (1 << precision)) if x < precision else 0 for x in sizes]
         ends = list(accumulate(max(0, w) for w in lower))
-        found = _settled(prefix, bits, len(lags), ends[-1], 2 * len(lags), _finder(ends))
+        found = _candidate_of_prefix(prefix, bits, len(lags), ends[-1], 2 * len(lags), _interval_finder(ends))
         if found is not None:
             return found
 
 
-def _finder(ends: Sequence[int]) -> Callable[[int], tuple[int, int]]:
+def _interval_finder(ends: Sequence[int]) -> Callable[[int], tuple[int, int]]:
     def find(most: int) -> tuple[int, int]:
         at = bisect_right(ends, most)
         return at, ends[at]

@@ -30,11 +30,28 @@ from sfumato.maps.base import DENSE_LIMIT, INT64, Numbers
 from sfumato.privacy.accounting import Event, GaussianEvent, PureEvent, ZcdpEvent
 from sfumato.privacy.measures import over_hull, widened
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian
-from sfumato.privacy.sums import Bound, Bundle, Clique, Feature, Products, Sum, least_symmetric, products
-from sfumato.privacy.terms import Inside, Sizes, Terms, distinct_columns, joint_gram, of_columns, on_axes
+from sfumato.privacy.sums import Bound, Bundle, Clique, Feature, Products, SumOfProducts, least_symmetric, set_products
+from sfumato.privacy.terms import (
+    Inside,
+    MapTerms,
+    Sizes,
+    broadcast_on_axes,
+    combined_columns,
+    distinct_columns,
+    joint_gram,
+)
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
-__all__ = ["Blocks", "Certificate", "Pairs", "Sensitivity", "certified", "fits", "power_of", "priced"]
+__all__ = [
+    "Blocks",
+    "Certificate",
+    "ColumnPairs",
+    "Sensitivity",
+    "best_certified",
+    "certified_bound",
+    "noise_fits_price",
+    "sensitivity_power",
+]
 
 
 Blocks = BlockMap | FamilyMap | CombinationMap
@@ -79,7 +96,7 @@ class Certificate:
     products: Products | None = None
 
 
-def certified(
+def certified_bound(
     blocks: Sequence[Blocks],
     sizes: Sizes,
     unit: PrivacyUnit,
@@ -94,16 +111,16 @@ def certified(
     Raises what `priced` raises, and PlanError for a certificate that does not fit.
     """
     if certificate is None:
-        return priced(blocks, sizes, unit, power, _unasked, measures=measures)[0].value
-    return priced(blocks, sizes, unit, power, lambda _: (certificate,), (), measures)[0].value
+        return best_certified(blocks, sizes, unit, power, _default_certificates, measures=measures)[0].value
+    return best_certified(blocks, sizes, unit, power, lambda _: (certificate,), (), measures)[0].value
 
 
-def priced(
+def best_certified(
     blocks: Sequence[Blocks],
     sizes: Sizes,
     unit: PrivacyUnit,
     power: int,
-    propose: Callable[[Pairs], Iterable[Certificate]],
+    propose: Callable[[ColumnPairs], Iterable[Certificate]],
     passed_over: tuple[type[Exception], ...] = (PlanError, WorkloadError),
     measures: Sequence[str] = (),
 ) -> tuple[Sensitivity, Certificate | None]:
@@ -118,24 +135,24 @@ def priced(
         raise PlanError(f"a sensitivity is L1 (power 1) or L2 (power 2), not {power!r}")
     if any(a in measures for b in blocks for a in b.attributes):
         hull, cells, rounded = over_hull(blocks, sizes, measures, power)
-        found, best = priced(hull, cells, unit, power, propose, passed_over)
+        found, best = best_certified(hull, cells, unit, power, propose, passed_over)
         records = unit.rows_per_person * (2 if unit.neighbours is Neighbours.REPLACE_ONE else 1)
         return replace(found, value=widened(found.value, records * rounded, power), exact=False), best
     plain = [b for b in blocks if not isinstance(b, CombinationMap)]
     if len(plain) < len(blocks):
         # no record changes all of them by more than each at its worst
-        rest, best = priced(plain, sizes, unit, power, propose, passed_over) if plain else (None, None)
+        rest, best = best_certified(plain, sizes, unit, power, propose, passed_over) if plain else (None, None)
         # of its columns nobody knows in which groups they lie: any may be replaced by any
         whole = replace(unit, within=None)
-        parts = [_of_combination(b, sizes, whole, power) for b in blocks if isinstance(b, CombinationMap)]
+        parts = [_combination_sensitivity(b, sizes, whole, power) for b in blocks if isinstance(b, CombinationMap)]
         parts += [rest] if rest else []
         exact = len(parts) == 1 and parts[0].exact and unit.within is None
         return Sensitivity(power, sum(p.value for p in parts), exact), best
-    terms = Terms.of(plain, sizes, power, unit.within)
-    column = largest_column(terms, sizes)
+    terms = MapTerms.of(plain, sizes, power, unit.within)
+    column = largest_column_sum(terms, sizes)
     bound, best = column, None
     if unit.neighbours is Neighbours.REPLACE_ONE:
-        pairs = Pairs(terms, sizes, column[0])
+        pairs = ColumnPairs(terms, sizes, column[0])
         # |a - b|^p <= 2^(p - 1) (|a|^p + |b|^p), without 2^(p - 1) for entries that are not negative
         bound = (2 if terms.nonnegative else 2**power) * column[0], False
         for proposed in propose(pairs):
@@ -151,23 +168,25 @@ def priced(
     return Sensitivity(power, bound[0] * unit.rows_per_person**power, bound[1]), best
 
 
-def _unasked(pairs: Pairs) -> Iterable[Certificate]:
+def _default_certificates(pairs: ColumnPairs) -> Iterable[Certificate]:
     few = math.prod(pairs.terms.cells) <= _FEW_CELLS
     return map(Certificate, ("cells", "pairs", "apart") if few else ("apart",))
 
 
-def _of_combination(combined: CombinationMap, sizes: Sizes, unit: PrivacyUnit, power: int) -> Sensitivity:
+def _combination_sensitivity(combined: CombinationMap, sizes: Sizes, unit: PrivacyUnit, power: int) -> Sensitivity:
     """That of one matrix whose cells are the distinct columns, all pairs of which are looked at where they can be."""
-    over = of_columns(combined, sizes)
+    over = combined_columns(combined, sizes)
     alone, cells = [BlockMap((("column",),), (over,))], {"column": over.shape[1]}
-    return priced(alone, cells, unit, power, lambda pairs: (Certificate("cells"), *_unasked(pairs)))[0]
+    return best_certified(
+        alone, cells, unit, power, lambda pairs: (Certificate("cells"), *_default_certificates(pairs))
+    )[0]
 
 
 @dataclass(frozen=True)
-class Pairs:
+class ColumnPairs:
     """All pairs of columns of a measurement; `column` bounds one column."""
 
-    terms: Terms
+    terms: MapTerms
     sizes: Sizes
     column: int
 
@@ -178,7 +197,7 @@ class Pairs:
         return self.terms.power == 2 or self.terms.binary
 
     @cached_property
-    def ends(self) -> tuple[Terms, Sizes]:
+    def ends(self) -> tuple[MapTerms, Sizes]:
         """The same over some cells of every group of attributes, and as far apart: see `distinct_columns`.
 
         A distance is convex in what the slots of one group have at either of its cells. Of many rows, and where not
@@ -202,7 +221,9 @@ class Pairs:
     @cached_property
     def changes(self) -> Changes:
         """The distance where all cells of every group are alike, otherwise a bound of it."""
-        return _squared(self.terms, self.sizes, self.column) if self.squared else _absolute(self.terms)
+        return (
+            _squared_distance(self.terms, self.sizes, self.column) if self.squared else _absolute_distance(self.terms)
+        )
 
     def bound(self, certificate: Certificate) -> Bound:
         """What a certificate proves of the largest distance. Raises PlanError where it does not fit."""
@@ -210,17 +231,17 @@ class Pairs:
         if certificate.method == "cells":
             # of the distinct columns of a whole matrix nobody knows the groups
             exact = self.squared or all(n is None for n in terms.near)
-            return (_one_group if self.squared else _whole_matrix)(terms, sizes), exact
+            return (_one_group_distance if self.squared else _whole_matrix_distance)(terms, sizes), exact
         if certificate.method == "pairs" and self.squared:
             tables = [_pairs_of_cells(terms, g, sizes) for g in range(len(terms.groups))]
-            return _combined(terms, tables, (1, 1, -2)).largest()
+            return _group_patterns(terms, tables, (1, 1, -2)).largest()
         return self.changes.bound(certificate)
 
 
 # ---- all cells, or all pairs of cells, of every group ----------------------------------------------------
 
 
-def _combined(terms: Terms, tables: Sequence[Numbers], signs: Sequence[int]) -> Sum:
+def _group_patterns(terms: MapTerms, tables: Sequence[Numbers], signs: Sequence[int]) -> SumOfProducts:
     """The sum of blocks over patterns: per group (patterns, its slots, parts), and the sign of each part."""
     parts: list[tuple[dict[int, Feature], list[int], int]] = []
     for k, sign in enumerate(signs):
@@ -231,18 +252,18 @@ def _combined(terms: Terms, tables: Sequence[Numbers], signs: Sequence[int]) -> 
                 if (values != values[0]).any():
                     features[slot] = (group, values)
         parts.append((features, constants, sign))
-    return Sum.of([len(t) for t in tables], parts, terms.bundles)
+    return SumOfProducts.of([len(t) for t in tables], parts, terms.bundles)
 
 
-def largest_column(terms: Terms, sizes: Sizes) -> Bound:
+def largest_column_sum(terms: MapTerms, sizes: Sizes) -> Bound:
     """The largest sum of |entries|^power of a column, or a bound of it where there are too many combinations."""
-    total = _combined(terms, [_column_patterns(terms, g, sizes) for g in range(len(terms.groups))], (1,))
+    total = _group_patterns(terms, [_column_patterns(terms, g, sizes) for g in range(len(terms.groups))], (1,))
     with suppress(PlanError):
         return total.largest()
     return total.apart()
 
 
-def _column_patterns(terms: Terms, group: int, sizes: Sizes) -> Numbers:
+def _column_patterns(terms: MapTerms, group: int, sizes: Sizes) -> Numbers:
     """(patterns, slots, 1): the distinct column sums of a group's slots over its cells."""
     names = terms.groups[group]
     columns: list[Numbers] = []
@@ -250,7 +271,7 @@ def _column_patterns(terms: Terms, group: int, sizes: Sizes) -> Numbers:
         table: Numbers = np.ones((1,) * len(names), dtype=object)
         for some, factor in terms.slots[slot].inside:
             sums = factor.column_sums(terms.power)
-            table = table * (sums[0] if (sums == sums[0]).all() else on_axes(sums, some, names, sizes))
+            table = table * (sums[0] if (sums == sums[0]).all() else broadcast_on_axes(sums, some, names, sizes))
         columns.append(table)
     if len(columns) < 2:
         return np.array([max(c.flat) for c in columns], dtype=object).reshape(1, len(columns), 1)
@@ -265,7 +286,7 @@ def _column_patterns(terms: Terms, group: int, sizes: Sizes) -> Numbers:
     return np.array(kept, dtype=object)[:, :, None]
 
 
-def _pairs_of_cells(terms: Terms, group: int, sizes: Sizes) -> Numbers:
+def _pairs_of_cells(terms: MapTerms, group: int, sizes: Sizes) -> Numbers:
     """(patterns, slots, 3): G(u,u), G(v,v), G(u,v) for every distinct ordered pair of cells.
 
     In several groups at once the two cells of a pair may stand in either order.
@@ -289,7 +310,7 @@ def _pairs_of_cells(terms: Terms, group: int, sizes: Sizes) -> Numbers:
     return found.reshape(len(found), -1, 3)
 
 
-def _one_group(terms: Terms, sizes: Sizes) -> int:
+def _one_group_distance(terms: MapTerms, sizes: Sizes) -> int:
     """The largest squared distance where one group holds all attributes. Raises PlanError for too many cells."""
     if len(terms.groups) != 1 or terms.cells[0] > _MOST_CELLS_ALONE:
         raise PlanError("all pairs of cells are looked at of one group of few cells")
@@ -312,11 +333,11 @@ def _one_group(terms: Terms, sizes: Sizes) -> int:
     return max(int((norms + norms[u] - 2 * total[u])[pairs[u]].max()) for u in range(len(total))) * common
 
 
-def _whole_matrix(terms: Terms, sizes: Sizes) -> int:
+def _whole_matrix_distance(terms: MapTerms, sizes: Sizes) -> int:
     """The largest L1 distance from the whole matrix. Raises PlanError where that is too large."""
     cells = math.prod(terms.cells)
     heights = [math.prod(f.shape[0] for _, f in s.inside) for s in terms.slots]
-    height = sum(int(products(heights, b.sets).sum()) for b in terms.bundles)
+    height = sum(int(set_products(heights, b.sets).sum()) for b in terms.bundles)
     # a weight may be large where a block is 0
     top = max(2 * terms.dot([s.top(1) for s in terms.slots]), *(int(b.weights.max()) for b in terms.bundles), 0)
     if cells * cells * height > (_MOST_PAIRED if top < INT64 else _MOST_PAIRED >> 8) or cells * height > DENSE_LIMIT:
@@ -341,7 +362,7 @@ class Changes:
 
     times: int
     constant: int
-    sum: Sum
+    sum: SumOfProducts
     exact: bool
 
     def bound(self, certificate: Certificate) -> Bound:
@@ -353,14 +374,14 @@ class Changes:
                 value, reached = self.sum.in_classes(classes).largest()
             case Certificate("cliques", _, cliques):
                 value, reached = self.sum.eliminated(cliques)
-            case Certificate("products", products=Products() as given):
+            case Certificate("products", set_products=Products() as given):
                 value, reached = -least_symmetric(self.sum, given), False
             case _:
                 raise PlanError(f"a certificate's method is not {certificate.method!r} for this measurement")
         return self.times * (self.constant + value), reached and self.exact
 
 
-def _squared(terms: Terms, sizes: Sizes, column: int) -> Changes:
+def _squared_distance(terms: MapTerms, sizes: Sizes, column: int) -> Changes:
     """Two norms, at most `column` each, less twice an inner product.
 
     A factor with other cells has norms up to its largest and inner products down to its least; the sum of
@@ -370,15 +391,17 @@ def _squared(terms: Terms, sizes: Sizes, column: int) -> Changes:
     features: dict[int, Feature] = {}
     same: list[int] = []
     for i, slot in enumerate(terms.slots):
-        top, other = slot.ends if slot.alike else _least_inner(slot.inside, terms, slot.group, sizes, slot.top(2))
+        top, other = (
+            slot.ends if slot.alike else _least_inner_product(slot.inside, terms, slot.group, sizes, slot.top(2))
+        )
         same.append(top)
         if top != other:
             features[i] = (slot.group if slot.alike else len(terms.groups) + i, np.array([top, other], dtype=object))
-    total = Sum.of([2] * (len(terms.groups) + len(terms.slots)), [(features, same, -1)], terms.bundles)
+    total = SumOfProducts.of([2] * (len(terms.groups) + len(terms.slots)), [(features, same, -1)], terms.bundles)
     return Changes(2, column, total, all(s.alike for s in terms.slots))
 
 
-def _least_inner(inside: Inside, terms: Terms, group: int, sizes: Sizes, top: int) -> tuple[int, int]:
+def _least_inner_product(inside: Inside, terms: MapTerms, group: int, sizes: Sizes, top: int) -> tuple[int, int]:
     """(the largest norm, the least inner product of two columns that count, or less)."""
     near, factor = terms.near[group], inside[0][1]
     if terms.cells[group] <= _MOST_CELLS_JOINT:
@@ -393,7 +416,7 @@ def _least_inner(inside: Inside, terms: Terms, group: int, sizes: Sizes, top: in
     return top, 0 if all(f.nonnegative for _, f in inside) else -top
 
 
-def _absolute(terms: Terms) -> Changes:
+def _absolute_distance(terms: MapTerms) -> Changes:
     """The L1 distance of blocks whose cells are all alike, and for other blocks twice their columns."""
     tops = [s.top(1) for s in terms.slots]
     kinds = list(dict.fromkeys(s.alike for s in terms.slots))
@@ -407,18 +430,18 @@ def _absolute(terms: Terms) -> Changes:
             own = [kinds[k] or () for k in row]
             rows = np.flatnonzero(which.reshape(-1) == i)
             if () in own or (2 * max(map(len, own), default=0)) ** len(own) > _MOST_ABSOLUTE:
-                constant += 2 * int((weights[rows] * products(tops, sets[rows])).sum())
+                constant += 2 * int((weights[rows] * set_products(tops, sets[rows])).sum())
                 continue
-            table = _absolute_table(own)
+            table = _absolute_distance_table(own)
             for index in np.argwhere(table):
                 parts.append(Bundle(2 * group[sets[rows]] + index, weights[rows] * table[tuple(index)]))
     count = len(terms.groups)
     either = [np.array(e, dtype=object) for e in ([1, 0], [0, 1])]
     features = {2 * g + k: (g, either[k]) for g in range(count) for k in (0, 1)}
-    return Changes(1, constant, Sum.of([2] * count, [(features, [1] * (2 * count), 1)], parts), constant == 0)
+    return Changes(1, constant, SumOfProducts.of([2] * count, [(features, [1] * (2 * count), 1)], parts), constant == 0)
 
 
-def _absolute_table(columns: Sequence[Sequence[tuple[int, int, int]]]) -> Numbers:
+def _absolute_distance_table(columns: Sequence[Sequence[tuple[int, int, int]]]) -> Numbers:
     """(2, 2, ...) L1 distances by which factors change, from how often their pairs of entries stand there."""
     shape = (2,) * len(columns)
     count = first = np.ones((), dtype=object)
@@ -431,12 +454,12 @@ def _absolute_table(columns: Sequence[Sequence[tuple[int, int, int]]]) -> Number
     return np.asarray((count * np.abs(first - second)).sum(axis=-1), dtype=object)
 
 
-def power_of(noise: NoiseLaw) -> int:
+def sensitivity_power(noise: NoiseLaw) -> int:
     """Which sensitivity prices a law: 1 (L1) for Laplace, 2 (squared L2) for Gaussian noise."""
     return 1 if isinstance(noise, DiscreteLaplace) else 2
 
 
-def fits(found: Sensitivity, noise: NoiseLaw, price: Event) -> bool:
+def noise_fits_price(found: Sensitivity, noise: NoiseLaw, price: Event) -> bool:
     """Whether measuring at this sensitivity with this noise costs at most `price`; exact rationals decide."""
     # by the exact classes: one that derives from them may draw or state something else
     if type(noise) is RoundedGaussian and type(price) is GaussianEvent:

@@ -27,14 +27,14 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato._util.codec import later, storable
+from sfumato._util.codec import deferred_field, storable
 from sfumato.errors import InvalidInput, PlanError
 from sfumato.maps import FamilyMap, Map
 from sfumato.privacy.accounting import Event, GaussianEvent
 from sfumato.privacy.noise import RoundedGaussian
-from sfumato.privacy.sensitivity import Certificate, certified
-from sfumato.privacy.sums import products
-from sfumato.privacy.terms import Terms
+from sfumato.privacy.sensitivity import Certificate, certified_bound
+from sfumato.privacy.sums import set_products
+from sfumato.privacy.terms import MapTerms
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
 __all__ = [
@@ -44,8 +44,8 @@ __all__ = [
     "Published",
     "StreamTerms",
     "WindowFilter",
-    "multiples_of",
-    "opposed",
+    "family_multiples",
+    "negative_products_bound",
 ]
 
 
@@ -186,14 +186,14 @@ class IntegerFilter(_Runs):
         2 apart, and so on, and more periods are worse, M being nonnegative. Raises PlanError otherwise.
         """
         if participations == 1:
-            return _above(float(self._columns().max()))
+            return _round_above(float(self._columns().max()))
         alike = all((np.diff(a, axis=0) == 0).all() for a in (self.rows, self.direct, self.carried))
         if not alike or sum(self.carried[0].tolist()) > int(self.direct[0]):
             raise PlanError("several participations are priced where all periods are alike and no response grows")
-        later = _powers(self.decay_rates, self.periods - 1) @ self.carried[0].astype(np.float64)
+        later = _rate_powers(self.decay_rates, self.periods - 1) @ self.carried[0].astype(np.float64)
         response = np.append(float(self.direct[0]), later)
-        repeated = _repeated(response, participations, apart)
-        return _above(float(self.rows[0]) ** 2 * float((repeated * repeated).sum()))
+        repeated = _sum_of_delays(response, participations, apart)
+        return _round_above(float(self.rows[0]) ** 2 * float((repeated * repeated).sum()))
 
     def _columns(self) -> FloatArray:
         """(periods,) squared lengths of the columns of C, times 4^shift, before rounding up.
@@ -204,7 +204,7 @@ class IntegerFilter(_Runs):
         rates, carried = self.decay_rates, self.carried.astype(np.float64)
         both = carried[:, first] * carried[:, second] * np.where(first == second, 1.0, 2.0)
         # of a run of equal rows, from its end on: what is later counts less, and its own rows are added
-        powers = _powers(rates[first] * rates[second], min(int(self.runs.max()), _PIECE) + 1)
+        powers = _rate_powers(rates[first] * rates[second], min(int(self.runs.max()), _PIECE) + 1)
         sums = np.concatenate([np.zeros_like(powers[:1]), powers.cumsum(axis=0)[:-1]])
         squares = self.rows.astype(np.float64) ** 2
         own = squares * self.direct.astype(np.float64) ** 2
@@ -226,12 +226,12 @@ class IntegerFilter(_Runs):
         n = self.periods
         out = np.zeros(n)
         for theta in self.decay_rates.tolist():
-            out[2:] += _powers(np.array([theta]), max(n - 2, 0))[:, 0].cumsum()
+            out[2:] += _rate_powers(np.array([theta]), max(n - 2, 0))[:, 0].cumsum()
         return (out * np.repeat(self.rows.astype(np.float64), self.runs) / 2.0**self.shift + 1) * SLACK
 
     def rounding_squared(self) -> Fraction:
         """An upper bound of the squared length of `rounding` over all periods."""
-        return Fraction(_above(float((self.rounding() ** 2).sum()) * _FINE), _FINE)
+        return Fraction(_round_above(float((self.rounding() ** 2).sum()) * _FINE), _FINE)
 
 
 @storable
@@ -285,19 +285,19 @@ class WindowFilter(_Runs):
         return Fraction(0)
 
 
-def _above(value: float) -> int:
+def _round_above(value: float) -> int:
     """A whole number above what a computed sum of numbers that are not negative stands for."""
     return math.ceil(value * SLACK) + 1
 
 
-def _powers(rates: FloatArray, count: int) -> FloatArray:
+def _rate_powers(rates: FloatArray, count: int) -> FloatArray:
     """(count, rates) 1, rate, rate^2, ..., each the one before times the rate."""
     out = np.repeat(rates[None], count, axis=0)
     out[:1] = 1.0
     return np.multiply.accumulate(out, axis=0)
 
 
-def _repeated(response: FloatArray, count: int, apart: int) -> FloatArray:
+def _sum_of_delays(response: FloatArray, count: int, apart: int) -> FloatArray:
     """The sum of `count` copies of a response, each `apart` later than the one before, by doubling."""
     out, done = response.copy(), 1
     for bit in f"{count:b}"[1:]:
@@ -333,8 +333,8 @@ class StreamTerms:
     apart: int
     most: int
     certificate: Certificate | None = None
-    enforced: bool = later(False)
-    cut: int = later(0)
+    enforced: bool = deferred_field(False)
+    cut: int = deferred_field(0)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "families", tuple(self.families))
@@ -349,7 +349,7 @@ class StreamTerms:
                 raise PlanError(f"{name} of a stream is a whole number from {low} to {high:,}")
         if (self.participations - 1) * self.apart >= n:
             raise PlanError("nobody can be in so many periods, so far apart; plan with fewer")
-        if any(int(multiples_of(f).max()) > 2**self.grain for f in self.families):
+        if any(int(family_multiples(f).max()) > 2**self.grain for f in self.families):
             raise PlanError(f"a multiple is above 2^{self.grain}, which stands for 1")
         if type(self.cut) is not int or not 0 <= self.cut <= 2**self.grain or (self.cut and not self.enforced):
             raise PlanError("who is left out is counted where rows are, with a multiple of at most that of 1")
@@ -404,10 +404,12 @@ class StreamTerms:
         twice what their tables can point apart; elsewhere they may point apart altogether.
         """
         if unit.neighbours is Neighbours.ADD_REMOVE or unit.total_is_public:
-            return certified(self.families, sizes, unit, 2, self.certificate)
+            return certified_bound(self.families, sizes, unit, 2, self.certificate)
         alone = PrivacyUnit(Neighbours.ADD_REMOVE, unit.person, unit.rows_per_person)
-        each = certified(self.families, sizes, alone, 2)
-        apart = unit.rows_per_person**2 * opposed(self.families, sizes) if self.filter.nonnegative else each
+        each = certified_bound(self.families, sizes, alone, 2)
+        apart = (
+            unit.rows_per_person**2 * negative_products_bound(self.families, sizes) if self.filter.nonnegative else each
+        )
         return 2 * (each + min(each, apart))
 
     def cells(self, unit: PrivacyUnit) -> int:
@@ -416,7 +418,7 @@ class StreamTerms:
 
     def columns(self) -> int:
         """The sum over all tables of the squared length of the largest column of their maps, without multiples."""
-        each = (np.array([_largest_column(f) for f in a.factors], dtype=object)[a.sets] for a in self.families)
+        each = (np.array([_largest_column_norm(f) for f in a.factors], dtype=object)[a.sets] for a in self.families)
         return sum(int(tables.prod(axis=1).sum()) for tables in each)
 
     def fits(self, price: Event, sizes: dict[str, int], unit: PrivacyUnit) -> bool:
@@ -426,7 +428,7 @@ class StreamTerms:
         return self.squared_shift(sizes, unit) <= price.mu_squared * self.noise.sigma**2
 
 
-def opposed(families: Sequence[FamilyMap], sizes: dict[str, int]) -> int:
+def negative_products_bound(families: Sequence[FamilyMap], sizes: dict[str, int]) -> int:
     """An upper bound of sum_A max(0, -<multiple X_A u, multiple X_A v>) over any two cells u and v.
 
     The inner product of a table is a product of one for every attribute, so what is added up is convex in each of these
@@ -434,26 +436,26 @@ def opposed(families: Sequence[FamilyMap], sizes: dict[str, int]) -> int:
     many the worst of each table by itself, in which one attribute alone is at its lower end: none is below minus the
     upper one.
     """
-    terms = Terms.of(families, sizes, 2)
+    terms = MapTerms.of(families, sizes, 2)
     tops = [slot.top(2) for slot in terms.slots]
     lows = [slot.ends[1] if slot.alike else -top for slot, top in zip(terms.slots, tops, strict=True)]
     if len(tops) <= _MOST_TOGETHER:
         chosen = itertools.product(*zip(lows, tops, strict=True))
         return max(
-            sum(-int(np.minimum(products(c, b.sets) * b.weights, 0).sum()) for b in terms.bundles) for c in chosen
+            sum(-int(np.minimum(set_products(c, b.sets) * b.weights, 0).sum()) for b in terms.bundles) for c in chosen
         )
     shares = np.array([Fraction(-low, max(top, 1)) for low, top in zip(lows, tops, strict=True)])
-    each = (products(tops, b.sets) * b.weights * shares[b.sets].max(axis=1, initial=0) for b in terms.bundles)
+    each = (set_products(tops, b.sets) * b.weights * shares[b.sets].max(axis=1, initial=0) for b in terms.bundles)
     return sum(math.ceil(table.sum()) for table in each)
 
 
-def _largest_column(factor: object) -> int:
+def _largest_column_norm(factor: object) -> int:
     if not isinstance(factor, Map):
         raise PlanError("what a stream measures was not lowered to the closed set of maps")
     return max(map(int, factor.column_sums(2)))
 
 
-def multiples_of(family: FamilyMap) -> NDArray[np.int64]:
+def family_multiples(family: FamilyMap) -> NDArray[np.int64]:
     """(tables,) the multiples of a family that has them."""
     assert family.multiples is not None
     return family.multiples

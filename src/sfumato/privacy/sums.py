@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato._util.codec import distinct, storable
+from sfumato._util.codec import distinct_rows, storable
 from sfumato.errors import PlanError
 from sfumato.maps.base import INT64, Numbers
 
@@ -32,12 +32,12 @@ __all__ = [
     "Clique",
     "Feature",
     "Products",
-    "Sum",
-    "elementary",
-    "extremes",
+    "SumOfProducts",
+    "elementary_symmetric",
     "least_symmetric",
-    "products",
+    "product_extremes",
     "scaled_ends",
+    "set_products",
 ]
 
 
@@ -67,7 +67,7 @@ class Bundle(NamedTuple):
         return cls(np.array(sets, dtype=np.intp).reshape(len(sets), -1), np.array(weights, dtype=object))
 
 
-def products(values: Sequence[int] | Numbers, sets: NDArray[np.integer]) -> Numbers:
+def set_products(values: Sequence[int] | Numbers, sets: NDArray[np.integer]) -> Numbers:
     """(count,) products of the values at the positions in every row of `sets`; int64 where all are below 2^62."""
     top = max((abs(int(v)) for v in values), default=0)
     fits = max(top, 1) ** max(sets.shape[1], 1) < INT64 // 2
@@ -76,7 +76,7 @@ def products(values: Sequence[int] | Numbers, sets: NDArray[np.integer]) -> Numb
 
 
 @dataclass(frozen=True, slots=True)
-class Sum:
+class SumOfProducts:
     """states: of every variable. features: as the module says. bundles: sets of features, any integers as weights.
 
     No set holds two features of one variable.
@@ -92,7 +92,7 @@ class Sum:
         states: Sequence[int],
         parts: Iterable[tuple[dict[int, Feature], Sequence[int], int]],
         bundles: Sequence[Bundle],
-    ) -> Sum:
+    ) -> SumOfProducts:
         """From sets of positions, once for every part: (features of some positions, numbers for the others, scale)."""
         found: list[Feature] = []
         out: list[Bundle] = []
@@ -102,13 +102,13 @@ class Sum:
             found += features.values()
             for sets, weights in bundles:
                 on = place[sets] >= 0
-                for shape in on[distinct(on.astype(np.int64), 2)[0]]:
+                for shape in on[distinct_rows(on.astype(np.int64), 2)[0]]:
                     rows = np.flatnonzero((on == shape).all(axis=1))
                     # below 2^62 where they are not Python integers; a scale is at most 2
-                    fixed = scale * products(constants, sets[rows][:, ~shape])
+                    fixed = scale * set_products(constants, sets[rows][:, ~shape])
                     own = weights[rows] if (fixed == 1).all() else weights[rows] * fixed
                     out.append(Bundle(place[sets[rows][:, shape]], own))
-        return cls(tuple(states), tuple(found), tuple(_merged(out, len(found))))
+        return cls(tuple(states), tuple(found), tuple(_merge_bundles(out, len(found))))
 
     def _rows(self) -> Iterator[Row]:
         """Every product by itself: its features, by their variables, and its weight."""
@@ -138,7 +138,7 @@ class Sum:
                 high, low = reduce(np.maximum, corners), reduce(np.minimum, corners)
             most = np.where(weights > 0, high, low)
             total += int((weights * most).sum())
-            exact = exact and bool((most == products(last, sets)).all())
+            exact = exact and bool((most == set_products(last, sets)).all())
         return total, exact
 
     # ---- all states --------------------------------------------------------------------------------------
@@ -268,7 +268,7 @@ class Sum:
 
     # ---- variables that may be permuted ------------------------------------------------------------------
 
-    def in_classes(self, classes: Sequence[int]) -> Sum:
+    def in_classes(self, classes: Sequence[int]) -> SumOfProducts:
         """The same sum with one variable for each class of variables of two states: how many are in the second.
 
         Classes are numbers from 0 on, one per variable. They are not believed: in one class, sets whose features
@@ -286,9 +286,9 @@ class Sum:
         label = np.array([number[classes[v], values] for v, values in own], dtype=np.intp)
         made: dict[tuple[int, tuple[int, ...]], int] = {}
         out: list[Bundle] = []
-        for sets, weights in _merged([Bundle(place[sets], weights) for sets, weights in self.bundles], len(own)):
+        for sets, weights in _merge_bundles([Bundle(place[sets], weights) for sets, weights in self.bundles], len(own)):
             labels = np.sort(label[sets], axis=1)
-            first, kind = distinct(labels, len(kinds) + 1)
+            first, kind = distinct_rows(labels, len(kinds) + 1)
             if (weights != weights[first][kind]).any():
                 raise PlanError("a certificate takes attributes for alike that weights tell apart")
             for row, count, weight in zip(
@@ -297,21 +297,21 @@ class Sum:
                 alike: dict[int, Counter[tuple[int, ...]]] = {}
                 for k in row:
                     alike.setdefault(kinds[k][0], Counter())[kinds[k][1]] += 1
-                if count != math.prod(_ways(sizes[c], m.values()) for c, m in alike.items()):
+                if count != math.prod(_count_selections(sizes[c], m.values()) for c, m in alike.items()):
                     raise PlanError("a certificate takes attributes for alike that the sets tell apart")
-                found = [made.setdefault((c, _symmetric(sizes[c], m)), len(made)) for c, m in alike.items()]
+                found = [made.setdefault((c, _symmetric_sums(sizes[c], m)), len(made)) for c, m in alike.items()]
                 out.append(Bundle.of([found], [weight]))
         features = tuple((c, np.array(values, dtype=object)) for c, values in made)
-        return Sum(tuple(n + 1 for n in sizes), features, tuple(_merged(out, len(made))))
+        return SumOfProducts(tuple(n + 1 for n in sizes), features, tuple(_merge_bundles(out, len(made))))
 
 
-def _merged(bundles: Sequence[Bundle], count: int) -> Iterator[Bundle]:
+def _merge_bundles(bundles: Sequence[Bundle], count: int) -> Iterator[Bundle]:
     """One bundle for each order, every set of `count` positions once."""
     for order in sorted({b.sets.shape[1] for b in bundles}):
         some = [b for b in bundles if b.sets.shape[1] == order]
         sets = np.sort(np.concatenate([b.sets for b in some]), axis=1)
         weights = np.concatenate([b.weights for b in some])
-        first, kind = distinct(sets, count + 1)
+        first, kind = distinct_rows(sets, count + 1)
         if len(first) == len(sets):
             yield Bundle(sets, weights)
             continue
@@ -320,7 +320,7 @@ def _merged(bundles: Sequence[Bundle], count: int) -> Iterator[Bundle]:
         yield Bundle(sets[first], total)
 
 
-def _ways(n: int, chosen: Iterable[int]) -> int:
+def _count_selections(n: int, chosen: Iterable[int]) -> int:
     """In how many ways disjoint groups of so many are chosen from n."""
     out = 1
     for m in chosen:
@@ -328,7 +328,7 @@ def _ways(n: int, chosen: Iterable[int]) -> int:
     return out
 
 
-def _symmetric(n: int, features: Counter[tuple[int, ...]]) -> tuple[int, ...]:
+def _symmetric_sums(n: int, features: Counter[tuple[int, ...]]) -> tuple[int, ...]:
     """Over t = 0 to n, of n variables t in the second state: the sum over all choices of a variable per feature."""
     kinds, counts = list(features), list(features.values())
     out = [0] * (n + 1)
@@ -336,7 +336,7 @@ def _symmetric(n: int, features: Counter[tuple[int, ...]]) -> tuple[int, ...]:
         first = [m - j for m, j in zip(counts, second, strict=True)]
         value = math.prod(f[1] ** j * f[0] ** i for f, j, i in zip(kinds, second, first, strict=True))
         for t in range(n + 1):
-            out[t] += value * _ways(t, second) * _ways(n - t, first)
+            out[t] += value * _count_selections(t, second) * _count_selections(n - t, first)
     return tuple(out)
 
 
@@ -361,7 +361,7 @@ class Products:
             raise PlanError("products of weights are proposed in whole numbers of at least 0, units of at least 1")
 
 
-def scaled_ends(total: Sum) -> tuple[Numbers, Numbers, Numbers]:
+def scaled_ends(total: SumOfProducts) -> tuple[Numbers, Numbers, Numbers]:
     """Per feature (scale, low, high): its two values are scale low and scale high, coprime, |low| <= high."""
     ends = [sorted(map(int, values.tolist())) for _, values in total.features]
     scale = [math.gcd(*e) for e in ends]
@@ -371,7 +371,7 @@ def scaled_ends(total: Sum) -> tuple[Numbers, Numbers, Numbers]:
     return tuple(np.array(v, dtype=object) for v in (scale, low, high))  # type: ignore[return-value]
 
 
-def least_symmetric(total: Sum, given: Products) -> int:
+def least_symmetric(total: SumOfProducts, given: Products) -> int:
     """A lower bound of minus the sum, whose weights must not be positive; every feature chooses for itself.
 
     Raises PlanError where the proposal does not fit.
@@ -381,16 +381,16 @@ def least_symmetric(total: Sum, given: Products) -> int:
         raise PlanError("products have a unit for every feature and a cost for every order")
     scale, low, high = scaled_ends(total)
     units = np.array(given.units, dtype=object)
-    whole = elementary(units * high, len(given.costs) - 1)
+    whole = elementary_symmetric(units * high, len(given.costs) - 1)
     used = [0] * len(given.costs)
     paid = 0
     for sets, negative in total.bundles:
         order = sets.shape[1]
-        weights = -negative * products(scale, sets)
+        weights = -negative * set_products(scale, sets)
         if (weights < 0).any():
             raise PlanError("weights of one sign alone are bounded by products")
-        norms, least = extremes(low, high, sets)
-        unit = products(units, sets).astype(object)
+        norms, least = product_extremes(low, high, sets)
+        unit = set_products(units, sets).astype(object)
         rest = weights * 2**given.shift - given.costs[order] * unit
         paid -= int((rest * np.where(rest > 0, least, norms)).sum())
         used[order] += int((unit * norms).sum())
@@ -399,19 +399,19 @@ def least_symmetric(total: Sum, given: Products) -> int:
     return -((paid - _least_combination(units * low, units * high, given.costs)) >> given.shift)
 
 
-def extremes(low: Numbers, high: Numbers, sets: NDArray[np.integer]) -> tuple[Numbers, Numbers]:
+def product_extremes(low: Numbers, high: Numbers, sets: NDArray[np.integer]) -> tuple[Numbers, Numbers]:
     """(largest, least) product of every set, of numbers low or high, |low| <= high.
 
     A change shrinks the product; one that makes it negative is best alone, and otherwise all are.
     """
-    ends, most = np.concatenate([high, low]), products(high, sets)
-    least = np.minimum(most, products(low, sets))
+    ends, most = np.concatenate([high, low]), set_products(high, sets)
+    least = np.minimum(most, set_products(low, sets))
     for i in range(sets.shape[1]):
-        least = np.minimum(least, products(ends, sets + len(high) * (np.arange(sets.shape[1]) == i)))
+        least = np.minimum(least, set_products(ends, sets + len(high) * (np.arange(sets.shape[1]) == i)))
     return most, least
 
 
-def elementary(values: Numbers, top: int) -> list[int]:
+def elementary_symmetric(values: Numbers, top: int) -> list[int]:
     """Elementary symmetric polynomials of orders 0 to top."""
     out = [1] + [0] * top
     for v in values.tolist():
@@ -437,7 +437,7 @@ def _least_combination(low: Numbers, high: Numbers, costs: tuple[int, ...]) -> i
         down, up = one * 0, one * 0
         for i in range(1, k + 1):
             factor = math.factorial(k - 1) // math.factorial(k - i)
-            d, u = _square(first) if k == 2 and i == 1 else _times(scaled[k - i], sums[i - 1])
+            d, u = _interval_square(first) if k == 2 and i == 1 else _interval_product(scaled[k - i], sums[i - 1])
             down, up = (down + factor * d, up + factor * u) if i % 2 else (down - factor * u, up - factor * d)
         scaled.append((down, up))
         value = value + costs[k] * -(-down // math.factorial(k))
@@ -460,11 +460,11 @@ def _power_sums(low: Numbers, high: Numbers, power: int, first: Interval) -> Int
     return ends[1], ends[0]
 
 
-def _times(a: Interval, b: Interval) -> Interval:
+def _interval_product(a: Interval, b: Interval) -> Interval:
     corners = [x * y for x in a for y in b]
     return np.minimum.reduce(corners), np.maximum.reduce(corners)
 
 
-def _square(a: Interval) -> Interval:
+def _interval_square(a: Interval) -> Interval:
     low, high = a[0] ** 2, a[1] ** 2
     return np.where((a[0] <= 0) & (a[1] >= 0), 0, np.minimum(low, high)), np.maximum(low, high)

@@ -15,22 +15,22 @@ from numpy.typing import NDArray
 
 from sfumato.errors import PlanError
 from sfumato.maps import AlikeMap, BlockMap, CombinationMap, DenseMap, FamilyMap, Map, MergedMap, MultipleMap, TotalMap
-from sfumato.maps.base import INT64, IntArray, Linear, Numbers, absolute_sums, times
-from sfumato.privacy.sums import Bundle, products
+from sfumato.maps.base import INT64, IntArray, LinearMap, Numbers, absolute_sums, exact_matmul
+from sfumato.privacy.sums import Bundle, set_products
 from sfumato.privacy.unit import Within
 
 __all__ = [
     "MAX_ENTRIES",
     "Group",
     "Inside",
+    "MapTerms",
     "Sizes",
     "Slot",
-    "Terms",
+    "broadcast_on_axes",
+    "combined_columns",
     "distinct_columns",
     "joint_gram",
     "joint_groups",
-    "of_columns",
-    "on_axes",
 ]
 
 
@@ -65,7 +65,7 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class MapTerms:
     """All blocks, for one power of the sensitivity.
 
     groups: the attributes, merged where some factor joins them, as a partition; cells: of each group; near: of each,
@@ -81,7 +81,7 @@ class Terms:
     bundles: tuple[Bundle, ...]
 
     @classmethod
-    def of(cls, blocks: Sequence[Tables], sizes: Sizes, power: int, within: Within | None = None) -> Terms:
+    def of(cls, blocks: Sequence[Tables], sizes: Sizes, power: int, within: Within | None = None) -> MapTerms:
         """Raises WorkloadError for factors that do not fit, PlanError for groups of other cells than there are."""
         for block in blocks:
             block.check(sizes)
@@ -93,7 +93,7 @@ class Terms:
                     f"records are replaced within groups of {within.attribute}, and their codes are not of its cells"
                 )
             for i in (i for i, g in enumerate(groups) if within.attribute in g):
-                table = on_axes(within.codes, (within.attribute,), groups[i], sizes)
+                table = broadcast_on_axes(within.codes, (within.attribute,), groups[i], sizes)
                 near[i] = np.broadcast_to(table, [sizes[a] for a in groups[i]]).reshape(-1)
         builder = _Builder(groups, near, power)
         for block in blocks:
@@ -126,7 +126,7 @@ class Terms:
 
     def dot(self, values: Sequence[int]) -> int:
         """The sum over blocks of weight times the product of a value for each of its slots."""
-        return sum(int((b.weights * products(values, b.sets)).sum()) for b in self.bundles)
+        return sum(int((b.weights * set_products(values, b.sets)).sum()) for b in self.bundles)
 
 
 class _Builder:
@@ -141,7 +141,7 @@ class _Builder:
         self._bundles: list[Bundle] = []
 
     def _slot(self, group: int, inside: Inside) -> int:
-        key = (group, *((g, _same(f)) for g, f in inside))
+        key = (group, *((g, _factor_identity(f)) for g, f in inside))
         if key not in self._known:
             self._known[key] = len(self.slots)
             own, factor = inside[0]
@@ -151,10 +151,10 @@ class _Builder:
             self.slots.append(Slot(group, inside, alike))
         return self._known[key]
 
-    def add(self, groups: Sequence[Group], factors: Sequence[Linear], multiple: int = 1) -> None:
+    def add(self, groups: Sequence[Group], factors: Sequence[LinearMap], multiple: int = 1) -> None:
         constant, insides = 1, dict[int, Inside]()
         for group, given in zip(groups, factors, strict=True):
-            times, factor = _unscaled(given)
+            times, factor = _split_scale(given)
             multiple *= times
             if group:
                 joint = self._home[group[0]]
@@ -171,7 +171,7 @@ class _Builder:
         slots, group = (np.zeros(len(family.names), dtype=np.intp) for _ in range(2))
         times = [1] * len(family.names)
         for i in used:
-            times[i], factor = _unscaled(family.factors[i])
+            times[i], factor = _split_scale(family.factors[i])
             group[i] = self._home[family.names[i]]
             slots[i] = self._slot(int(group[i]), (((family.names[i],), factor),))
         multiples = np.ones(len(family), dtype=np.int64) if family.multiples is None else family.multiples
@@ -184,7 +184,7 @@ class _Builder:
                 self.add([(family.names[a],) for a in own], [family.factors[a] for a in own], int(multiples[i]))
         if kept.any():
             sets = family.sets[kept]
-            scale = products(times, sets)
+            scale = set_products(times, sets)
             fits = (int(multiples.max()) * int(scale.max())) ** self._power < INT64
             own, scale = (v.astype(np.int64 if fits else object) for v in (multiples[kept], scale))
             self._bundles.append(Bundle(slots[sets], ((own * scale) ** self._power).astype(object)))
@@ -194,15 +194,15 @@ class _Builder:
         return (*self._bundles, *single)
 
 
-def _same(factor: Map) -> object:
+def _factor_identity(factor: Map) -> object:
     """What is equal of equal factors. Matrices and levels of a tree, made anew for every block, are told by entries."""
     entries = (factor.shape, factor.matrix.tobytes()) if isinstance(factor, DenseMap) else id(factor)
     # one slot for a level of all blocks: two cells lie together there in all of them, or in none
     alike = factor if factor.exchangeable else entries
-    return (_same(factor.map), factor.codes.tobytes()) if isinstance(factor, MergedMap) else alike
+    return (_factor_identity(factor.map), factor.codes.tobytes()) if isinstance(factor, MergedMap) else alike
 
 
-def _unscaled(factor: Linear) -> tuple[int, Map]:
+def _split_scale(factor: LinearMap) -> tuple[int, Map]:
     """(multiple, factor) with the size of integer multiples taken out."""
     multiple = 1
     while isinstance(factor, MultipleMap):
@@ -226,7 +226,7 @@ def joint_groups(blocks: Sequence[Tables]) -> tuple[Group, ...]:
     return tuple(tuple(sorted(p, key=order.__getitem__)) for p in partition)
 
 
-def on_axes(values: Numbers, names: Group, group: Group, sizes: Sizes) -> Numbers:
+def broadcast_on_axes(values: Numbers, names: Group, group: Group, sizes: Sizes) -> Numbers:
     """Values over the cells of `names` as an array that broadcasts over the cells of `group`."""
     table = values.reshape(tuple(sizes[a] for a in names))
     table = table.transpose(sorted(range(len(names)), key=lambda i: group.index(names[i])))
@@ -245,7 +245,7 @@ def joint_gram(inside: Inside, group: Group, sizes: Sizes) -> Numbers:
                 raise PlanError("the entries are too large to look at all pairs of cells")
             gram = gram.astype(object)
         position = np.arange(math.prod(sizes[a] for a in names))
-        place = np.broadcast_to(on_axes(position, names, group, sizes), shape).reshape(-1)
+        place = np.broadcast_to(broadcast_on_axes(position, names, group, sizes), shape).reshape(-1)
         gram = gram * part[np.ix_(place, place)]
     return gram
 
@@ -282,34 +282,34 @@ def distinct_columns(blocks: Sequence[BlockMap], sizes: Mapping[str, int], *, en
         rows = slice(height, height := height + block.rows)
         places = np.indices([f.shape[0] for f in block.factors]).reshape(len(block.factors), block.rows)
         for group, factor, place in zip(block.groups, factors, places, strict=True):
-            _afford(factor.shape[0] if ends else block.rows, factor.shape[1])
+            _check_entry_count(factor.shape[0] if ends else block.rows, factor.shape[1])
             tables.append((group, rows, place, factor.columns().reshape(-1, *(sizes[a] for a in group))))
     for name in {a for group, *_ in tables for a in group}:
         axes = [1 + group.index(name) if name in group else 0 for group, *_ in tables]
         slices = [np.moveaxis(t, i, 0).reshape(t.shape[i], -1) for (*_, t), i in zip(tables, axes, strict=True) if i]
         seen = np.concatenate(slices, axis=1)
-        some = _ends(seen) if ends else np.arange(len(seen))
+        some = _hull_points(seen) if ends else np.arange(len(seen))
         kept = some[np.unique(seen[some], axis=0, return_index=True)[1]]
         tables = [(*t[:3], t[3].take(kept, axis=i) if i else t[3]) for t, i in zip(tables, axes, strict=True)]
     for _, _, place, table in tables:
-        _afford(len(place), *table.shape[1:])
+        _check_entry_count(len(place), *table.shape[1:])
     tables = [(group, rows, place, table[place]) for group, rows, place, table in tables]
     cells = {a: n for group, _, _, table in tables for a, n in zip(group, table.shape[1:], strict=True)}
     found = np.ones((1, height), dtype=np.int64)
     for group in ((), *joint_groups(blocks)):
-        _afford(height, *(cells[a] for a in group))
+        _check_entry_count(height, *(cells[a] for a in group))
         grid = np.ones((height, *(cells[a] for a in group)), dtype=np.int64)
         for some, rows, _, table in tables:
             if set(some) <= set(group) and bool(some) == bool(group):
                 order = [0, *(1 + some.index(a) for a in group if a in some)]
                 grid[rows] *= table.transpose(order).reshape(-1, *(cells[a] if a in some else 1 for a in group))
-        here = grid.reshape(height, -1).T if len(found) == 1 else _distinct(grid.reshape(height, -1).T)
-        _afford(len(found), *here.shape)
-        found = _distinct((found[:, None] * here).reshape(-1, height))
+        here = grid.reshape(height, -1).T if len(found) == 1 else _sorted_distinct_rows(grid.reshape(height, -1).T)
+        _check_entry_count(len(found), *here.shape)
+        found = _sorted_distinct_rows((found[:, None] * here).reshape(-1, height))
     return np.ascontiguousarray(found.T)
 
 
-def _ends(points: IntArray) -> NDArray[np.intp]:
+def _hull_points(points: IntArray) -> NDArray[np.intp]:
     """Which of n points, (n, f) numbers, hold all others in their convex hull; all of them where that takes long.
 
     Numbers that are told by each other, up to a factor and a term, have the same ends: one of them is looked at.
@@ -342,25 +342,25 @@ def _ends(points: IntArray) -> NDArray[np.intp]:
     return np.array(sorted({*found}), dtype=np.intp)
 
 
-def _distinct(rows: IntArray) -> IntArray:
+def _sorted_distinct_rows(rows: IntArray) -> IntArray:
     """The distinct rows, ascending: sorted by bytes, which compare as the numbers do. One left twice would not harm."""
     ordered = rows[np.argsort((rows ^ np.int64(-INT64)).astype(">i8", "C").view(f"V{8 * rows.shape[1]}").ravel())]
     return ordered[np.concatenate([[True], (ordered[1:] != ordered[:-1]).any(axis=1)])]
 
 
-def of_columns(combined: CombinationMap, sizes: Mapping[str, int]) -> DenseMap:
+def combined_columns(combined: CombinationMap, sizes: Mapping[str, int]) -> DenseMap:
     """C Q over columns of Q in whose convex hull the others lie, in place of the joint cells: see `distinct_columns`.
 
     Raises what `distinct_columns` raises, and PlanError where entries may not fit int64.
     """
     held = distinct_columns(combined.blocks, sizes, ends=True)
-    _afford(combined.rows, held.shape[1])
+    _check_entry_count(combined.rows, held.shape[1])
     if max(absolute_sums(np.ascontiguousarray(combined.matrix.T), 1)) * int(np.abs(held).max()) >= INT64:
         raise PlanError("the entries of a combination may be above 2^63; scale them down")
-    return DenseMap(times(combined.matrix, held))
+    return DenseMap(exact_matmul(combined.matrix, held))
 
 
-def _afford(*sizes: int) -> None:
+def _check_entry_count(*sizes: int) -> None:
     if math.prod(sizes) > MAX_ENTRIES:
         raise PlanError(
             f"the queries tell too many cells apart to be combined: above {MAX_ENTRIES:,} entries of columns"

@@ -8,7 +8,7 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato._util.codec import fingerprint, later, storable
+from sfumato._util.codec import deferred_field, storable, value_fingerprint
 from sfumato.errors import PlanError
 
 __all__ = ["Neighbours", "PrivacyUnit", "Within"]
@@ -71,7 +71,7 @@ class Within:
     codes: NDArray[np.int64] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.codes is not None and fingerprint((self.attribute, self.codes)) != self.digest:
+        if self.codes is not None and value_fingerprint((self.attribute, self.codes)) != self.digest:
             raise PlanError("the groups in which a record is replaced are others than their hash says")
 
 
@@ -94,7 +94,7 @@ class PrivacyUnit:
     neighbours: Neighbours
     person: str | None = None
     rows_per_person: int = 1
-    within: Within | None = later(None)  # noqa: RUF009  (as dataclasses.field is)
+    within: Within | None = deferred_field(None)  # noqa: RUF009  (as dataclasses.field is)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "neighbours", Neighbours.parse(self.neighbours))

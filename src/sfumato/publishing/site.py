@@ -16,15 +16,15 @@ from markupsafe import Markup
 from sfumato._util.description import Description, DescriptionBlock, Facts, Sentences, Warnings, page_html
 from sfumato._util.frames import Frame, safe_text
 from sfumato.errors import NotAnswerable, PlanError
-from sfumato.plans.intervals import of_any_sum
+from sfumato.plans.intervals import widest_sum_margin
 from sfumato.present import charts, sections
 from sfumato.present.answers import singles_table
-from sfumato.present.page import asset, environment
+from sfumato.present.page import asset_text, template_environment
 from sfumato.present.provenance import provenance_facts
-from sfumato.present.words import CONFIDENCE, groupings, numeric, typical_table
+from sfumato.present.words import CONFIDENCE, numeric_names, small_groupings, typical_table
 from sfumato.publishing.tables import Shelf, write_tables
 from sfumato.releases import Release
-from sfumato.releases.comparing import check_pair
+from sfumato.releases.comparing import check_comparable
 from sfumato.releases.files import Draft
 from sfumato.releases.warnings import reader_lines
 
@@ -37,12 +37,12 @@ def write_curves(release: Release, folder: Path) -> list[dict[str, Any]]:
     """Write one file for every attribute and grouping that the release answers; say which."""
     folder.mkdir(exist_ok=True)
     out: list[dict[str, Any]] = []
-    for attribute in numeric(release):
-        for by in groupings(release, attribute):
+    for attribute in numeric_names(release):
+        for by in small_groupings(release, attribute):
             if len(out) == _MOST:
                 return out
             try:
-                found = _distribution(release, attribute, by)
+                found = _distribution_facts(release, attribute, by)
             except (NotAnswerable, PlanError):
                 continue
             place = f"{folder.name}/{len(out)}.json"
@@ -52,25 +52,25 @@ def write_curves(release: Release, folder: Path) -> list[dict[str, Any]]:
     return out
 
 
-def _distribution(release: Release, attribute: str, by: tuple[str, ...]) -> dict[str, Any]:
+def _distribution_facts(release: Release, attribute: str, by: tuple[str, ...]) -> dict[str, Any]:
     declared = release.plan.workload.domain[attribute]
     quantiles = release.quantiles(attribute, _DECILES, by=by, confidence=CONFIDENCE)
     means = release.mean(attribute, by=by, confidence=CONFIDENCE)
     whole = declared.kind == "integer"
-    found: dict[str, Any] = {"quantiles": _columns(quantiles), "means": _columns(means), "ends": []}
+    found: dict[str, Any] = {"quantiles": _columns_by_place(quantiles), "means": _columns_by_place(means), "ends": []}
     if len(declared.declared_labels) <= _MOST_POINTS:
         found["ends"] = [float(high) - whole for _, high in declared.intervals or ()]
         shares = release.cdf(attribute, by=by, confidence=CONFIDENCE)
-        found["shares"] = {k: [_short(v) for v in shares[k]] for k in ("share", "low", "high")}
+        found["shares"] = {k: [_seven_figures(v) for v in shares[k]] for k in ("share", "low", "high")}
     return found
 
 
-def _columns(frame: Frame) -> dict[str, list[Any]]:
+def _columns_by_place(frame: Frame) -> dict[str, list[Any]]:
     """Columns by place, for an attribute may be called like one of them: groups, then what is told."""
-    return {str(i): [_short(v) for v in column] for i, column in enumerate(frame.columns.values())}
+    return {str(i): [_seven_figures(v) for v in column] for i, column in enumerate(frame.columns.values())}
 
 
-def _short(value: Any) -> Any:
+def _seven_figures(value: Any) -> Any:
     """Seven figures: more than an interval has, and small files."""
     return float(f"{value:.7g}") if isinstance(value, float) else value
 
@@ -106,46 +106,48 @@ def publish(release: Release, folder: str | PathLike[str], *, earlier: Release |
                 "a site is made of a release whose errors are known; of others `sfumato report` makes a page"
             )
     if earlier is not None:
-        check_pair(release, earlier)
+        check_comparable(release, earlier)
     of = [r.result_hash for r in (release, *(() if earlier is None else (earlier,)))]
     with suppress(AttributeError, OSError, TypeError, ValueError):
         # it appeared at once and complete, and whoever wrote it ended before it could say so
         if json.loads((Path(folder) / "site.json").read_text(encoding="utf-8")).get("of") == of:
             return Path(folder)
     with Draft(folder) as draft:
-        _write(release, earlier, draft.partial, of)
+        _write_site(release, earlier, draft.partial, of)
         if hasattr(os, "sync"):
             os.sync()  # its files are many, and free to write again
         draft.publish()
     return draft.folder
 
 
-def _write(release: Release, earlier: Release | None, folder: Path, of: list[str]) -> None:
+def _write_site(release: Release, earlier: Release | None, folder: Path, of: list[str]) -> None:
     shelves = [(release, write_tables(release, folder / "tables"))]
     if earlier is not None:
         shelves.append((earlier, write_tables(earlier, folder / "earlier")))
     own = resources.files("sfumato.publishing")
     for name in ("calc.js", "app.js"):
-        _text(folder / name, (own / name).read_text(encoding="utf-8"))
-    _text(folder / "style.css", asset("style.css") + (own / "style.css").read_text(encoding="utf-8"))
+        _write_site_text(folder / name, (own / name).read_text(encoding="utf-8"))
+    _write_site_text(folder / "style.css", asset_text("style.css") + (own / "style.css").read_text(encoding="utf-8"))
     for name, text in (("charts.js", "vendor/vega-bundle.js"), ("LICENSES.txt", "vendor/LICENSES.txt")):
-        _text(folder / name, asset(text))
-    facts = _facts(shelves) | {"of": of, "curves": write_curves(release, folder / "curves")}
-    _text(folder / "site.json", json.dumps(facts, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
-    _text(folder / "index.html", _page(release, earlier, shelves[0][1]))
+        _write_site_text(folder / name, asset_text(text))
+    facts = _site_facts(shelves) | {"of": of, "curves": write_curves(release, folder / "curves")}
+    _write_site_text(
+        folder / "site.json", json.dumps(facts, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    )
+    _write_site_text(folder / "index.html", _site_page(release, earlier, shelves[0][1]))
 
 
-def _text(path: Path, text: str) -> None:
+def _write_site_text(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8", newline="\n")  # the folder appears at once and complete
 
 
-def _facts(shelves: list[tuple[Release, Shelf]]) -> dict[str, Any]:
+def _site_facts(shelves: list[tuple[Release, Shelf]]) -> dict[str, Any]:
     """What the page reads first."""
     release = shelves[0][0]
     domain = release.plan.workload.domain
     used = sorted({n for _, shelf in shelves for t in shelf.tables for n in t["names"]})
     laws = {r.measurement.noise for r, _ in shelves}
-    widest = {str(c): max(of_any_sum(c, law) for law in laws) for c in _CONFIDENCES}
+    widest = {str(c): max(widest_sum_margin(c, law) for law in laws) for c in _CONFIDENCES}
     others = sorted({domain[n].size - 1 for n in used if 1 < domain[n].size <= _MOST_RANKED})
     return {
         "format": "sfumato site 1",
@@ -156,31 +158,31 @@ def _facts(shelves: list[tuple[Release, Shelf]]) -> dict[str, Any]:
         ],
         "multipliers": widest,
         # all comparisons of a cell hold together: the union bound
-        "together": {str(m): max(of_any_sum(1 - 0.05 / m, law) for law in laws) for m in others},
+        "together": {str(m): max(widest_sum_margin(1 - 0.05 / m, law) for law in laws) for m in others},
         "config": charts.CONFIG,
     }
 
 
-def _page(release: Release, earlier: Release | None, shelf: Shelf) -> str:
+def _site_page(release: Release, earlier: Release | None, shelf: Shelf) -> str:
     plan, projected = release.plan, release.projection is not None
     glance = [*singles_table(release), *typical_table(release)]
-    reading = sections.reading(plan, projected=projected)
+    reading = sections.reading_advice(plan, projected=projected)
     rounding = (
         "Cells of large tables are rounded here to less than a two-hundredth of their standard error; the release's "
         "own files are exact."
     )
     return (
-        environment("sfumato.publishing")
+        template_environment("sfumato.publishing")
         .get_template("page.html")
         .render(
             policy=POLICY,
             title=safe_text(release.provenance.name),
             earlier="" if earlier is None else safe_text(earlier.provenance.name),
-            lead=sections.lead(plan, len(release.workload), released=True, projected=projected),
+            lead=sections.lead_sentences(plan, len(release.workload), released=True, projected=projected),
             warnings=_markup(Warnings(reader_lines(release))),
             glance=_markup(*glance or [Sentences(["This release holds tables; choose one below."])]),
             read=_markup(replace(reading, title=""), Sentences([rounding], quiet=True)),
-            protects=_markup(sections.protects(plan, released=True)),
+            protects=_markup(sections.guarantee_sentences(plan, released=True)),
             provenance=_markup(Facts(provenance_facts(plan, release))),
             left_out=shelf.left_out,
         )

@@ -26,9 +26,9 @@ import numpy as np
 from sfumato.errors import NotAnswerable
 from sfumato.operators import Block, Identity
 from sfumato.operators.base import FloatArray
-from sfumato.plans.predictions import expand
+from sfumato.plans.predictions import expand_to_queries
 from sfumato.releases import Release
-from sfumato.releases.tables import reach
+from sfumato.releases.tables import answer_range
 from sfumato.strategies.residuals import Residuals
 from sfumato.workloads import RECORDS, QueryBlock, Workload
 from sfumato.workloads.levels import table_block, table_names
@@ -54,7 +54,7 @@ class Shelf:
     left_out: int = 0
 
 
-def listed(release: Release) -> list[tuple[str, ...]]:
+def tables_to_publish(release: Release) -> list[tuple[str, ...]]:
     """The names of every marginal table that was asked for, each once, the smallest first."""
     domain = release.plan.workload.domain
     names: dict[tuple[str, ...], None] = {}
@@ -71,7 +71,7 @@ def write_tables(release: Release, folder: Path, start: int = 0) -> Shelf:
     shelf, domain = Shelf(), release.plan.workload.domain
     folder.mkdir(exist_ok=True)
     written = 0
-    for names in listed(release):
+    for names in tables_to_publish(release):
         cells = math.prod(domain.sizes(names))
         if written + cells > _MOST_CELLS:
             shelf.left_out += 1
@@ -83,7 +83,7 @@ def write_tables(release: Release, folder: Path, start: int = 0) -> Shelf:
             shelf.left_out += 1
         else:
             shelf.tables.append(entry | {"file": place})
-    named = list(_named(release))
+    named = list(_named_queries(release))
     if named:
         place = f"{folder.name}/named.bin"
         shelf.tables.append(_write_named(release, named, folder.parent / place) | {"file": place})
@@ -98,21 +98,23 @@ def _write_table(
     error, margin = np.sqrt(release.variances(block)), release.margins(block, 0.95)
     if not np.isfinite(error).all():
         return None
-    parts = _values(release, block, None if exact else float(error.max(initial=0.0)))
-    source, how = _source(release, block), "single"
+    parts = _published_values(release, block, None if exact else float(error.max(initial=0.0)))
+    source, how = _noise_source(release, block), "single"
     if _in_closed_form(release, names, block, shelf, source, path.parent):
         how = "agree"
     elif block.rows <= _DENSE:
         how = "dense"
         matrix = release.plan.covariance(names)
         parts["covariance"] = matrix[np.triu_indices(len(matrix))]
-    least, most = reach(block.operator, release.measurement.total)
+    least, most = answer_range(block.operator, release.measurement.total)
     shape = list(error.shape) or [1]
-    _pack(path, parts | {"error": error, "margin": margin}, {"shape": shape, "range": [least, _finite(most)]})
+    _pack_arrays(
+        path, parts | {"error": error, "margin": margin}, {"shape": shape, "range": [least, _finite_or_null(most)]}
+    )
     return {"names": list(names), "how": how, "source": source}
 
 
-def _values(release: Release, block: Block, error: float | None) -> dict[str, Any]:
+def _published_values(release: Release, block: Block, error: float | None) -> dict[str, Any]:
     """Answers, and the unprojected ones; rounded where the largest standard error is given."""
     found = {"value": release.answer_block(block)}
     if release.projection is not None:
@@ -125,7 +127,7 @@ def _values(release: Release, block: Block, error: float | None) -> dict[str, An
     return {name: (np.rint(v / step).astype("<i4"), step) for name, v in found.items()}
 
 
-def _source(release: Release, block: Block) -> str:
+def _noise_source(release: Release, block: Block) -> str:
     """What answers a block: the noise of two sources is independent."""
     strategy = release.plan.strategy
     found = strategy.source(block)
@@ -142,30 +144,32 @@ def _in_closed_form(
     strategy, variance = release.plan.strategy.source(block), release.measurement.noise.variance
     if not isinstance(strategy, Residuals):
         found = release.plan.strategy.table_covariance(block, block)
-        return found is not None and _told(names, release, found * variance, shelf.agree, source)
+        return found is not None and _covariances_follow(names, release, found * variance, shelf.agree, source)
     places = {n: i for i, n in enumerate(strategy.names)}
     lifts = {n: strategy.lifts[places[n]] for n in names}
     if any(lift is not None and len(lift.tilt) > _TILTED for lift in lifts.values()):
         return False
     for name, lift in lifts.items():
-        key = _key(source, [name])
+        key = _attribute_set_key(source, [name])
         if lift is not None and key not in shelf.tilts:
             shelf.tilts[key] = f"{folder.name}/tilt-{len(shelf.tilts)}.bin"
             parts = {"tilt": lift.tilt, "form": lift.spread @ lift.spread.T}
-            _pack(folder.parent / shelf.tilts[key], parts, {"shape": [len(lift.tilt)], "range": [None, None]})
+            _pack_arrays(folder.parent / shelf.tilts[key], parts, {"shape": [len(lift.tilt)], "range": [None, None]})
     for size in range(len(names) + 1):
         for chosen in itertools.combinations(names, size):
             axes = tuple(sorted(places[n] for n in chosen))
-            shelf.agree[_key(source, chosen)] = strategy.set_variance(axes) * variance
+            shelf.agree[_attribute_set_key(source, chosen)] = strategy.set_variance(axes) * variance
     return True
 
 
-def _key(source: str, names: Sequence[str]) -> str:
+def _attribute_set_key(source: str, names: Sequence[str]) -> str:
     """How a page calls a set of attributes."""
     return json.dumps([source, *sorted(names)], separators=(",", ":"), ensure_ascii=False)
 
 
-def _told(names: Sequence[str], release: Release, patterns: FloatArray, agree: dict[str, float], source: str) -> bool:
+def _covariances_follow(
+    names: Sequence[str], release: Release, patterns: FloatArray, agree: dict[str, float], source: str
+) -> bool:
     """Whether the numbers of the sets of attributes say the covariances of a table; new ones are noted."""
     sizes = release.plan.workload.domain.sizes(names)
     new: dict[str, float] = {}
@@ -177,7 +181,7 @@ def _told(names: Sequence[str], release: Release, patterns: FloatArray, agree: d
             # what the attribute's differences err, or its sum
             value = same - different if inside else same + (size - 1) * different
         rest = math.prod(n for n, inside in zip(sizes, chosen, strict=True) if not inside)
-        key = _key(source, list(itertools.compress(names, chosen)))
+        key = _attribute_set_key(source, list(itertools.compress(names, chosen)))
         found = float(value.reshape(-1)[0]) * rest
         if any(inside and size == 1 for inside, size in zip(chosen, sizes, strict=True)):
             found = 0.0  # a single cell has no differences
@@ -188,7 +192,7 @@ def _told(names: Sequence[str], release: Release, patterns: FloatArray, agree: d
     return True
 
 
-def _named(release: Release) -> Iterator[QueryBlock]:
+def _named_queries(release: Release) -> Iterator[QueryBlock]:
     """What was asked besides tables and long lists: named counts, sums, the total."""
     domain = release.plan.workload.domain
     rows, total = 0, False
@@ -207,8 +211,8 @@ def _named(release: Release) -> Iterator[QueryBlock]:
 def _write_named(release: Release, queries: Sequence[QueryBlock], path: Path) -> dict[str, Any]:
     work = Workload(release.plan.workload.domain, tuple(queries))
     found = release.ask(work)
-    error = np.concatenate([expand(np.sqrt(release.variances(q.block)), q) for q in queries])
-    margin = np.concatenate([expand(release.margins(q.block, 0.95), q) for q in queries])
+    error = np.concatenate([expand_to_queries(np.sqrt(release.variances(q.block)), q) for q in queries])
+    margin = np.concatenate([expand_to_queries(release.margins(q.block, 0.95), q) for q in queries])
     if not np.isfinite(error).all():
         raise NotAnswerable("named queries beyond what was measured have no errors to publish")
     matrix = release.plan.covariance(work)
@@ -216,16 +220,16 @@ def _write_named(release: Release, queries: Sequence[QueryBlock], path: Path) ->
     if release.projection is not None:
         parts["raw"] = np.concatenate([release.raw.answer_block(q.block) for q in queries])
     parts |= {"error": error, "margin": margin, "low": np.array(found["low"]), "high": np.array(found["high"])}
-    _pack(path, parts, {"shape": [len(queries)], "range": [None, None]})
+    _pack_arrays(path, parts, {"shape": [len(queries)], "range": [None, None]})
     labels, units = list(found["label"]), [q.unit for q in queries]
     return {"queries": labels, "units": units, "names": [], "how": "dense", "source": "named"}
 
 
-def _finite(value: float) -> float | None:
+def _finite_or_null(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _pack(path: Path, parts: dict[str, Any], header: dict[str, Any]) -> None:
+def _pack_arrays(path: Path, parts: dict[str, Any], header: dict[str, Any]) -> None:
     """A line of JSON, then the arrays one after the other: doubles, or integers of a step by planes of bytes."""
     payload, told = b"", list[Any]()
     for name, part in parts.items():

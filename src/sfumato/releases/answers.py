@@ -22,13 +22,13 @@ import numpy as np
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
-from sfumato.plans.intervals import of_any_sum
+from sfumato.plans.intervals import widest_sum_margin
 from sfumato.plans.planned import rows_text
 
 if TYPE_CHECKING:
     from sfumato.releases.release import Release
 
-__all__ = ["SIZE_ERRORS", "Answer", "Linear", "Nonlinear", "Ratio", "fieller", "too_few"]
+__all__ = ["SIZE_ERRORS", "Answer", "LinearAnswer", "Nonlinear", "Ratio", "fieller_interval", "too_few_note"]
 
 SIZE_ERRORS = 5.0
 """Least size of a group, in standard errors, of which quantiles, means, shares and ratios are told: its size is then
@@ -80,7 +80,7 @@ class Answer(_Numbers):
     (1.0, 1.0)
     """
 
-    form: Linear | Nonlinear | None = None
+    form: LinearAnswer | Nonlinear | None = None
     confidence: float = 0.95
     """What the interval holds with; 1 where its ends are only what is possible at all."""
     unit: str = "records"
@@ -91,7 +91,7 @@ class Answer(_Numbers):
     )
 
     @classmethod
-    def of(cls, form: Linear | Nonlinear | Ratio, confidence: float) -> Answer:
+    def of(cls, form: LinearAnswer | Nonlinear | Ratio, confidence: float) -> Answer:
         """The answer that a form of a release's answers gives.
 
         Args:
@@ -103,10 +103,10 @@ class Answer(_Numbers):
         """
         if isinstance(form, Nonlinear):
             return cls(*form.numbers()).told_by(form, confidence)
-        kept = form if isinstance(form, Linear) else form.bent(confidence)
+        kept = form if isinstance(form, LinearAnswer) else form.bent(confidence)
         return cls(*form.numbers(confidence)).told_by(kept, confidence)
 
-    def told_by(self, form: Linear | Nonlinear, confidence: float) -> Answer:
+    def told_by(self, form: LinearAnswer | Nonlinear, confidence: float) -> Answer:
         """The same numbers, with their form and the unit that follows from it.
 
         Args:
@@ -117,10 +117,10 @@ class Answer(_Numbers):
             This answer.
         """
         self.form, self.confidence = form, confidence
-        self.unit = "records" if isinstance(form, Linear) else form.unit
+        self.unit = "records" if isinstance(form, LinearAnswer) else form.unit
         return self
 
-    def known(self, form: Linear, confidence: float) -> Answer:
+    def known(self, form: LinearAnswer, confidence: float) -> Answer:
         """The same numbers, with their form; the unit stays.
 
         Args:
@@ -137,13 +137,13 @@ class Answer(_Numbers):
         """The value with its unit, its interval and its standard error, to two figures of that error."""
         error = self.standard_error
         scale = (self.high - self.low) / 4 if error is None else error
-        value, low, high = (_shown(x, scale) for x in (self.value, self.low, self.high))
-        terms = self.form.terms if isinstance(self.form, Linear) and self.unit == "records" else ()
+        value, low, high = (_format_with_error(x, scale) for x in (self.value, self.low, self.high))
+        terms = self.form.terms if isinstance(self.form, LinearAnswer) and self.unit == "records" else ()
         whose = next((r.plan.unit for _, r, _ in terms if r.plan.unit.person is not None), None)
         text = f"{value} {self.unit if whose is None else rows_text(whose)}".rstrip()
         if self.confidence == 1:
             return f"{text}, of {low} to {high} that are possible at all; its error is not known"
-        told = "" if error is None else f", standard error {_shown(error, error)}"
+        told = "" if error is None else f", standard error {_format_with_error(error, error)}"
         return f"{text}, {100 * self.confidence:.6g} % interval {low} to {high}{told}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -157,7 +157,7 @@ class Answer(_Numbers):
     def __float__(self) -> float:
         return self.value
 
-    def known_form(self) -> Linear | Nonlinear:
+    def known_form(self) -> LinearAnswer | Nonlinear:
         """The form of the answer: which sum or ratio of a release's answers it is.
 
         Returns:
@@ -173,7 +173,7 @@ class Answer(_Numbers):
             )
         return self.form
 
-    def linear(self) -> Linear:
+    def linear(self) -> LinearAnswer:
         """The form of the answer, which must be a sum.
 
         Returns:
@@ -190,17 +190,17 @@ class Answer(_Numbers):
     def _joined(self, other: object, sign: float) -> Answer:
         if isinstance(other, Answer):
             one, two = self.known_form(), other.known_form()
-            level = _same(self.confidence, other.confidence)
-            if isinstance(one, Linear) and isinstance(two, Linear):
+            level = _common_confidence(self.confidence, other.confidence)
+            if isinstance(one, LinearAnswer) and isinstance(two, LinearAnswer):
                 return Answer.of(one + two.times(sign), level)
             if self.unit != other.unit:
                 raise PlanError(f"{self.unit or 'a ratio'} and {other.unit or 'a ratio'} do not add; divide them")
-            return Answer.of(_bent(one, level).plus(_bent(two, level).times(sign)).checked(), level)
+            return Answer.of(_as_nonlinear(one, level).plus(_as_nonlinear(two, level).times(sign)).checked(), level)
         if isinstance(other, bool) or not isinstance(other, (int, float)) or not math.isfinite(other):
             return NotImplemented
         form, moved = self.known_form(), sign * float(other)
-        if isinstance(form, Linear):
-            return Answer.of(form + Linear((), moved), self.confidence)
+        if isinstance(form, LinearAnswer):
+            return Answer.of(form + LinearAnswer((), moved), self.confidence)
         return Answer.of(replace(form, constant=form.constant + moved), self.confidence)
 
     def __add__(self, other: object) -> Answer:  # type: ignore[override]  (two answers are no longer tuple)
@@ -233,15 +233,15 @@ class Answer(_Numbers):
     def __truediv__(self, other: object) -> Answer:
         if isinstance(other, Answer):
             one, two = self.known_form(), other.known_form()
-            level = _same(self.confidence, other.confidence)
-            if isinstance(one, Linear) and isinstance(two, Linear):
+            level = _common_confidence(self.confidence, other.confidence)
+            if isinstance(one, LinearAnswer) and isinstance(two, LinearAnswer):
                 return Answer.of(Ratio(one, two), level)
-            top, bottom = _bent(one, level), _bent(two, level)
+            top, bottom = _as_nonlinear(one, level), _as_nonlinear(two, level)
             return Answer.of(top.over(bottom), level)
         return self * (1 / other) if isinstance(other, (int, float)) and other else NotImplemented
 
 
-def _shown(value: float, error: float) -> str:
+def _format_with_error(value: float, error: float) -> str:
     """A number with as many decimals as show two figures of its error."""
     if not (math.isfinite(value) and 0 < error < math.inf):
         return f"{value:,.10g}"
@@ -249,14 +249,14 @@ def _shown(value: float, error: float) -> str:
     return f"{value:,.{decimals}f}"
 
 
-def _same(one: float, other: float) -> float:
+def _common_confidence(one: float, other: float) -> float:
     if one != other:
         raise PlanError(f"the answers have intervals of {one:g} and of {other:g}; ask both with one confidence")
     return one
 
 
 @dataclass(frozen=True, slots=True)
-class Linear:
+class LinearAnswer:
     """A weighted sum of single answers of releases, (coefficient, release, block of one row) each, and a constant.
 
     Where it holds sums of the middles of cells, `reach` is two sums between which that of the values lies, each None
@@ -265,30 +265,30 @@ class Linear:
 
     terms: tuple[tuple[float, Release, Block], ...]
     constant: float = 0.0
-    reach: tuple[Linear | None, Linear | None] | None = None
+    reach: tuple[LinearAnswer | None, LinearAnswer | None] | None = None
 
     @property
-    def sides(self) -> tuple[Linear | None, Linear | None]:
+    def sides(self) -> tuple[LinearAnswer | None, LinearAnswer | None]:
         """What the values' sum is no less than, and no more than."""
         return (self, self) if self.reach is None else self.reach
 
-    def __add__(self, other: Linear) -> Linear:
+    def __add__(self, other: LinearAnswer) -> LinearAnswer:
         terms, constant = self.terms + other.terms, self.constant + other.constant
         if self.reach is None and other.reach is None:
-            return Linear(terms, constant)
+            return LinearAnswer(terms, constant)
         low, high = (
-            None if a is None or b is None else Linear(a.terms + b.terms, a.constant + b.constant)
+            None if a is None or b is None else LinearAnswer(a.terms + b.terms, a.constant + b.constant)
             for a, b in zip(self.sides, other.sides, strict=True)
         )
-        return Linear(terms, constant, (low, high))
+        return LinearAnswer(terms, constant, (low, high))
 
-    def times(self, factor: float) -> Linear:
+    def times(self, factor: float) -> LinearAnswer:
         """The same sum, multiplied."""
         terms, constant = tuple((c * factor, r, b) for c, r, b in self.terms), self.constant * factor
         if self.reach is None:
-            return Linear(terms, constant)
+            return LinearAnswer(terms, constant)
         low, high = (None if side is None else side.times(factor) for side in self.reach)
-        return Linear(terms, constant, (high, low) if factor < 0 else (low, high))
+        return LinearAnswer(terms, constant, (high, low) if factor < 0 else (low, high))
 
     @property
     def projected(self) -> bool:
@@ -300,17 +300,17 @@ class Linear:
         found = ((r.raw if raw else r).answer_block(b)[0] for _, r, b in self.terms)
         return math.fsum([self.constant, *(c * float(v) for (c, _, _), v in zip(self.terms, found, strict=True))])
 
-    def covariance(self, other: Linear) -> float:
+    def covariance(self, other: LinearAnswer) -> float:
         """Covariance with another sum: of terms of one release what the plan predicts, of others none."""
         for _, r, b in (*self.terms, *other.terms):
             if r.plan.strategy.deviations(b) is not None:
                 raise NotAnswerable("arithmetic needs unbiased answers, and this release gives these with a bias")
         pairs = itertools.product(self.terms, other.terms)
-        return math.fsum(c * d * _between(r, a, s, b) for (c, r, a), (d, s, b) in pairs)
+        return math.fsum(c * d * _answer_covariance(r, a, s, b) for (c, r, a), (d, s, b) in pairs)
 
     def multiplier(self, level: float) -> float:
         """Half of an interval in standard errors, whichever draws the sum averages."""
-        return max(of_any_sum(level, r.measurement.noise) for _, r, _ in self.terms)
+        return max(widest_sum_margin(level, r.measurement.noise) for _, r, _ in self.terms)
 
     def numbers(self, level: float) -> tuple[float, float | None, float, float]:
         """(value, standard error, low, high)."""
@@ -318,17 +318,17 @@ class Linear:
         half = self.multiplier(level) * error
         low, high = centre - half, centre + half
         if self.reach is not None:
-            low, high = (_end(s, level, e) for s, e in zip(self.reach, (0, 1), strict=True))
+            low, high = (_interval_end(s, level, e) for s, e in zip(self.reach, (0, 1), strict=True))
             low, high = float(np.minimum(low, self.value())), float(np.maximum(high, self.value()))
-        return _ended(self.value(), error, low, high, projected=self.projected)
+        return _extend_interval(self.value(), error, low, high, projected=self.projected)
 
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
     """A linear answer divided by another; of a mean `unit` says of what."""
 
-    top: Linear
-    bottom: Linear
+    top: LinearAnswer
+    bottom: LinearAnswer
     unit: str = ""
 
     def bent(self, level: float) -> Nonlinear:
@@ -350,9 +350,9 @@ class Ratio:
         _, error, low, high = self._told(level)
         value = self.top.value() / self.bottom.value() if self.bottom.value() else math.nan
         if self.top.reach is not None or self.bottom.reach is not None:
-            low, high = (_end(r, level, e) for r, e in zip(self._corners(level), (0, 1), strict=True))
+            low, high = (_interval_end(r, level, e) for r, e in zip(self._corners(level), (0, 1), strict=True))
             low, high = float(np.minimum(low, value)), float(np.maximum(high, value))
-        return _ended(value, error, low, high, projected=self.top.projected or self.bottom.projected)
+        return _extend_interval(value, error, low, high, projected=self.top.projected or self.bottom.projected)
 
     def _told(self, level: float) -> tuple[float, float, float, float]:
         """(value, standard error, low, high) of the unprojected answers."""
@@ -367,7 +367,7 @@ class Ratio:
                 "standard errors"
             )
         value, error, low, high = (
-            float(x) for x in fieller(np.array(a), np.array(b), np.array(va), np.array(vb), np.array(c), z)
+            float(x) for x in fieller_interval(np.array(a), np.array(b), np.array(va), np.array(vb), np.array(c), z)
         )
         return value, error, low, high
 
@@ -400,7 +400,7 @@ class Quotient:
     shown: float
     low: float
     high: float
-    gradient: Linear
+    gradient: LinearAnswer
     size: float
     """Of the denominator, in standard errors; infinite where there is none."""
     nested: bool = False
@@ -422,7 +422,7 @@ class Nonlinear:
         return math.fsum([self.constant, *(w * q.centre for w, q in self.parts)])
 
     @property
-    def gradient(self) -> Linear:
+    def gradient(self) -> LinearAnswer:
         """How the value changes with single answers, to first order."""
         return functools.reduce(operator.add, (q.gradient.times(w) for w, q in self.parts))
 
@@ -484,7 +484,7 @@ class Nonlinear:
         gradient = self.gradient
         error = math.sqrt(max(gradient.covariance(gradient), 0.0))
         value = math.fsum([self.constant, *(w * q.shown for w, q in self.parts)])
-        return _ended(value, error, *self.ends(), projected=self.projected)
+        return _extend_interval(value, error, *self.ends(), projected=self.projected)
 
     def over(self, other: Nonlinear) -> Nonlinear:
         """The quotient: all p for which this minus p times the other could be 0."""
@@ -529,7 +529,7 @@ class Nonlinear:
         return float(brentq(end, near, far, xtol=1e-12 * step, rtol=1e-13))
 
 
-def _bent(form: Linear | Nonlinear, level: float) -> Nonlinear:
+def _as_nonlinear(form: LinearAnswer | Nonlinear, level: float) -> Nonlinear:
     """Any operand as a sum of quotients: one that is linear stands for itself, with its own interval."""
     if isinstance(form, Nonlinear):
         return form
@@ -537,17 +537,17 @@ def _bent(form: Linear | Nonlinear, level: float) -> Nonlinear:
     half = form.multiplier(level) * error
     reach = None
     if form.reach is not None:
-        reach = tuple(None if side is None else _bent(side, level).parts[0][1] for side in form.reach)
+        reach = tuple(None if side is None else _as_nonlinear(side, level).parts[0][1] for side in form.reach)
     made = Quotient(centre, form.value(), centre - half, centre + half, form, math.inf, reach=reach)
     return Nonlinear(((1.0, made),), 0.0, "records", form.projected)
 
 
-def _end(side: Linear | Ratio | None, level: float, end: int) -> float:
+def _interval_end(side: LinearAnswer | Ratio | None, level: float, end: int) -> float:
     """The lower (0) or upper (1) end of an interval; NaN where nothing measured bounds what is asked."""
     return math.nan if side is None else side.numbers(level)[2:][end]
 
 
-def fieller(
+def fieller_interval(
     a: FloatArray, b: FloatArray, va: FloatArray, vb: FloatArray, c: FloatArray, z: float
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """(a / b, its standard error, low, high) from variances and covariances, where |b| is above z standard errors.
@@ -561,7 +561,7 @@ def fieller(
     return value, error, (q1 - root) / q2, (q1 + root) / q2
 
 
-def _between(one: Release, a: Block, other: Release, b: Block) -> float:
+def _answer_covariance(one: Release, a: Block, other: Release, b: Block) -> float:
     """The covariance of two answers."""
     same = one.measurement is other.measurement or one.result_hash == other.result_hash
     if not same:
@@ -573,7 +573,7 @@ def _between(one: Release, a: Block, other: Release, b: Block) -> float:
     return float(source.covariance(a, b)[0, 0]) * one.measurement.noise.variance
 
 
-def _ended(
+def _extend_interval(
     value: float, error: float, low: float, high: float, *, projected: bool
 ) -> tuple[float, float | None, float, float]:
     """Of a projected value no standard error is known; its interval is the unprojected one, extended to it."""
@@ -583,7 +583,7 @@ def _ended(
     return value, None, float(np.minimum(low, value)), float(np.maximum(high, value))
 
 
-def too_few(size: float, half: float) -> str:
+def too_few_note(size: float, half: float) -> str:
     """What is said of a group whose size is not told from noise."""
     if half < 0.05:
         return "no records"

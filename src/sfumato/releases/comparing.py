@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sfumato._util.codec import fingerprint
+from sfumato._util.codec import value_fingerprint
 from sfumato._util.frames import Frame
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators.base import FloatArray
-from sfumato.plans.intervals import check_confidence, margins, simultaneous
-from sfumato.plans.predictions import biases, expand
+from sfumato.plans.intervals import check_confidence, interval_margins, simultaneous_confidence
+from sfumato.plans.predictions import entry_biases, expand_to_queries
 from sfumato.postprocess.consistency import ResidualNoise
-from sfumato.postprocess.noisy_pairs import Noisy, read_noisy
+from sfumato.postprocess.noisy_pairs import NoisyPairs, read_noisy
 from sfumato.postprocess.projection import joint_attributes, largest_tables
 from sfumato.privacy.noise import DiscreteLaplace
-from sfumato.releases.linear import reach
-from sfumato.releases.tables import Intervals, answered, rows_of
-from sfumato.strategies.attribute_sets import Sets, patterns
+from sfumato.releases.linear import value_sum_bounds
+from sfumato.releases.tables import Intervals, answers_frame, part_and_label
+from sfumato.strategies.attribute_sets import Sets, subset_columns
 from sfumato.strategies.impossible_cells import Allowed
 from sfumato.strategies.residuals import Residuals
 from sfumato.strategies.strategy import Strategy
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Comparison",
-    "changed",
+    "answer_changes",
+    "check_comparable",
     "check_earlier",
-    "check_pair",
     "check_snapshots",
-    "compared",
-    "joined",
+    "coefficient_powers",
+    "combine_answers",
+    "comparison_frame",
     "measured_pairs",
     "measured_triples",
     "noisy_pairs",
     "noisy_table",
-    "powers",
     "residual_noise",
-    "residuals_of",
+    "residual_strategy",
     "strategy_noise",
 ]
 
@@ -99,13 +99,13 @@ class Comparison:
         """
         level = check_confidence(confidence)
         if simultaneous:
-            level = _together(level, len(self.answers), self._first, biased=bool(self._bias.any()))
-        width = margins(level, self._second, self._fourth, self._first.measurement.noise, self._bias)
+            level = _simultaneous_level(level, len(self.answers), self._first, biased=bool(self._bias.any()))
+        width = interval_margins(level, self._second, self._fourth, self._first.measurement.noise, self._bias)
         low, high = self.answers - width, self.answers + width
         start = 0
         for item in self._first.workload.items:
             here = slice(start, start := start + item.rows)
-            if isinstance(item, QueryBlock) and reach(self._first, item) is not None:
+            if isinstance(item, QueryBlock) and value_sum_bounds(self._first, item) is not None:
                 low[here] = np.minimum(self._end(item, here, level, -1), self.answers[here])
                 high[here] = np.maximum(self._end(item, here, level, 1), self.answers[here])
         return Intervals(low, high, confidence, simultaneous)
@@ -115,7 +115,7 @@ class Comparison:
         noise = self._first.measurement.noise
         value, second, fourth, bias = (np.zeros(query.rows) for _ in range(4))
         for release, factors in zip((self._first, self._second_release), self._factors, strict=True):
-            factor, found = factors[here], reach(release, query)
+            factor, found = factors[here], value_sum_bounds(release, query)
             assert found is not None
             # what counts against the other is least where its values are most
             block = found.upper if (side > 0) == bool((factor >= 0).all()) else found.lower
@@ -124,12 +124,12 @@ class Comparison:
             shaped, strategy = replace(query, block=block), release.plan.strategy
             value += factor * release.raw.answer_block(block)
             unit = release.measurement.noise.variance / noise.variance
-            second += factor**2 * expand(strategy.row_powers(block, 2), shaped) * unit
+            second += factor**2 * expand_to_queries(strategy.row_powers(block, 2), shaped) * unit
             if self._fourth is not None:
-                fourth += factor**4 * expand(strategy.row_powers(block, 4), shaped) * unit**2
-            if (off := biases(strategy, block)[0]) is not None:
-                bias += np.abs(factor) * expand(off, shaped)
-        return value + side * margins(level, second, None if self._fourth is None else fourth, noise, bias)
+                fourth += factor**4 * expand_to_queries(strategy.row_powers(block, 4), shaped) * unit**2
+            if (off := entry_biases(strategy, block)[0]) is not None:
+                bias += np.abs(factor) * expand_to_queries(off, shaped)
+        return value + side * interval_margins(level, second, None if self._fourth is None else fourth, noise, bias)
 
     def frame(self, confidence: float = 0.95) -> Frame:
         """The answers as a frame.
@@ -144,19 +144,19 @@ class Comparison:
             PlanError: The confidence is no such probability.
         """
         ends, where = self.intervals(confidence), {"label": self.labels}
-        return answered(where, answer=self.answers, standard_error=self.errors, low=ends.low, high=ends.high)
+        return answers_frame(where, answer=self.answers, standard_error=self.errors, low=ends.low, high=ends.high)
 
     def __repr__(self) -> str:
         return f"<{self.what}: {len(self.answers):,} answers>\n{self.frame()}"
 
 
-def _together(level: float, count: int, release: Release, *, biased: bool) -> float:
-    return simultaneous(level, count, release.measurement.noise, biased=biased)
+def _simultaneous_level(level: float, count: int, release: Release, *, biased: bool) -> float:
+    return simultaneous_confidence(level, count, release.measurement.noise, biased=biased)
 
 
-def check_pair(first: Release, second: Release) -> None:
+def check_comparable(first: Release, second: Release) -> None:
     """Refuse releases of different queries, of noises that cannot be joined, or one release twice."""
-    if fingerprint(first.workload) != fingerprint(second.workload):
+    if value_fingerprint(first.workload) != value_fingerprint(second.workload):
         raise PlanError("the two releases answer different workloads; plan both with the same queries")
     if isinstance(first.measurement.noise, DiscreteLaplace) != isinstance(second.measurement.noise, DiscreteLaplace):
         raise PlanError("one release has Laplace and the other Gaussian noise; their intervals cannot be joined")
@@ -175,7 +175,7 @@ def check_snapshots(first: Release, second: Release) -> None:
         )
 
 
-def powers(release: Release, power: int) -> FloatArray:
+def coefficient_powers(release: Release, power: int) -> FloatArray:
     """Per answer, sums of |coefficient|^power of the noise, in units of the noise's scale."""
     unit = release.measurement.noise.variance ** (power / 2)
     plan, out = release.plan, []
@@ -188,41 +188,43 @@ def powers(release: Release, power: int) -> FloatArray:
     return np.concatenate(out)
 
 
-def joined(what: str, first: Release, second: Release, a: FloatArray, b: FloatArray) -> Comparison:
+def combine_answers(what: str, first: Release, second: Release, a: FloatArray, b: FloatArray) -> Comparison:
     """a * first + b * second, unprojected, with the noise of both."""
     answers = a * first.raw.answers + b * second.raw.answers
     noise = first.measurement.noise
-    variance = a**2 * powers(first, 2) + b**2 * powers(second, 2)
+    variance = a**2 * coefficient_powers(first, 2) + b**2 * coefficient_powers(second, 2)
     fourth = None
     if isinstance(noise, DiscreteLaplace):
-        fourth = (a**4 * powers(first, 4) + b**4 * powers(second, 4)) / noise.variance**2
+        fourth = (a**4 * coefficient_powers(first, 4) + b**4 * coefficient_powers(second, 4)) / noise.variance**2
     bias = np.abs(a) * first.plan.bias_bounds(first.part) + np.abs(b) * second.plan.bias_bounds(second.part)
     return Comparison(
         what, first.labels(), answers, np.sqrt(variance), variance / noise.variance, fourth, first, bias, second, (a, b)
     )
 
 
-def changed(later: Release, earlier: Release) -> Comparison:
+def answer_changes(later: Release, earlier: Release) -> Comparison:
     """later - earlier for every query. Raises PlanError where they cannot be compared."""
-    check_pair(later, earlier)
+    check_comparable(later, earlier)
     ones = np.ones(len(later.workload))
-    return joined("difference", later, earlier, ones, -ones)
+    return combine_answers("difference", later, earlier, ones, -ones)
 
 
-def compared(later: Release, earlier: Release, confidence: float, *, together: bool) -> Frame:
+def comparison_frame(later: Release, earlier: Release, confidence: float, *, together: bool) -> Frame:
     """Both answers of every query beside their difference; see `Release.compare`."""
-    change = changed(later, earlier)
+    change = answer_changes(later, earlier)
     ends = change.intervals(confidence, simultaneous=together)
     both = {"earlier": earlier.raw.answers, "later": later.raw.answers, "difference": change.answers}
-    return answered(rows_of(later.workload), **both, standard_error=change.errors, low=ends.low, high=ends.high)
+    return answers_frame(
+        part_and_label(later.workload), **both, standard_error=change.errors, low=ends.low, high=ends.high
+    )
 
 
 Axes = tuple[int, ...]
 
 
-def residuals_of(release: Release) -> Residuals:
+def residual_strategy(release: Release) -> Residuals:
     """The strategy of a release of marginal tables by residuals, under Gaussian noise. Raises NotAnswerable."""
-    strategy = _strategy(release)
+    strategy = _measured_strategy(release)
     plain = isinstance(strategy, Residuals) and not strategy.known and all(lift is None for lift in strategy.lifts)
     if not isinstance(strategy, Residuals) or not plain or isinstance(release.measurement.noise, DiscreteLaplace):
         raise NotAnswerable(
@@ -234,7 +236,7 @@ def residuals_of(release: Release) -> Residuals:
 
 def check_earlier(release: Release, earlier: Release) -> None:
     """Refuse what is no release of the same queries about the same declared snapshot. Raises PlanError."""
-    check_pair(earlier, release)
+    check_comparable(earlier, release)
     check_snapshots(earlier, release)
     if earlier.plan.workload.domain != release.plan.workload.domain:
         raise PlanError("the two releases are over different domains; plan both over the same")
@@ -242,13 +244,13 @@ def check_earlier(release: Release, earlier: Release) -> None:
 
 def measured_pairs(release: Release, places: Sequence[int]) -> list[Axes]:
     """Pairs that were measured among the attributes at these positions."""
-    sets = residuals_of(release).sets
+    sets = residual_strategy(release).sets
     return [(a, b) for a, b in (sets[2].tolist() if len(sets) > 2 else []) if {a, b} <= set(places)]
 
 
 def measured_triples(release: Release) -> list[Axes]:
     """Those with more than one cell along each axis that are asked, or inside a table that is."""
-    strategy, work = residuals_of(release), release.plan.workload
+    strategy, work = residual_strategy(release), release.plan.workload
     if len(strategy.sets) < 4:
         return []
     several = {i for i, n in enumerate(strategy.shape) if n > 1}
@@ -259,7 +261,7 @@ def measured_triples(release: Release) -> list[Axes]:
 
 def residual_noise(releases: Sequence[Release], places: Sequence[int]) -> ResidualNoise:
     """Of the sets among the attributes at these ascending positions of the domain, by their positions among these."""
-    found = [strategy_noise(_residuals(r), r.measurement.noise.variance, places) for r in releases]
+    found = [strategy_noise(_measured_residuals(r), r.measurement.noise.variance, places) for r in releases]
     if len(found) == 1:
         return found[0]
     sets, variances = list[Sets](), list[FloatArray]()
@@ -285,49 +287,49 @@ def strategy_noise(strategy: Residuals, variance: float, places: Sequence[int]) 
     return ResidualNoise(tuple(s[k] for s, _, k in kept), tuple(variance / d[k] ** 2 for _, d, k in kept))
 
 
-def _strategy(release: Release) -> Strategy:
+def _measured_strategy(release: Release) -> Strategy:
     """What was measured, before it knew of zeros: they are taken in again, for two releases at once."""
     strategy = release.plan.strategy
     return strategy.measured if isinstance(strategy, Allowed) else strategy
 
 
-def _component(release: Release, axes: Axes) -> FloatArray:
+def _residual_component(release: Release, axes: Axes) -> FloatArray:
     estimate = release.estimate[0] if isinstance(release.plan.strategy, Allowed) else release.estimate
-    return residuals_of(release).component(estimate, axes)
+    return residual_strategy(release).component(estimate, axes)
 
 
-def _residuals(release: Release) -> Residuals:
-    strategy = _strategy(release)
+def _measured_residuals(release: Release) -> Residuals:
+    strategy = _measured_strategy(release)
     assert isinstance(strategy, Residuals)
     return strategy
 
 
 def noisy_table(releases: Sequence[Release], axes: Axes) -> FloatArray:
     """The table over ascending positions, the residual of every subset weighed by its precision in each release."""
-    shape = [residuals_of(releases[0]).shape[a] for a in axes]
+    shape = [residual_strategy(releases[0]).shape[a] for a in axes]
     out = np.zeros(shape)
-    for columns in patterns(len(axes)):
-        part = _residual(releases, tuple(axes[c] for c in columns))
+    for columns in subset_columns(len(axes)):
+        part = _pooled_residual(releases, tuple(axes[c] for c in columns))
         rest = math.prod(n for c, n in enumerate(shape) if c not in columns)
         out += part.reshape([n if c in columns else 1 for c, n in enumerate(shape)]) / rest
     return out
 
 
-def _residual(releases: Sequence[Release], axes: Axes) -> FloatArray:
+def _pooled_residual(releases: Sequence[Release], axes: Axes) -> FloatArray:
     """The part that varies along exactly these attributes; what is known without noise from the first."""
     weights, parts = list[float](), list[FloatArray]()
     for release in releases:
-        strategy = residuals_of(release)
+        strategy = residual_strategy(release)
         variance = strategy.set_variance(axes) * release.measurement.noise.variance
         if variance > 0:
             weights.append(1 / variance)
-            parts.append(_component(release, axes))
+            parts.append(_residual_component(release, axes))
     if not parts:
-        return _component(releases[0], axes)
+        return _residual_component(releases[0], axes)
     return np.average(parts, axis=0, weights=weights)
 
 
-def noisy_pairs(release: Release) -> Noisy:
+def noisy_pairs(release: Release) -> NoisyPairs:
     """What a release measured of the attributes that are asked and of their pairs. Raises NotAnswerable."""
     domain = release.plan.workload.domain
     places = [domain.axis(a) for a in joint_attributes(release.plan.workload)]

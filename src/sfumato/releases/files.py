@@ -17,28 +17,28 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato._util.documents import is_beside, read_document, write_atomically, write_document
-from sfumato._util.files import PAID, Place, forget, left, room, sync_folder
+from sfumato._util.documents import file_name_beside, read_document, write_atomically, write_document
+from sfumato._util.files import PAID, ScratchFolder, abandoned_folders, allocate_zeros, release_pages, sync_folder
 from sfumato._util.frames import safe_text
 from sfumato.domain import Domain
 from sfumato.errors import InvalidInput
 from sfumato.operators import Family
-from sfumato.plans.predictions import expand
-from sfumato.releases.tables import heading
+from sfumato.plans.predictions import expand_to_queries
+from sfumato.releases.tables import column_heading
 from sfumato.workloads import RECORDS, Workload
 from sfumato.workloads.levels import table_names
 
 if TYPE_CHECKING:
     from sfumato.releases.modelled import ModelRelease
     from sfumato.releases.release import Release
-    from sfumato.releases.released import Released, WorkloadRelease
+    from sfumato.releases.released import ReleaseBase, WorkloadRelease
     from sfumato.releases.tables import Table
 
 __all__ = [
     "BUNDLE",
     "Contents",
     "Draft",
-    "File",
+    "ReleaseFile",
     "cell_columns",
     "check_file",
     "check_folder",
@@ -47,10 +47,10 @@ __all__ = [
     "read_bundle",
     "safe_labels",
     "save_release",
-    "settled",
-    "sweep",
+    "store_mapped_values",
+    "sweep_leftovers",
     "table_columns",
-    "unfinished",
+    "unfinished_releases",
     "write_arrays",
     "write_csvs",
     "write_parquet",
@@ -65,7 +65,7 @@ _LONGEST_NAME = 60  # of a file: with its folder below what all systems take
 _COPIED = 2**22  # numbers at once, 32 MB; any such size would do
 
 
-def _connect() -> Any:
+def _connect_duckdb() -> Any:
     import duckdb  # noqa: PLC0415  (only where files are written)
 
     connection = duckdb.connect(config={"autoinstall_known_extensions": "false", "threads": "1"})
@@ -76,7 +76,7 @@ def _connect() -> Any:
     return connection
 
 
-def _quoted(path: Path) -> str:
+def _sql_quote(path: Path) -> str:
     return "'" + str(path).replace("'", "''") + "'"
 
 
@@ -96,18 +96,18 @@ def measured_arrays(release: Release) -> dict[str, Any]:
     return {"public_total": np.array(total), **arrays}
 
 
-def settled(release: Release, path: Path) -> Release:
+def store_mapped_values(release: Release, path: Path) -> Release:
     """The release with the values that are too many for memory in files of the folder."""
     values: list[NDArray[np.int64]] = []
     for i, given in enumerate(release.measurement.values):
-        if not isinstance(given, np.memmap) or is_beside(given, path) is not None:
+        if not isinstance(given, np.memmap) or file_name_beside(given, path) is not None:
             values.append(given)
             continue
-        copy = room(len(given), path / f"values-{i}.npy", limit=0)
+        copy = allocate_zeros(len(given), path / f"values-{i}.npy", limit=0)
         for start in range(0, len(given), _COPIED):
             copy[start : start + _COPIED] = given[start : start + _COPIED]
-            forget(copy)
-            forget(given)
+            release_pages(copy)
+            release_pages(given)
         values.append(copy)
     for array in values:
         if isinstance(array, np.memmap):
@@ -130,10 +130,10 @@ def write_parquet(columns: dict[str, Any], path: Path, facts: dict[str, Any], sh
     note = json.dumps(facts, ensure_ascii=True).replace("'", "''")
 
     def write(partial: Path) -> None:
-        with _connect() as connection:
+        with _connect_duckdb() as connection:
             connection.register("answers", columns)
             connection.execute(
-                f"COPY (SELECT {shown} FROM answers) TO {_quoted(partial)} "
+                f"COPY (SELECT {shown} FROM answers) TO {_sql_quote(partial)} "
                 f"(FORMAT parquet, COMPRESSION zstd, KV_METADATA {{sfumato: '{note}'}})"
             )
 
@@ -164,19 +164,19 @@ def write_csvs(
     folder.mkdir(exist_ok=True)
     safe = {n: _file_name(n) for n in (*domain.names, *domain.levels)}
     used: set[str] = set()
-    with _connect() as connection:
+    with _connect_duckdb() as connection:
         for names in tables:
             stem = ".".join(safe[n] for n in names)
             name = stem if stem not in used else f"{stem}.{len(used)}"
             used.add(name)
             connection.register("cells", columns(names))
-            target = _quoted(folder / f"{name}.csv")
+            target = _sql_quote(folder / f"{name}.csv")
             connection.execute(f"COPY (SELECT {shown} FROM cells) TO {target} (FORMAT csv, HEADER)")
             connection.unregister("cells")
-    _sync(folder)
+    _sync_files(folder)
 
 
-def _sync(folder: Path) -> None:
+def _sync_files(folder: Path) -> None:
     """Have the files of a folder on stable storage: the release counts as stored only when release.json follows."""
     if hasattr(os, "sync"):
         os.sync()  # all at once, so that little is left to wait for one by one
@@ -200,7 +200,7 @@ def write_parts(release: Release, shown: str, folder: Path) -> None:
     if workload.tables > _MAX_FILES:
         return
     used: set[str] = set()
-    with _connect() as connection:
+    with _connect_duckdb() as connection:
         for part, work in workload.parts.items():
             asked = tuple(q for q in work.blocks if q.unit != RECORDS or not table_names(domain, q.block))
             if not asked or sum(q.rows for q in asked) > _MAX_PART_ROWS:
@@ -210,12 +210,12 @@ def write_parts(release: Release, shown: str, folder: Path) -> None:
             if name.casefold() in used:
                 name = f"{name}.{len(used)}"
             used.add(name.casefold())
-            connection.register("queries", _queries(release, Workload(domain, asked)))
-            target = _quoted(folder / f"{name}.csv")
+            connection.register("queries", _query_columns(release, Workload(domain, asked)))
+            target = _sql_quote(folder / f"{name}.csv")
             connection.execute(f"COPY (SELECT {shown} FROM queries) TO {target} (FORMAT csv, HEADER)")
             connection.unregister("queries")
     if folder.exists():
-        _sync(folder)
+        _sync_files(folder)
 
 
 def cell_columns(table: Table) -> dict[str, Any]:
@@ -225,14 +225,14 @@ def cell_columns(table: Table) -> dict[str, Any]:
     for axis, (name, labels) in enumerate(zip(table.attributes, table.labels, strict=True)):
         texts = np.array([safe_text(t) for t in labels], dtype=object)
         along = texts.reshape(tuple(-1 if i == axis else 1 for i in range(len(shape))))
-        columns[heading(safe_text(name))] = np.broadcast_to(along, shape).reshape(-1)
+        columns[column_heading(safe_text(name))] = np.broadcast_to(along, shape).reshape(-1)
     return columns
 
 
 def table_columns(table: Table, raw: Table) -> dict[str, Any]:
     """A table beside the unprojected one, rounded to well below the noise."""
     columns = cell_columns(table)
-    digits = _digits(raw.standard_errors)
+    digits = _decimals_of_errors(raw.standard_errors)
     shown: dict[str, Any] = {"answer": table.values}
     if table.standard_errors is None:
         shown["unprojected"] = raw.values
@@ -242,7 +242,7 @@ def table_columns(table: Table, raw: Table) -> dict[str, Any]:
     return columns
 
 
-def _queries(release: Release, work: Workload) -> dict[str, Any]:
+def _query_columns(release: Release, work: Workload) -> dict[str, Any]:
     """Every query of a workload with its answer, rounded to well below the noise."""
     found, blocks = release.ask(work), work.blocks
     units = np.array([safe_text(q.unit) for q in blocks], dtype=object)
@@ -250,16 +250,16 @@ def _queries(release: Release, work: Workload) -> dict[str, Any]:
         "query": safe_labels(list(found["label"])),
         "unit": np.repeat(units, [q.rows for q in blocks]),
     }
-    errors = np.concatenate([expand(np.sqrt(release.variances(q.block)), q) for q in blocks])
+    errors = np.concatenate([expand_to_queries(np.sqrt(release.variances(q.block)), q) for q in blocks])
     shown: dict[str, Any] = {"answer": found["answer"]}
     if release.projection is not None:
         shown["unprojected"] = np.concatenate([release.raw.answer_block(q.block) for q in blocks])
     shown |= {"standard_error": errors, "low": found["low"], "high": found["high"]}
-    digits = _digits(errors)
+    digits = _decimals_of_errors(errors)
     return columns | {key: np.round(np.asarray(values, dtype=np.float64), digits) for key, values in shown.items()}
 
 
-def _digits(errors: Any) -> int:
+def _decimals_of_errors(errors: Any) -> int:
     """Decimals that keep a ten-thousandth of the smallest standard error; more would only fill the disk."""
     smallest = float(errors[errors > 0].min(initial=1e12))
     return int(np.clip(4 - np.floor(np.log10(smallest)), 0, 15)) if smallest < 1e12 else 6
@@ -279,7 +279,7 @@ BUNDLE = "release.sfumato"
 
 def check_folder(folder: str | os.PathLike[str]) -> Path:
     """The folder a release can be written to; refused where it exists with other content, or is a symlink."""
-    with _output(folder, "folder") as path:
+    with _output_path(folder, "folder") as path:
         if path.is_symlink() or any(p.is_symlink() for p in path.parents if not p.is_absolute()):
             raise InvalidInput(f"{path} is a symbolic link; name the folder itself")
         if path.is_mount() or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
@@ -288,7 +288,7 @@ def check_folder(folder: str | os.PathLike[str]) -> Path:
 
 
 @contextmanager
-def _output(given: str | os.PathLike[str], what: str) -> Generator[Path]:
+def _output_path(given: str | os.PathLike[str], what: str) -> Generator[Path]:
     """The path of an output to look at. Raises InvalidInput for one that climbs, or that cannot be looked at."""
     try:
         path = Path(given)
@@ -316,7 +316,7 @@ class Draft:
         self._made = [p for p in self.folder.parents if not p.exists()]
         try:
             self.folder.parent.mkdir(parents=True, exist_ok=True)
-            self._place = _place(self.folder, BUNDLE, paid)
+            self._place = _place_beside(self.folder, BUNDLE, paid)
         except (OSError, ValueError) as error:
             self._leave()
             raise InvalidInput(f"{self.folder} cannot be written: {error}") from error
@@ -341,7 +341,7 @@ class Draft:
 
     def discard(self) -> None:
         """Remove what was not published, and the folders made for it; but a release that was paid for stays."""
-        _settle(self._place, BUNDLE, self._paid)
+        _keep_or_remove(self._place, BUNDLE, self._paid)
         self._leave()
 
     def _leave(self) -> None:
@@ -350,7 +350,7 @@ class Draft:
                 parent.rmdir()
 
 
-class File:
+class ReleaseFile:
     """A single file for a release, refused before a budget is spent on what goes there unless it can be made."""
 
     partial = None
@@ -359,21 +359,21 @@ class File:
         self.path, self._paid = check_file(path), paid
         try:
             exists = self.path.exists()
-            self._place = _place(self.path, self.path.name, paid)
+            self._place = _place_beside(self.path, self.path.name, paid)
         except (OSError, ValueError) as error:
             raise InvalidInput(f"{self.path} cannot be written: {error}; its folder must exist") from error
         if exists:
             self._place.remove()
             raise InvalidInput(f"{self.path} exists; choose another name")
 
-    def __enter__(self) -> File:
+    def __enter__(self) -> ReleaseFile:
         return self
 
     def __exit__(self, *_: object) -> None:
         """A file appears complete or not at all; what was paid for lies there to be finished."""
-        _settle(self._place, self.path.name, self._paid)
+        _keep_or_remove(self._place, self.path.name, self._paid)
 
-    def keep(self, release: Released) -> None:
+    def keep(self, release: ReleaseBase) -> None:
         """Write a release to it."""
         made = self._place.path / self.path.name
         release.save(made)
@@ -381,44 +381,44 @@ class File:
         sync_folder(self.path.parent)
 
 
-def _place(target: Path, name: str, paid: bool) -> Place:
+def _place_beside(target: Path, name: str, paid: bool) -> ScratchFolder:
     """A place beside a target."""
     if not paid:
-        return Place(target)
-    sweep(target, name)
-    return Place(target, ending=PAID)
+        return ScratchFolder(target)
+    sweep_leftovers(target, name)
+    return ScratchFolder(target, ending=PAID)
 
 
-def sweep(target: Path, name: str) -> None:
+def sweep_leftovers(target: Path, name: str) -> None:
     """Take away what was left beside a target of paid releases and holds no whole file of that name."""
-    with left(target, PAID) as places:
+    with abandoned_folders(target, PAID) as places:
         for path in places:
-            if not _whole(path, name):
+            if not _complete_files(path, name):
                 shutil.rmtree(path, ignore_errors=True)
 
 
-def _settle(place: Place, name: str, paid: bool) -> None:
-    if paid and _whole(place.path, name):
+def _keep_or_remove(place: ScratchFolder, name: str, paid: bool) -> None:
+    if paid and _complete_files(place.path, name):
         place.release()
     else:
         place.remove()
 
 
-def _whole(place: Path, name: str) -> list[Path]:
+def _complete_files(place: Path, name: str) -> list[Path]:
     """The files of that name in a place, under the name of their own or of a draft, that came to their end."""
     return [f for f in sorted(place.rglob(name)) if f.is_file() and zipfile.is_zipfile(f)]
 
 
 @contextmanager
-def unfinished(target: Path, name: str) -> Generator[dict[Path, Path]]:
+def unfinished_releases(target: Path, name: str) -> Generator[dict[Path, Path]]:
     """What is left beside a target of releases that were paid for: the files of that name, each with its place."""
-    with left(target, PAID) as places:
-        yield {file: place for place in places for file in _whole(place, name)}
+    with abandoned_folders(target, PAID) as places:
+        yield {file: place for place in places for file in _complete_files(place, name)}
 
 
 def check_file(path: str | os.PathLike[str]) -> Path:
     """The file a release can be written to. Raises InvalidInput for a link, a folder, or a path that climbs."""
-    with _output(path, "file") as place:
+    with _output_path(path, "file") as place:
         if place.is_symlink() or place.is_dir():
             raise InvalidInput(f"{place} is a symbolic link or a folder; name a file")
     return place
@@ -457,19 +457,21 @@ def write_release(release: WorkloadRelease, path: Path) -> None:
         write_csvs(work.domain, work, path / "tables", held.cells, held.shown)
         if held.parts is not None:
             held.parts(path / "parts")
-    _seal(path, facts)
+    _write_release_json(path, facts)
 
 
-def _seal(path: Path, facts: dict[str, Any]) -> None:
+def _write_release_json(path: Path, facts: dict[str, Any]) -> None:
     """Write release.json, which names the files of a finished release and their hashes."""
     facts["files"] = {
-        str(f.relative_to(path)): _sha256(f) for f in sorted(path.rglob("*")) if f.is_file() and f.parent == path
+        str(f.relative_to(path)): _sha256_of_file(f)
+        for f in sorted(path.rglob("*"))
+        if f.is_file() and f.parent == path
     }
     text = json.dumps(facts, indent=2, ensure_ascii=True) + "\n"
     write_atomically(path / "release.json", lambda partial: _write_text(partial, text))
 
 
-def _sha256(path: Path) -> str:
+def _sha256_of_file(path: Path) -> str:
     with path.open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
@@ -485,7 +487,7 @@ def load_release(folder: str | os.PathLike[str]) -> Release | ModelRelease:
         facts = json.loads((path / "release.json").read_text(encoding="utf-8"))
         needed = {BUNDLE, *(f.name for f in path.glob("values-*.npy"))}
         expected = {path / name: facts["files"][name] for name in needed}
-        changed = [f for f, digest in expected.items() if _sha256(f) != digest]
+        changed = [f for f, digest in expected.items() if _sha256_of_file(f) != digest]
     except (AttributeError, OSError, ValueError, KeyError, TypeError) as error:
         raise InvalidInput(f"{folder} holds no finished release: {error}") from error
     if changed:
@@ -510,27 +512,27 @@ def _check_facts(path: Path, said: dict[str, Any], facts: dict[str, Any] | None,
         if said["hashes"]["plan"] != plan:
             raise InvalidInput(f"release.json of {path} is of another plan")
         return
-    lacking, same = _lacking(said, facts), facts["versions"].get("sfumato") == metadata.version("sfumato")
+    lacking, same = _missing_keys(said, facts), facts["versions"].get("sfumato") == metadata.version("sfumato")
     free = () if same and (not lacking or lacking - _LATER) else _WORDS
     for key in facts.keys() | said.keys() - {"files"}:
-        if key not in free and not _alike(said.get(key), facts.get(key)):
+        if key not in free and not _equal_json(said.get(key), facts.get(key)):
             raise InvalidInput(f"release.json of {path} says something else of {key} than the release")
 
 
-def _lacking(said: object, facts: object, place: str = "") -> set[str]:
+def _missing_keys(said: object, facts: object, place: str = "") -> set[str]:
     """The names of what is said today and not there."""
     if not isinstance(said, dict) or not isinstance(facts, dict):
         return set()
-    deeper = (_lacking(said[key], facts[key], f"{place}{key}.") for key in facts if key in said)
+    deeper = (_missing_keys(said[key], facts[key], f"{place}{key}.") for key in facts if key in said)
     return {place + key for key in facts if key not in said}.union(*deeper)
 
 
-def _alike(a: object, b: object) -> bool:
+def _equal_json(a: object, b: object) -> bool:
     """Whether two JSON values are the same, numbers that were computed to a millionth."""
     if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(_alike(a[k], b[k]) for k in a)
+        return a.keys() == b.keys() and all(_equal_json(a[k], b[k]) for k in a)
     if isinstance(a, list) and isinstance(b, list | tuple):
-        return len(a) == len(b) and all(map(_alike, a, b))
+        return len(a) == len(b) and all(map(_equal_json, a, b))
     if isinstance(a, float) and isinstance(b, float):
         return abs(a - b) <= 1e-6 * max(abs(a), abs(b), 1e-9)
     return type(a) is type(b) and a == b

@@ -21,14 +21,20 @@ from sfumato.domain.predicates import compile_predicate
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import Block, Identity, LinearOperator
 from sfumato.operators.base import FloatArray
-from sfumato.postprocess.geography_cells import Bounds, Cells, IntArray, Sets, limits
-from sfumato.postprocess.geography_estimates import PlacedCounts, Readings, Said, Told, parted
-from sfumato.postprocess.geography_parts import Part, Parts
+from sfumato.postprocess.geography_cells import IntArray, LevelBounds, Sets, TableCells, level_limits
+from sfumato.postprocess.geography_estimates import (
+    FamilyEstimates,
+    PlacedCounts,
+    Readings,
+    TreeEstimates,
+    split_among_children,
+)
+from sfumato.postprocess.geography_parts import LeafCounts, TreeParts
 from sfumato.postprocess.projection import Projection
-from sfumato.releases.geography_by_part import Kept, gathered
-from sfumato.releases.synthetic import settled
-from sfumato.strategies.geography import Spine, level_tables, place_of, read_levels
-from sfumato.strategies.geography_tree import Place, Tree
+from sfumato.releases.geography_by_part import PartFolder, gather_leaves
+from sfumato.releases.synthetic import records_of_places
+from sfumato.strategies.geography import Spine, level_attribute_position, level_tables, read_levels
+from sfumato.strategies.geography_tree import GroupTree, PlaceOrder
 from sfumato.strategies.impossible_cells import Allowed
 from sfumato.strategies.strategy import KnownGroups
 from sfumato.workloads import Workload
@@ -37,7 +43,15 @@ from sfumato.workloads.reading import Section
 if TYPE_CHECKING:
     from sfumato.releases.release import Release
 
-__all__ = ["MAX_CELLS", "Levels", "declared_bounds", "group_called", "levels_asked", "placed", "read_bounds"]
+__all__ = [
+    "MAX_CELLS",
+    "PlaceLevels",
+    "declared_bounds",
+    "group_label",
+    "levels_asked",
+    "project_down_tree",
+    "read_bounds",
+]
 
 
 MAX_CELLS = 2**16  # of a table within a unit: a family of thirty children is then 16 MB, and its columns as many
@@ -45,7 +59,7 @@ _MAX_SETS = 2**10  # of attributes beside the place: each costs a pass over a fa
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Levels:
+class PlaceLevels:
     """place: the attribute that is asked at levels; levels: their operators; axes: the others, as positions; sets:
     those that are asked of these, as axes of their table; possible: the cells of the table over all of these that
     can hold a record, None where all can."""
@@ -57,9 +71,9 @@ class Levels:
     possible: IntArray | None
 
 
-def levels_asked(work: Workload) -> Levels | None:
+def levels_asked(work: Workload) -> PlaceLevels | None:
     """What a workload of tables at the levels of one attribute asks; None for any other, and where it is too large."""
-    place = place_of(work)
+    place = level_attribute_position(work)
     if place is None:
         return None
     try:
@@ -77,7 +91,7 @@ def levels_asked(work: Workload) -> Levels | None:
     mask = domain.possible([domain.names[i] for i in axes])
     possible = None if mask is None else np.flatnonzero(np.broadcast_to(mask, sizes))
     sets = tuple(dict.fromkeys(tuple(axes.index(i) for i in s) for _, s in asked))
-    return Levels(place, levels, axes, sets, possible)
+    return PlaceLevels(place, levels, axes, sets, possible)
 
 
 def declared_bounds(root: Section, work: Workload, public: Mapping[tuple[str, ...], Any]) -> dict[Any, Any]:
@@ -102,14 +116,14 @@ def declared_bounds(root: Section, work: Workload, public: Mapping[tuple[str, ..
         )
         out[key] = (0 if least is None else least, math.inf if most is None else most)
         with entry.guard("level" if where is None else "where"):
-            _check(work, {key: out[key]}, {})
+            _check_bounds(work, {key: out[key]}, {})
     if entries:
         with entries[0].guard():
-            _check(work, out, public)
+            _check_bounds(work, out, public)
     return out
 
 
-def _check(work: Workload, bounds: Mapping[Any, Any], public: Mapping[tuple[str, ...], Any]) -> None:
+def _check_bounds(work: Workload, bounds: Mapping[Any, Any], public: Mapping[tuple[str, ...], Any]) -> None:
     """Refuse bounds that no release of a workload could be projected within. public: totals of groups that are known,
     which are floors and caps too. Raises PlanError.
     """
@@ -118,8 +132,8 @@ def _check(work: Workload, bounds: Mapping[Any, Any], public: Mapping[tuple[str,
         raise PlanError("bounds are of groups of a tree; ask for tables at its levels, factors = {...: 'levels'}")
     own = read_bounds(work, found, bounds, integer=False)
     place = work.domain.names[found.place]
-    places = Place.of(read_levels(found.levels), work.domain.shape[found.place])
-    names = [_name(work.domain, codes, place) for codes in places.codes]
+    places = PlaceOrder.of(read_levels(found.levels), work.domain.shape[found.place])
+    names = [_level_of_codes(work.domain, codes, place) for codes in places.codes]
     rows = dict(own.rows)
     for names_of, counts in public.items():
         if len(names_of) == 1 and names_of[0] in names:
@@ -129,32 +143,37 @@ def _check(work: Workload, bounds: Mapping[Any, Any], public: Mapping[tuple[str,
             if known.shape == (len(held),):
                 held[:, 0], held[:, 1] = np.maximum(held[:, 0], known), np.minimum(held[:, 1], known)
             rows[level] = held
-    limits(
-        places, (), None, Bounds(rows, own.inside), found.possible, partial(group_called, work.domain, place, places)
+    level_limits(
+        places,
+        (),
+        None,
+        LevelBounds(rows, own.inside),
+        found.possible,
+        partial(group_label, work.domain, place, places),
     )
 
 
-def _name(domain: Domain, codes: IntArray, place: str) -> str | None:
+def _level_of_codes(domain: Domain, codes: IntArray, place: str) -> str | None:
     for name in (place, *domain.levels):
-        if domain.owner(name) == place and np.array_equal(_groups(domain, name), codes):
+        if domain.owner(name) == place and np.array_equal(_groups_of_level(domain, name), codes):
             return name
     return None
 
 
-def _groups(domain: Domain, name: str) -> IntArray:
+def _groups_of_level(domain: Domain, name: str) -> IntArray:
     own = domain.grouping(name)
     return np.arange(domain.sizes([name])[0]) if own is None else own.groups
 
 
-def read_bounds(work: Workload, found: Levels, bounds: Mapping[Any, Any], *, integer: bool) -> Bounds:
+def read_bounds(work: Workload, found: PlaceLevels, bounds: Mapping[Any, Any], *, integer: bool) -> LevelBounds:
     """By the number of the level, as whole numbers where counts are `integer`. Raises PlanError for what is none."""
     domain, place = work.domain, work.domain.names[found.place]
     rows: dict[int, NDArray[np.float64]] = {}
     inside: NDArray[np.bool_] | None = None
     codes = read_levels(found.levels)
     for key, given in bounds.items():
-        name, where = _named(key)
-        groups = _groups(domain, name) if name in domain and domain.owner(name) == place else None
+        name, where = _split_bound_key(key)
+        groups = _groups_of_level(domain, name) if name in domain and domain.owner(name) == place else None
         at = [] if groups is None else [i for i, c in enumerate(codes, 1) if np.array_equal(c, groups)]
         if not at:
             raise PlanError(f"bounds are of groups at the levels of {place} that were asked, not of {name!r}")
@@ -164,7 +183,7 @@ def read_bounds(work: Workload, found: Levels, bounds: Mapping[Any, Any], *, int
                 f"bounds of {of} are a pair, the least and the most records: a number or one for each group"
             )
         count = found.levels[at[0] - 1].shape[0]
-        low, high = (_row(v, count, of, other=domain[name].has_other) for v in given)
+        low, high = (_read_bound_row(v, count, of, other=domain[name].has_other) for v in given)
         low = np.maximum(low, 0.0)
         if domain[name].has_other and np.ndim(given[0]) == 0:
             low[-1] = 0.0  # one floor is of the groups that were declared: it must not make people who are nowhere
@@ -172,7 +191,7 @@ def read_bounds(work: Workload, found: Levels, bounds: Mapping[Any, Any], *, int
             low, high = np.ceil(low), np.floor(high)
         column = 0
         if where is not None:
-            held = _inside(domain, found, where)
+            held = _condition_cells(domain, found, where)
             inside = held if inside is None else inside
             column = 2 if np.array_equal(held, inside) else 4
             if column == 4 and not np.array_equal(~held, inside):
@@ -183,10 +202,10 @@ def read_bounds(work: Workload, found: Levels, bounds: Mapping[Any, Any], *, int
         own = rows.setdefault(at[0], np.tile([0.0, np.inf] * 3, (count, 1)))
         own[:, column] = np.maximum(own[:, column], low)
         own[:, column + 1] = np.minimum(own[:, column + 1], high)
-    return Bounds(rows, inside)
+    return LevelBounds(rows, inside)
 
 
-def _row(given: Any, count: int, of: str, *, other: bool) -> NDArray[np.float64]:
+def _read_bound_row(given: Any, count: int, of: str, *, other: bool) -> NDArray[np.float64]:
     """(count,) floors or caps, from one number or one for each group. Raises PlanError for anything else."""
     try:
         row = np.asarray(given, dtype=np.float64)
@@ -201,20 +220,20 @@ def _row(given: Any, count: int, of: str, *, other: bool) -> NDArray[np.float64]
     return np.broadcast_to(row, (count,))
 
 
-def group_called(domain: Domain, place: str, places: Place, level: int, number: int) -> str:
+def group_label(domain: Domain, place: str, places: PlaceOrder, level: int, number: int) -> str:
     """What people call a group of a tree: its level and its label. number: as the level numbers its groups."""
-    name = _name(domain, places.codes[level - 1], place) if level else None
+    name = _level_of_codes(domain, places.codes[level - 1], place) if level else None
     return f"group {number} of level {level}" if name is None else f"{name} {domain[name].labels[number]!r}"
 
 
-def _named(key: Any) -> tuple[str, str | None]:
+def _split_bound_key(key: Any) -> tuple[str, str | None]:
     pair = key if isinstance(key, tuple) else (key, None)
     if len(pair) != 2 or not isinstance(pair[0], str):
         raise PlanError(f"bounds are by a level, or by a level and a condition, not by {key!r}")
     return pair[0], pair[1]
 
 
-def _inside(domain: Domain, found: Levels, text: str) -> NDArray[np.bool_]:
+def _condition_cells(domain: Domain, found: PlaceLevels, text: str) -> NDArray[np.bool_]:
     """(cells,) which cells of the table within a unit hold a condition."""
     names = [domain.names[i] for i in found.axes]
     one = compile_predicate(domain, text)
@@ -234,7 +253,7 @@ _MAX_HELD = 2**26  # numbers of unprojected tables at the finest level that are 
 _LEAST = 1e-6  # of a level's largest variance: what has less is as good as known, and rounding cannot tell
 
 
-def placed(
+def project_down_tree(
     whole: Release,
     total: float | None,
     progress: Progress | None,
@@ -260,14 +279,16 @@ def placed(
     known = [k for k in whole.plan.strategy.known if isinstance(k, KnownGroups)]
     total = float(known[0].counts.sum()) if known else total
     kept_to = read_bounds(work, found, bounds or {}, integer=integer)
-    parts = Parts(_given(whole, found, total, kept_to), found.sets, total, whole=integer, possible=found.possible)
+    parts = TreeParts(
+        _tree_input(whole, found, total, kept_to), found.sets, total, whole=integer, possible=found.possible
+    )
     kept = None
     if folder is not None:
-        save = _saver(work, found) if integer else None
-        kept = Kept(folder, whole, parts, total, save, kept_to)
+        save = _records_writer(work, found) if integer else None
+        kept = PartFolder(folder, whole, parts, total, save, kept_to)
     with nullcontext() if kept is None else kept.working():
-        leaves, tally = gathered(parts, kept, progress)
-    held = _counts(work, found, leaves)
+        leaves, tally = gather_leaves(parts, kept, progress)
+    held = _placed_counts(work, found, leaves)
     answers = np.zeros(0)
     if len(work) <= _MAX_LISTED:
         answers = np.concatenate([held.answer(q.block) for q in work.blocks])
@@ -285,7 +306,9 @@ def placed(
     )
 
 
-def _given(whole: Release, found: Levels, total: float | None, bounds: Bounds) -> Readings | Told:
+def _tree_input(
+    whole: Release, found: PlaceLevels, total: float | None, bounds: LevelBounds
+) -> Readings | TreeEstimates:
     strategy = whole.plan.strategy
     # cells that cannot be are left out at the root, and so everywhere
     strategy = strategy.measured if isinstance(strategy, Allowed) else strategy
@@ -293,20 +316,20 @@ def _given(whole: Release, found: Levels, total: float | None, bounds: Bounds) -
         if total is None and () not in strategy.precisions:
             raise NotAnswerable("nothing was measured that says how many records there are; give total=")
         # a level of public totals may lie between those that were asked
-        rows = {_level(strategy.levels, found.levels[i - 1]): b for i, b in bounds.rows.items()}
-        own = Bounds(rows, bounds.inside)
+        rows = {_level_number(strategy.levels, found.levels[i - 1]): b for i, b in bounds.rows.items()}
+        own = LevelBounds(rows, bounds.inside)
         domain = whole.plan.workload.domain
-        called = partial(group_called, domain, domain.names[found.place], strategy.places)
-        within = limits(strategy.places, strategy.totals, total, own, found.possible, called)
+        called = partial(group_label, domain, domain.names[found.place], strategy.places)
+        within = level_limits(strategy.places, strategy.totals, total, own, found.possible, called)
         return Readings(strategy, whole.measurement.values, whole.measurement.noise.variance, found.axes, within)
-    return _Answered(whole, found, total, bounds)
+    return _AnsweredTables(whole, found, total, bounds)
 
 
-def _level(levels: Sequence[LinearOperator], wanted: LinearOperator) -> int:
+def _level_number(levels: Sequence[LinearOperator], wanted: LinearOperator) -> int:
     return next(i for i, f in enumerate(levels, 1) if f.shape == wanted.shape)
 
 
-def _counts(work: Workload, found: Levels, leaves: Part) -> PlacedCounts:
+def _placed_counts(work: Workload, found: PlaceLevels, leaves: LeafCounts) -> PlacedCounts:
     domain = work.domain
     names = tuple(domain.names[i] for i in found.axes)
     place = domain.names[found.place]
@@ -316,38 +339,38 @@ def _counts(work: Workload, found: Levels, leaves: Part) -> PlacedCounts:
     )
 
 
-def _saver(work: Workload, found: Levels) -> Callable[[Part, Path], None]:
+def _records_writer(work: Workload, found: PlaceLevels) -> Callable[[LeafCounts, Path], None]:
     """What writes the records of a part."""
 
-    def save(part: Part, path: Path) -> None:
-        settled(_counts(work, found, part), work, None).save(path)
+    def save(part: LeafCounts, path: Path) -> None:
+        records_of_places(_placed_counts(work, found, part), work, None).save(path)
 
     return save
 
 
-class _Answered:
+class _AnsweredTables:
     """By the unprojected answers to the tables of any strategy: every residual at the variance that it has there."""
 
-    def __init__(self, whole: Release, found: Levels, total: float | None, bounds: Bounds) -> None:
+    def __init__(self, whole: Release, found: PlaceLevels, total: float | None, bounds: LevelBounds) -> None:
         domain = whole.plan.workload.domain
-        self.places = Place.of(read_levels(found.levels), domain.shape[found.place])
-        self.cells = Cells(tuple(domain.shape[i] for i in found.axes))
+        self.places = PlaceOrder.of(read_levels(found.levels), domain.shape[found.place])
+        self.cells = TableCells(tuple(domain.shape[i] for i in found.axes))
         units = found.levels[-1].shape[0]
         if units * self.cells.size > _MAX_HELD:
             raise NotAnswerable(
                 f"body='spine' would hold {units:,} units by {self.cells.size:,} cells at once; take body='local'"
             )
         self._whole, self._found = whole, found
-        called = partial(group_called, domain, domain.names[found.place], self.places)
-        within = limits(self.places, (), total, bounds, found.possible, called)
+        called = partial(group_label, domain, domain.names[found.place], self.places)
+        within = level_limits(self.places, (), total, bounds, found.possible, called)
         self._limits, self.inside = () if within is None else within.levels, bounds.inside
         self._levels = [self._level(level) for level in range(len(found.levels) + 1)]
 
     @property
-    def tree(self) -> Tree:
+    def tree(self) -> GroupTree:
         return self.places.tree
 
-    def _level(self, level: int) -> Said:
+    def _level(self, level: int) -> FamilyEstimates:
         """Of every node of a level, in the order of the tree."""
         nodes = len(self.places.order[level])
         every = [s for s in self.cells.sets if any(set(s) <= set(a) for a in self._found.sets)]
@@ -376,7 +399,7 @@ class _Answered:
             wanted += self.cells.project([t == s for t in self.cells.sets], flat.reshape(nodes, -1))
             variance = max(own / room, _LEAST * max(variances.values()))
             weights[j] = outside / variance if variance > 0 else 0.0
-        return Said(self._sorted(level, wanted), weights)
+        return FamilyEstimates(self._sorted(level, wanted), weights)
 
     def _block(self, level: int, axes: Sets) -> Block:
         domain = self._whole.plan.workload.domain
@@ -388,11 +411,11 @@ class _Answered:
     def _sorted(self, level: int, rows: FloatArray) -> FloatArray:
         return self.places.sorted(level, rows)
 
-    def root(self) -> Said:
+    def root(self) -> FamilyEstimates:
         top = self._levels[0]
-        return Said(top.wanted, top.weights, self._limits[0] if self._limits else None)
+        return FamilyEstimates(top.wanted, top.weights, self._limits[0] if self._limits else None)
 
-    def family(self, level: int, parent: int, counts: FloatArray) -> Said:
+    def family(self, level: int, parent: int, counts: FloatArray) -> FamilyEstimates:
         first, last = self.tree.run(level, parent)
         own = self._levels[level]
         means = own.wanted[first:last]
@@ -400,4 +423,6 @@ class _Answered:
         short = self.cells.project(known, (counts - means.sum(axis=0))[None])
         limits = self._limits[level] if self._limits else None
         held = None if limits is None else limits[first:last]
-        return Said(parted(self.cells, means + short / (last - first), counts, known), own.weights, held)
+        return FamilyEstimates(
+            split_among_children(self.cells, means + short / (last - first), counts, known), own.weights, held
+        )

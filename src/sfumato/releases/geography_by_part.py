@@ -19,20 +19,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sfumato._util.bundles import UNREADABLE
-from sfumato._util.codec import fingerprint
+from sfumato._util.codec import value_fingerprint
 from sfumato._util.display import Progress
 from sfumato._util.documents import write_atomically
-from sfumato._util.files import forget
+from sfumato._util.files import release_pages
 from sfumato.errors import InvalidInput
-from sfumato.postprocess.geography import Tally
-from sfumato.postprocess.geography_cells import Bounds
-from sfumato.postprocess.geography_parts import Above, Arrays, Part, Parts
+from sfumato.postprocess.geography import FamilyTally
+from sfumato.postprocess.geography_cells import LevelBounds
+from sfumato.postprocess.geography_parts import Arrays, LeafCounts, TreeParts, UpperNodes
 from sfumato.releases.files import write_arrays
 
 if TYPE_CHECKING:
     from sfumato.releases.release import Release
 
-__all__ = ["Kept", "alone", "gathered"]
+__all__ = ["PartFolder", "gather_leaves", "hold_folder_lock"]
 
 
 try:
@@ -46,7 +46,7 @@ _LOOKED = 2**8  # of the values of every block: another release's noise differs 
 _STATED = 2  # how the folder is laid out
 
 
-class Kept:
+class PartFolder:
     """A folder for the parts of one projection, new or with some of them.
 
     save: what writes the records of a part to a file, None where no records are written.
@@ -56,19 +56,19 @@ class Kept:
         self,
         folder: str | os.PathLike[str],
         release: Release,
-        parts: Parts,
+        parts: TreeParts,
         total: float | None,
-        save: Callable[[Part, Path], None] | None,
-        bounds: Bounds,
+        save: Callable[[LeafCounts, Path], None] | None,
+        bounds: LevelBounds,
     ) -> None:
         self._path, self._save = Path(folder), save
         facts: dict[str, Any] = {
             "parts": len(parts.runs),
             "layout": _STATED,
-            "release": _digest(release),
+            "release": _release_digest(release),
             "name": release.provenance.name,
             "total": total,
-            **({"bounds": fingerprint((dict(bounds.rows), bounds.inside))} if bounds.rows else {}),
+            **({"bounds": value_fingerprint((dict(bounds.rows), bounds.inside))} if bounds.rows else {}),
             "integer": parts.whole,
             "level": parts.level,
             "runs": parts.runs,
@@ -87,7 +87,7 @@ class Kept:
         with ExitStack() as held:
             try:
                 self._path.mkdir(parents=True, exist_ok=True)
-                held.enter_context(alone(self._path))
+                held.enter_context(hold_folder_lock(self._path))
                 self._begin(self._text)
             except BlockingIOError:
                 raise InvalidInput(
@@ -111,23 +111,23 @@ class Kept:
             raise InvalidInput(f"{path} exists and holds no parts of a projection; choose another folder")
         if self._save is not None:
             (path / "microdata").mkdir(exist_ok=True)
-        write_atomically(manifest, functools.partial(_written, text))
+        write_atomically(manifest, functools.partial(_write_plain_text, text))
 
-    def above(self, make: Callable[[], Above]) -> Above:
+    def above(self, make: Callable[[], UpperNodes]) -> UpperNodes:
         """What is settled before any part: as it was, or made and kept."""
         held = self._read(_ABOVE)
         if held is not None:
-            return Above.of(held)
+            return UpperNodes.of(held)
         made = make()
         self._write(_ABOVE, made.arrays())
         return made
 
-    def part(self, number: int, make: Callable[[], Part]) -> Part:
+    def part(self, number: int, make: Callable[[], LeafCounts]) -> LeafCounts:
         """A part: as it was, or made and kept."""
         name, records = f"part-{number:05}.npz", self._path / "microdata" / f"part-{number:05}.parquet"
         held = self._read(name)
         if held is not None and (self._save is None or records.is_file()):
-            return Part.of(held)
+            return LeafCounts.of(held)
         made = make()
         if self._save is not None:
             records.unlink(missing_ok=True)
@@ -150,7 +150,7 @@ class Kept:
 
 
 @contextmanager
-def alone(path: Path) -> Generator[None]:
+def hold_folder_lock(path: Path) -> Generator[None]:
     """Hold a folder's lock for the time of a block; the kernel gives it up when the process dies, however it dies.
 
     A file system that locks no folders has nothing held. Raises BlockingIOError where another block holds it, of this
@@ -171,35 +171,37 @@ def alone(path: Path) -> Generator[None]:
         os.close(folder)
 
 
-def _written(text: str, path: Path) -> None:
+def _write_plain_text(text: str, path: Path) -> None:
     path.write_text(text, encoding="utf-8", newline="\n")
 
 
-def gathered(parts: Parts, kept: Kept | None, progress: Progress | None) -> tuple[Part, Tally]:
+def gather_leaves(
+    parts: TreeParts, kept: PartFolder | None, progress: Progress | None
+) -> tuple[LeafCounts, FamilyTally]:
     """All leaves of a tree, and of all families that were settled."""
 
-    def make_above() -> Above:
+    def make_above() -> UpperNodes:
         return parts.above(progress)
 
     above = make_above() if kept is None else kept.above(make_above)
-    tally, found = above.tally, list[Part]()
+    tally, found = above.tally, list[LeafCounts]()
     for number in range(len(parts.runs)):
 
-        def make(number: int = number, tally: Tally = tally) -> Part:
+        def make(number: int = number, tally: FamilyTally = tally) -> LeafCounts:
             return parts.part(number, above, tally, progress)
 
         own = make() if kept is None else kept.part(number, make)
         tally = tally.plus(own.tally)
         found.append(own)
     unit, cell, count = (np.concatenate([getattr(p, name) for p in found]) for name in ("unit", "cell", "count"))
-    return Part(unit, cell, count, tally), tally
+    return LeafCounts(unit, cell, count, tally), tally
 
 
-def _digest(release: Release) -> str:
+def _release_digest(release: Release) -> str:
     """Tells releases apart: the plan, and some of the values of every block, whose noise no other release has."""
     digest = hashlib.sha256(f"{release.plan.fingerprint}:{release.measurement.total}".encode())
     for values in release.measurement.values:
         some = values[:: max(1, len(values) // _LOOKED)]
         digest.update(f"{len(values)}:".encode() + np.ascontiguousarray(some).tobytes())
-        forget(values)
+        release_pages(values)
     return digest.hexdigest()

@@ -13,22 +13,31 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from sfumato.domain import Attribute, Domain
-from sfumato.domain.impossible import lower_rows, spans, upper_rows
+from sfumato.domain.impossible import cell_value_ranges, lower_rows, upper_rows
 from sfumato.operators import Block, Dense
 from sfumato.operators.base import DENSE_LIMIT, FloatArray, LinearOperator
 from sfumato.plans.planned import is_answered
-from sfumato.plans.predictions import expand
-from sfumato.releases.answers import Linear
+from sfumato.plans.predictions import expand_to_queries
+from sfumato.releases.answers import LinearAnswer
 from sfumato.workloads import RECORDS, QueryBlock
-from sfumato.workloads.levels import over
+from sfumato.workloads.levels import lift_to_attribute
 
 if TYPE_CHECKING:
     from sfumato.releases.release import Release
 
-__all__ = ["Reach", "by_products", "reach", "reaching", "single_rows", "summed", "widened", "widened_all"]
+__all__ = [
+    "ValueBounds",
+    "bounded_linear_answer",
+    "midpoint_sum_attribute",
+    "single_rows",
+    "split_into_products",
+    "value_sum_bounds",
+    "widen_interval",
+    "widen_intervals",
+]
 
 
-class Reach(NamedTuple):
+class ValueBounds(NamedTuple):
     """Blocks shaped as that of a sum, nowhere above and nowhere below the sum of the values; None where none was
     measured."""
 
@@ -36,7 +45,7 @@ class Reach(NamedTuple):
     upper: Block | None
 
 
-def summed(domain: Domain, query: QueryBlock) -> tuple[str, Attribute] | None:
+def midpoint_sum_attribute(domain: Domain, query: QueryBlock) -> tuple[str, Attribute] | None:
     """The name and attribute, or level of one, whose cells' middles a query adds up; None where it is no such sum, or
     where each cell is one number and the sum that of the values."""
     if query.unit == RECORDS or query.unit not in domain.names or (query.unit,) not in query.block.groups:
@@ -46,49 +55,53 @@ def summed(domain: Domain, query: QueryBlock) -> tuple[str, Attribute] | None:
         return None
     given = np.asarray(factor.dense(), dtype=np.float64)[0]
     for name in (query.unit, *(level.name for level in domain.groupings(query.unit))):
-        found = spans(domain[name])
+        found = cell_value_ranges(domain[name])
         if found is None or not (found[:, 0] < found[:, 1]).any():
             continue
-        if np.array_equal(given, _over(domain, name, np.asarray(domain[name].midpoints, dtype=np.float64))):
+        if np.array_equal(
+            given, _row_over_attribute(domain, name, np.asarray(domain[name].midpoints, dtype=np.float64))
+        ):
             return name, domain[name]
     return None
 
 
-def _over(domain: Domain, name: str, row: FloatArray) -> FloatArray:
+def _row_over_attribute(domain: Domain, name: str, row: FloatArray) -> FloatArray:
     """A row of declared cells as one of the attribute's, the extra cell 0."""
     padded = np.pad(row, (0, domain[name].size - len(row)))
-    return np.asarray(over(domain, name, Dense(padded[None, :]))[1].dense(), dtype=np.float64)[0]
+    return np.asarray(lift_to_attribute(domain, name, Dense(padded[None, :]))[1].dense(), dtype=np.float64)[0]
 
 
-def reach(release: Release, query: QueryBlock) -> Reach | None:
+def value_sum_bounds(release: Release, query: QueryBlock) -> ValueBounds | None:
     """Between which sums that were measured the values' lies; None where the answer is that of the values."""
     domain = release.plan.workload.domain
-    found = summed(domain, query)
+    found = midpoint_sum_attribute(domain, query)
     if found is None:
         return None
     name, attribute = found
-    return Reach(*(_answered(release, query, name, rows) for rows in (lower_rows(attribute), upper_rows(attribute))))
+    return ValueBounds(
+        *(_first_answered_row(release, query, name, rows) for rows in (lower_rows(attribute), upper_rows(attribute)))
+    )
 
 
-def _answered(release: Release, query: QueryBlock, name: str, rows: Sequence[FloatArray]) -> Block | None:
+def _first_answered_row(release: Release, query: QueryBlock, name: str, rows: Sequence[FloatArray]) -> Block | None:
     """The first of some rows, in place of the middles, whose answers were measured."""
     domain, block = release.plan.workload.domain, query.block
     at = block.groups.index((query.unit,))
     for row in rows:
         factors = list(block.factors)
-        factors[at] = Dense(_over(domain, name, row)[None, :])
+        factors[at] = Dense(_row_over_attribute(domain, name, row)[None, :])
         changed = Block(block.groups, tuple(factors))
         if is_answered(release.plan.strategy, changed):
             return changed
     return None
 
 
-def widened(
+def widen_interval(
     release: Release, query: QueryBlock, low: FloatArray, high: FloatArray, level: float
 ) -> tuple[FloatArray, FloatArray]:
     """The ends of a query's intervals; of a sum of middles those that hold the sum of the values, NaN where nothing
     that was measured bounds it."""
-    found = reach(release, query)
+    found = value_sum_bounds(release, query)
     if found is None:
         return low, high
     answers = release.answer_block(query.block)
@@ -97,27 +110,27 @@ def widened(
         if block is None:
             ends.append(np.full(query.rows, np.nan))
             continue
-        half = expand(release.raw.margins(block, level), replace(query, block=block))
+        half = expand_to_queries(release.raw.margins(block, level), replace(query, block=block))
         ends.append(nearer(release.raw.answer_block(block) + sign * half, answers))
     return ends[0], ends[1]
 
 
-def widened_all(release: Release, low: FloatArray, high: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
+def widen_intervals(release: Release, low: FloatArray, high: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
     """The ends of all intervals of a workload, (k,) each, those of sums as `widened` has them."""
     start = 0
     for item in release.workload.items:
         here = slice(start, start := start + item.rows)
         if isinstance(item, QueryBlock) and item.unit != RECORDS:
-            low[here], high[here] = widened(release, item, low[here], high[here], level)
+            low[here], high[here] = widen_interval(release, item, low[here], high[here], level)
     return low, high
 
 
-def reaching(release: Release, query: QueryBlock, form: Linear) -> Linear:
+def bounded_linear_answer(release: Release, query: QueryBlock, form: LinearAnswer) -> LinearAnswer:
     """The form of a query of one row, with between what the sum of the values lies."""
-    found = reach(release, query)
+    found = value_sum_bounds(release, query)
     if found is None:
         return form
-    sides = tuple(None if b is None else Linear(((1.0, release, b),)) for b in found)
+    sides = tuple(None if b is None else LinearAnswer(((1.0, release, b),)) for b in found)
     return replace(form, reach=(sides[0], sides[1]))
 
 
@@ -127,7 +140,9 @@ _ROWS = 1_000  # queries of one block that are answered one by one, each some mi
 Product = dict[str, FloatArray]
 
 
-def by_products(release: Release, condition: Block, form: Callable[[Block], Block] = lambda b: b) -> Linear | None:
+def split_into_products(
+    release: Release, condition: Block, form: Callable[[Block], Block] = lambda b: b
+) -> LinearAnswer | None:
     """A condition, (1, cells), as a sum over products, each put into a `form`; None where these are too many, or it
     is a product already. Raises NotAnswerable for a product that what was measured does not answer."""
     joint = [(g, f) for g, f in zip(condition.groups, condition.factors, strict=True) if len(g) > 1]
@@ -136,7 +151,7 @@ def by_products(release: Release, condition: Block, form: Callable[[Block], Bloc
     (names, factor), found = joint[0], list[Block]()
     table = np.asarray(factor.dense(), dtype=np.float64).reshape(release.plan.workload.domain.sizes(names))
     rest = [(g, f) for g, f in zip(condition.groups, condition.factors, strict=True) if len(g) < 2]
-    for product in _products(names, table):
+    for product in _row_products(names, table):
         own: list[tuple[tuple[str, ...], LinearOperator]] = [((n,), Dense(row[None])) for n, row in product.items()]
         pairs = [*rest, *own]
         found.append(form(Block(tuple(g for g, _ in pairs), tuple(f for _, f in pairs))))
@@ -144,7 +159,7 @@ def by_products(release: Release, condition: Block, form: Callable[[Block], Bloc
             return None
     for block in found:
         release.plan.strategy.check(block)
-    return Linear(tuple((1.0, release, block) for block in found))
+    return LinearAnswer(tuple((1.0, release, block) for block in found))
 
 
 def single_rows(block: Block) -> list[Block] | None:
@@ -158,7 +173,7 @@ def single_rows(block: Block) -> list[Block] | None:
     ]
 
 
-def _products(names: Sequence[str], table: FloatArray) -> Iterator[Product]:
+def _row_products(names: Sequence[str], table: FloatArray) -> Iterator[Product]:
     """Rows of attributes whose products add up to a table; attributes along which one does not vary are left out."""
     varied = [i for i in range(table.ndim) if not (table == table.take([0], axis=i)).all()]
     if len(varied) < table.ndim:
@@ -177,5 +192,5 @@ def _products(names: Sequence[str], table: FloatArray) -> Iterator[Product]:
     kinds, which = slices[axis]
     left = [n for i, n in enumerate(names) if i != axis]
     for k, kind in enumerate(kinds):
-        for product in _products(left, kind.reshape([n for i, n in enumerate(table.shape) if i != axis])):
+        for product in _row_products(left, kind.reshape([n for i, n in enumerate(table.shape) if i != axis])):
             yield {names[axis]: (which.reshape(-1) == k).astype(np.float64)} | product

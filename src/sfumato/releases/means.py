@@ -16,23 +16,32 @@ import numpy as np
 
 from sfumato._util.frames import Frame, safe_text
 from sfumato.domain import Attribute, Domain
-from sfumato.domain.core import restricted
-from sfumato.domain.impossible import spans
+from sfumato.domain.core import range_restriction
+from sfumato.domain.impossible import cell_value_ranges
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import Block, Dense
 from sfumato.operators.base import FloatArray
 from sfumato.plans.intervals import check_confidence
 from sfumato.plans.planned import counted_as_zero, is_answered
-from sfumato.releases.answers import Answer, Linear, Ratio
-from sfumato.releases.linear import by_products
-from sfumato.releases.quantiles import Numbers, Sizes, by_names, declared_rows, listed, numeric, ratio, rows_block
+from sfumato.releases.answers import Answer, LinearAnswer, Ratio
+from sfumato.releases.linear import split_into_products
+from sfumato.releases.quantiles import (
+    GroupSizes,
+    Numbers,
+    by_names,
+    declared_rows,
+    group_frame,
+    numeric_attribute,
+    ratio_interval,
+    rows_block,
+)
 from sfumato.workloads import predicates
-from sfumato.workloads.levels import over, table_block
+from sfumato.workloads.levels import lift_to_attribute, table_block
 
 if TYPE_CHECKING:
     from sfumato.releases.release import Release
 
-__all__ = ["mean", "mean_where"]
+__all__ = ["attribute_mean", "mean_where"]
 
 
 def mean_where(
@@ -52,18 +61,18 @@ def mean_where(
     domain = release.plan.workload.domain
     condition = predicates(domain, [where]).blocks[0].block
 
-    def form(row: FloatArray) -> Linear:
+    def form(row: FloatArray) -> LinearAnswer:
         def weighted(block: Block) -> Block:
-            return _weighted(domain, block, attribute, row)
+            return _weight_condition(domain, block, attribute, row)
 
         try:
             release.plan.strategy.check(whole := weighted(condition))
         except NotAnswerable:
-            found = by_products(release, condition, weighted)
+            found = split_into_products(release, condition, weighted)
             if found is None:
                 raise
             return found
-        return Linear(((1.0, release, whole),))
+        return LinearAnswer(((1.0, release, whole),))
 
     top, bottom = map(form, rows)
     unit = f"(mean {safe_text(attribute)})"
@@ -76,9 +85,9 @@ def mean_where(
     return Answer.of(Ratio(replace(top, reach=(low, high)), bottom, unit), level)
 
 
-def _weighted(domain: Domain, condition: Block, attribute: str, row: FloatArray) -> Block:
+def _weight_condition(domain: Domain, condition: Block, attribute: str, row: FloatArray) -> Block:
     """The one row of a condition, each cell multiplied by the weight of its cell of an attribute."""
-    owner, factor = over(domain, attribute, Dense(row[None, :]))
+    owner, factor = lift_to_attribute(domain, attribute, Dense(row[None, :]))
     weights = np.asarray(factor.dense(), dtype=np.float64)[0]
     groups, factors = list(condition.groups), list(condition.factors)
     at = next((i for i, g in enumerate(groups) if owner in g), None)
@@ -94,7 +103,7 @@ _WORTH_SAYING = 0.05  # of an interval's width: what cells add below that nobody
 
 
 @overload
-def mean(
+def attribute_mean(
     release: Release,
     attribute: str,
     by: str | Sequence[str] = (),
@@ -104,7 +113,7 @@ def mean(
     where: None = None,
 ) -> Frame: ...
 @overload
-def mean(
+def attribute_mean(
     release: Release,
     attribute: str,
     by: str | Sequence[str] = (),
@@ -113,7 +122,7 @@ def mean(
     *,
     where: str,
 ) -> Answer: ...
-def mean(
+def attribute_mean(
     release: Release,
     attribute: str,
     by: str | Sequence[str] = (),
@@ -150,8 +159,8 @@ def mean(
     """
     level, names = check_confidence(confidence), by_names(by)
     if values is None:
-        declared, row = numeric(release, attribute, measures=True)
-        reach = spans(declared)
+        declared, row = numeric_attribute(release, attribute, measures=True)
+        reach = cell_value_ranges(declared)
         assert reach is not None
     else:
         declared, row = release.plan.workload.domain[attribute], np.asarray(values, dtype=np.float64)
@@ -175,22 +184,22 @@ def mean(
     if whole:
         bottom = everybody
         clip, middles = ((min(a, 0.0), max(b, 0.0)) for a, b in (clip, middles))
-    sizes, numbers = ratio(release, attribute, (top, bottom), names, level, middles)
+    sizes, numbers = ratio_interval(release, attribute, (top, bottom), names, level, middles)
     if (reach[:, 0] < reach[:, 1]).any():
-        numbers = _widened(release, attribute, (lower, bottom, upper), names, level, numbers, row, reach, clip)
+        numbers = _widen_means(release, attribute, (lower, bottom, upper), names, level, numbers, row, reach, clip)
     said = "; ".join(
         t
         for t in (
-            "" if values is not None else restricted(release.plan.workload.domain, attribute),
+            "" if values is not None else range_restriction(release.plan.workload.domain, attribute),
             counted_as_zero(attribute) if whole else "",
         )
         if t
     )
-    sizes = replace(sizes, notes=_notes(release, attribute, declared, reach, names, sizes, numbers, said))
-    return listed(release, names, {}, (sizes, numbers), name=f"mean {attribute}")
+    sizes = replace(sizes, notes=_mean_notes(release, attribute, declared, reach, names, sizes, numbers, said))
+    return group_frame(release, names, {}, (sizes, numbers), name=f"mean {attribute}")
 
 
-def _widened(
+def _widen_means(
     release: Release,
     attribute: str,
     rows: tuple[FloatArray, FloatArray, FloatArray],
@@ -209,31 +218,31 @@ def _widened(
     value, error, low, high = numbers
     lower, bottom, upper = rows
     try:
-        low = np.minimum(value, ratio(release, attribute, (lower, bottom), by, level, clip)[1][2])
-        high = np.maximum(value, ratio(release, attribute, (upper, bottom), by, level, clip)[1][3])
+        low = np.minimum(value, ratio_interval(release, attribute, (lower, bottom), by, level, clip)[1][2])
+        high = np.maximum(value, ratio_interval(release, attribute, (upper, bottom), by, level, clip)[1][3])
     except NotAnswerable:
         low = np.maximum(low - (row - reach[:, 0]).max(), clip[0])
         high = np.minimum(high + (reach[:, 1] - row).max(), clip[1])
     return value, error, low, high
 
 
-def _notes(
+def _mean_notes(
     release: Release,
     attribute: str,
     declared: Attribute,
     reach: FloatArray,
     by: tuple[str, ...],
-    sizes: Sizes,
+    sizes: GroupSizes,
     numbers: Numbers,
     said: str,
 ) -> list[str]:
     """What is said beside each mean that is told: of which values it is, and which cell its width comes from."""
-    widest = _dominating(release, attribute, declared, reach, by, numbers)
+    widest = _dominating_cells(release, attribute, declared, reach, by, numbers)
     told = ["; ".join(t for t in (said, w) if t) for w in widest]
     return [t if known else note for t, known, note in zip(told, sizes.told.tolist(), sizes.notes, strict=True)]
 
 
-def _dominating(
+def _dominating_cells(
     release: Release,
     attribute: str,
     declared: Attribute,

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, NoReturn, overload
 
 import numpy as np
 
-from sfumato._util.codec import later, storable
+from sfumato._util.codec import deferred_field, storable
 from sfumato._util.description import Description, Facts
 from sfumato._util.frames import Frame
 from sfumato.errors import InvalidInput, PlanError
@@ -23,8 +23,8 @@ from sfumato.postprocess.projection import Projection
 from sfumato.releases.answers import Answer
 from sfumato.releases.files import Contents, cell_columns
 from sfumato.releases.released import Provenance, WorkloadRelease
-from sfumato.releases.synthetic import Synthetic, drawn
-from sfumato.releases.tables import Table, answered, reach, rows_of
+from sfumato.releases.synthetic import Synthetic, draw_records
+from sfumato.releases.tables import Table, answer_range, answers_frame, part_and_label
 from sfumato.workloads import Workload
 from sfumato.workloads.levels import table_block
 
@@ -76,7 +76,7 @@ class ModelRelease(WorkloadRelease):
     model: Possible
     provenance: Provenance
     part: str | None = None
-    gap: float | None = later(None)
+    gap: float | None = deferred_field(None)
 
     errors_known = False
 
@@ -138,7 +138,7 @@ class ModelRelease(WorkloadRelease):
         Returns:
             One row per query: part, label, answer.
         """
-        return answered(rows_of(self.workload), answer=self.answers)
+        return answers_frame(part_and_label(self.workload), answer=self.answers)
 
     # -- further questions ------------------------------------------------------------------------------
 
@@ -193,14 +193,14 @@ class ModelRelease(WorkloadRelease):
         work = self._question(question)
         if isinstance(question, Workload):
             answers = np.concatenate([self.model.answer(q.block) for q in work.blocks])
-            return answered({"label": work.labels()}, answer=answers)
+            return answers_frame({"label": work.labels()}, answer=answers)
         block = work.blocks[0].block
         found = Answer(float(self.model.answer(block)[0]), None, *self._reach(block))
         found.confidence = 1.0  # its ends are what is possible at all
         return found
 
     def _reach(self, block: Block) -> tuple[float, float]:
-        return reach(block.operator, self.total)
+        return answer_range(block.operator, self.total)
 
     def synthetic(self, records: int | None = None) -> Synthetic:
         """Whole records with about the answers of the model, at no cost; the same release gives the same records.
@@ -219,7 +219,7 @@ class ModelRelease(WorkloadRelease):
         """
         whole = replace(self, part=None)
         held = Projection(whole.answers, self.model, math.inf, False, 0.0, 0, "model", realisable=True)
-        return drawn(held, self.plan.workload, records)
+        return draw_records(held, self.plan.workload, records)
 
     # -- files and words ----------------------------------------------------------------------------------
 

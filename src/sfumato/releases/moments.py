@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from sfumato._util.frames import Frame, safe_text
-from sfumato.domain.core import restricted
+from sfumato.domain.core import range_restriction
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import Block, Dense
 from sfumato.operators.base import FloatArray
-from sfumato.plans.intervals import check_confidence, of_any_sum
+from sfumato.plans.intervals import check_confidence, widest_sum_margin
 from sfumato.plans.planned import is_answered
-from sfumato.releases.answers import SIZE_ERRORS, too_few
+from sfumato.releases.answers import SIZE_ERRORS, too_few_note
 from sfumato.releases.quantiles import by_names
-from sfumato.releases.tables import heading
+from sfumato.releases.tables import column_heading
 from sfumato.workloads.levels import table_block
 
 if TYPE_CHECKING:
@@ -129,15 +129,15 @@ def _statistics(
     if release.projection is not None:
         raise PlanError(f"the {title} is of the release as it was: ask release.raw")
     held = _read(release, names, within)
-    width = of_any_sum(level, release.raw.measurement.noise)
+    width = widest_sum_margin(level, release.raw.measurement.noise)
     columns: dict[str, list[float | None]] = {"value": [], "low": [], "high": []}
     notes: list[str] = []
-    said = "; ".join(dict.fromkeys(t for t in (restricted(domain, n) for n in names) if t))
+    said = "; ".join(dict.fromkeys(t for t in (range_restriction(domain, n) for n in names) if t))
     for values, noise in zip(held.values, held.noise, strict=True):
         error = math.sqrt(max(noise[0, 0], 0.0))
         if values[0] <= max(SIZE_ERRORS, width) * error or values[0] < 1:
             found: tuple[float | None, ...] = (None, None, None)
-            notes.append(too_few(float(values[0]), width * error))
+            notes.append(too_few_note(float(values[0]), width * error))
         else:
             low, high = interval(values, noise, width)
             middle = min(max(estimate(values), low), high)
@@ -146,7 +146,7 @@ def _statistics(
         for column, v in zip(columns.values(), found, strict=True):
             column.append(v)
     cells = list(itertools.product(*(domain[b].labels for b in within)))
-    groups = {heading(b): [c[i] for c in cells] for i, b in enumerate(within)}
+    groups = {column_heading(b): [c[i] for c in cells] for i, b in enumerate(within)}
     name = f"{title} {' and '.join(map(safe_text, names))}"
     return Frame({**groups, name: columns["value"], "low": columns["low"], "high": columns["high"], "note": notes})
 

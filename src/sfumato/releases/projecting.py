@@ -16,17 +16,17 @@ from sfumato._util.display import Progress
 from sfumato.errors import InvalidInput, NotAnswerable, PlanError
 from sfumato.operators import Block, Combination, Dense, Family, Identity, LinearOperator
 from sfumato.operators.base import FloatArray
-from sfumato.postprocess.bodies import BODIES, suits
+from sfumato.postprocess.bodies import BODIES, automatic_body
 from sfumato.postprocess.bodies import project as project_answers
 from sfumato.postprocess.consistency import ResidualNoise
-from sfumato.postprocess.hierarchical import allowed, climb
-from sfumato.postprocess.hierarchical_rungs import LISTED, Asked, Axes, Told
+from sfumato.postprocess.hierarchical import is_joint_table_small, project_hierarchically
+from sfumato.postprocess.hierarchical_rungs import LISTED, Axes, DerivedQueries, NoisyEstimates
 from sfumato.postprocess.integers import to_integers
 from sfumato.postprocess.possible import TableCounts
 from sfumato.postprocess.projection import Projection, joint_attributes, largest_tables
 from sfumato.releases.comparing import check_earlier, measured_pairs, measured_triples, noisy_table, residual_noise
-from sfumato.releases.geography import levels_asked, placed
-from sfumato.releases.synthetic import held_queries, left_out
+from sfumato.releases.geography import levels_asked, project_down_tree
+from sfumato.releases.synthetic import held_queries, unheld_queries
 from sfumato.strategies.residuals import Residuals
 from sfumato.workloads import QueryBlock, QueryFamily, Workload
 from sfumato.workloads.levels import table_block
@@ -34,7 +34,7 @@ from sfumato.workloads.levels import table_block
 if TYPE_CHECKING:
     from sfumato.releases.release import Release
 
-__all__ = ["laddered", "project", "told"]
+__all__ = ["noisy_estimates", "project_by_hierarchy", "project_release"]
 
 
 _ENTRIES = 2**22  # of a map of queries by cells that is written out
@@ -42,10 +42,10 @@ _LEAST = 1e-6  # share of a table's variance that is its own at least: strategie
 _PSEUDO = 1e-12  # of the largest eigenvalue: below it, rounding of a matrix of some thousand rows
 
 
-def laddered(whole: Release, total: float | None, progress: Progress | None, *, joint: bool) -> Projection:
+def project_by_hierarchy(whole: Release, total: float | None, progress: Progress | None, *, joint: bool) -> Projection:
     """The projection of a release by the ladder. Raises NotAnswerable where a table that it needs was not measured."""
-    said = told(whole, total, joint=joint)
-    done = climb(said, joint=joint, progress=progress)
+    said = noisy_estimates(whole, total, joint=joint)
+    done = project_hierarchically(said, joint=joint, progress=progress)
     work = whole.plan.workload
     answers = np.concatenate([done.possible.answer(q.block) for q in work.blocks])
     name = ("cone" if total is None else "hull") if joint else "local"
@@ -64,7 +64,7 @@ def laddered(whole: Release, total: float | None, progress: Progress | None, *, 
     )
 
 
-def told(whole: Release, total: float | None, *, joint: bool) -> Told:
+def noisy_estimates(whole: Release, total: float | None, *, joint: bool) -> NoisyEstimates:
     """The unprojected answers to all tables that the queries lie in, and to what else was asked of these.
 
     joint: tables that were not measured may be left out; the total and every attribute may not. Raises NotAnswerable.
@@ -75,7 +75,7 @@ def told(whole: Release, total: float | None, *, joint: bool) -> Told:
     sizes = domain.sizes(names)
     tables: dict[Axes, FloatArray] = {}
     variances: dict[Axes, float] = {}
-    for axes in _below(work, place):
+    for axes in _sets_within_tables(work, place):
         block = table_block(domain, tuple(names[i] for i in axes))
         try:
             tables[axes] = whole.answer_block(block).reshape([sizes[i] for i in axes])
@@ -85,23 +85,25 @@ def told(whole: Release, total: float | None, *, joint: bool) -> Told:
                 tables[axes], variances[axes] = np.array(total), 0.0
             elif not joint or len(axes) < 2:
                 raise NotAnswerable(f"projecting needs whole tables, and not all were measured: {reason}") from reason
-    spread = {s: _own_variance(s, sizes, variances) for s in tables if all(b in tables for b in _subsets(s))}
+    spread = {s: _own_variance(s, sizes, variances) for s in tables if all(b in tables for b in _all_subsets(s))}
     tables = {s: t for s, t in tables.items() if s in spread}
-    asked = tuple(_asked_rungs(whole, place))
+    asked = tuple(_derived_queries(whole, place))
 
     def possible(axes: Axes) -> NDArray[np.bool_] | None:
         return domain.possible([names[i] for i in axes])
 
-    return Told(names, sizes, tables, variances, spread, asked, None if total is None else float(total), possible)
+    return NoisyEstimates(
+        names, sizes, tables, variances, spread, asked, None if total is None else float(total), possible
+    )
 
 
-def _below(work: Workload, place: dict[str, int]) -> list[Axes]:
+def _sets_within_tables(work: Workload, place: dict[str, int]) -> list[Axes]:
     """Every set of attributes within a table that the queries lie in, smaller ones first."""
-    found = {s for b in largest_tables(work) for s in _subsets(tuple(sorted(place[a] for a in b.attributes)))}
+    found = {s for b in largest_tables(work) for s in _all_subsets(tuple(sorted(place[a] for a in b.attributes)))}
     return sorted(found | {(), *((i,) for i in place.values())}, key=lambda s: (len(s), s))
 
 
-def _subsets(axes: Axes) -> Iterator[Axes]:
+def _all_subsets(axes: Axes) -> Iterator[Axes]:
     return (c for r in range(len(axes) + 1) for c in itertools.combinations(axes, r))
 
 
@@ -111,29 +113,29 @@ def _own_variance(axes: Axes, sizes: tuple[int, ...], variances: dict[Axes, floa
     A cell's variance is the sum over smaller sets of theirs, each spread over the cells of the rest.
     """
     own = 0.0
-    for s in _subsets(axes):
+    for s in _all_subsets(axes):
         rest = math.prod(sizes[i] for i in axes if i not in s)
         own += (-1) ** (len(axes) - len(s)) * variances[s] / rest**2
     room = math.prod(1 - 1 / sizes[i] for i in axes)
     return max(own / room if room > 0 else 0.0, _LEAST * variances[axes]) or 1.0
 
 
-def _asked_rungs(whole: Release, place: dict[str, int]) -> Iterator[Asked]:
+def _derived_queries(whole: Release, place: dict[str, int]) -> Iterator[DerivedQueries]:
     """Queries that are no cells, and the same over single attributes where they were asked by groups of others."""
     seen: set[tuple[str, ...]] = set()
     for q in whole.plan.workload.blocks:
         if all(isinstance(f, Identity) for f in q.block.factors):
             continue
-        yield from _one(whole, q, q.block, place)
+        yield from _derived_query(whole, q, q.block, place)
         kept = [(g, f) for g, f in zip(q.block.groups, q.block.factors, strict=True) if not isinstance(f, Identity)]
         alone = Block(tuple(g for g, _ in kept), tuple(f for _, f in kept))
         name = (q.part, *alone.attributes)
         if len(alone.attributes) == 1 < len(q.attributes) and name not in seen:
             seen.add(name)
-            yield from _one(whole, q, alone, place)
+            yield from _derived_query(whole, q, alone, place)
 
 
-def _one(whole: Release, query: QueryBlock, block: Block, place: dict[str, int]) -> Iterator[Asked]:
+def _derived_query(whole: Release, query: QueryBlock, block: Block, place: dict[str, int]) -> Iterator[DerivedQueries]:
     """A block as it is asked of a table's cells; none where it is too large to be written out."""
     operator, names = block.operator, block.attributes
     count, cells = operator.shape
@@ -144,15 +146,15 @@ def _one(whole: Release, query: QueryBlock, block: Block, place: dict[str, int])
     shape = tuple(f.shape[0] for f in block.factors)
     variances = np.broadcast_to(whole.variances(block), shape).reshape(-1)
     if count > cells:
-        rows, values, variances = _shortened(operator, values, variances)
+        rows, values, variances = _compress_rows(operator, values, variances)
     else:
         rows = np.asarray(operator.dense(), dtype=np.float64)
     order = sorted(range(len(names)), key=lambda i: place[names[i]])
     turned = rows.reshape(len(rows), *domain.sizes(names)).transpose(0, *(1 + i for i in order))
-    yield Asked(query.part, tuple(place[names[i]] for i in order), turned, values, variances)
+    yield DerivedQueries(query.part, tuple(place[names[i]] for i in order), turned, values, variances)
 
 
-def _shortened(
+def _compress_rows(
     operator: LinearOperator, values: FloatArray, variances: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """As many rows as cells at most that weigh every table as all queries do, with their values, of variance 1."""
@@ -172,7 +174,7 @@ def _shortened(
 _LADDER = ("local", "cone", "hull")
 
 
-def project(
+def project_release(
     release: Release,
     body: str,
     space: str | None,
@@ -195,7 +197,7 @@ def project(
     if space not in (None, "ladder", "answers", "measurements"):
         raise PlanError(f"space must be 'ladder', 'answers' or 'measurements', not {space!r}")
     whole = replace(release.raw, part=None)
-    known = _total(whole.measurement.total, total)
+    known = _check_total(whole.measurement.total, total)
     if body not in (*BODIES, "spine"):
         raise InvalidInput(f"body must be one of {', '.join((*BODIES, 'spine'))}, not {body!r}")
     if not isinstance(integer, bool):
@@ -211,42 +213,42 @@ def project(
             raise PlanError("body='spine' weights by the noise of what was measured; leave space= out")
         return replace(
             whole,
-            projection=placed(whole, known, progress, integer=integer, folder=folder, bounds=bounds),
+            projection=project_down_tree(whole, known, progress, integer=integer, folder=folder, bounds=bounds),
             part=release.part,
         )
     if folder is not None:
         raise PlanError("folder= keeps what body='spine' has finished, part by part; other bodies have no parts")
     if bounds is not None:
         raise PlanError("bounds= are of groups of a tree, and kept by body='spine' alone; leave them out")
-    chosen = suits(whole.plan.workload, known, tables=True) if body == "auto" else body
-    if chosen == "sdp" and body == "auto" and not _pairs_known(whole):
+    chosen = automatic_body(whole.plan.workload, known, tables=True) if body == "auto" else body
+    if chosen == "sdp" and body == "auto" and not _pairs_have_noise(whole):
         chosen = "local"
     held = held_queries(whole) if chosen == "local" else whole.plan.workload
     if held is None:
-        return replace(whole, projection=_nothing(whole), part=release.part)
+        return replace(whole, projection=_null_projection(whole), part=release.part)
     # what the body cannot hold keeps the answer that was measured
     some = whole if held is whole.plan.workload else replace(whole, plan=replace(whole.plan, workload=held))
     found = None
-    if space == "ladder" or (space is None and _is_laddered(body, chosen)):
-        found = _climbed(some, body, known, progress, asked=space == "ladder")
+    if space == "ladder" or (space is None and _uses_hierarchy(body, chosen)):
+        found = _try_hierarchy(some, body, known, progress, asked=space == "ladder")
     if found is None:
-        found = _projected(some, chosen, known, space, progress, earlier)
+        found = _project_body(some, chosen, known, space, progress, earlier)
     if integer:
         found = to_integers(found, held, None if known is None else int(known))
     if some is not whole:
-        found = _asked(whole, replace(found, left_out=left_out(whole, held)))
+        found = _with_workload_answers(whole, replace(found, left_out=unheld_queries(whole, held)))
     return replace(whole, projection=found, part=release.part)
 
 
-def _nothing(whole: Release) -> Projection:
+def _null_projection(whole: Release) -> Projection:
     """A projection of a release of which no table was measured as a whole: every answer stays."""
     empty = TableCounts((), ())
     return Projection(
-        whole.answers, empty, 0.0, True, 0.0, 0, "local", realisable=False, left_out=left_out(whole, None)
+        whole.answers, empty, 0.0, True, 0.0, 0, "local", realisable=False, left_out=unheld_queries(whole, None)
     )
 
 
-def _pairs_known(whole: Release) -> bool:
+def _pairs_have_noise(whole: Release) -> bool:
     """Whether parities of pairs have noise each, which "sdp" weights them by: with what is public some have none."""
     spreads = [whole.variances(q.block) for q in whole.plan.workload.blocks]
     return all(math.isfinite(float(v.max())) and float(v.min()) > 0 for v in spreads)
@@ -256,26 +258,26 @@ def _is_placed(whole: Release) -> bool:
     return levels_asked(whole.plan.workload) is not None
 
 
-def _is_laddered(body: str, chosen: str) -> bool:
+def _uses_hierarchy(body: str, chosen: str) -> bool:
     return body in _LADDER or (body == "auto" and chosen not in ("sdp", "isotonic"))
 
 
-def _climbed(
+def _try_hierarchy(
     whole: Release, body: str, total: float | None, progress: Progress | None, *, asked: bool
 ) -> Projection | None:
     """The projection by the ladder; None where what it needs is too large or was not measured."""
-    small = allowed(whole.plan.workload.domain.sizes(joint_attributes(whole.plan.workload)))
+    small = is_joint_table_small(whole.plan.workload.domain.sizes(joint_attributes(whole.plan.workload)))
     if not small and body not in ("auto", "local"):
         return None
     try:
-        return laddered(whole, total, progress, joint=small and body != "local")
+        return project_by_hierarchy(whole, total, progress, joint=small and body != "local")
     except NotAnswerable:
         if asked:
             raise
         return None
 
 
-def _projected(
+def _project_body(
     whole: Release,
     body: str,
     total: float | None,
@@ -285,17 +287,17 @@ def _projected(
 ) -> Projection:
     """The nearest answers of one body, in the space that was asked for or that the body goes with."""
     if body == "mixtures":
-        return _denoised(whole, earlier, total, space, progress)
+        return _project_denoised(whole, earlier, total, space, progress)
     if body == "local":
-        return _tables(whole, total, progress, weighted=space == "measurements")
+        return _project_tables(whole, total, progress, weighted=space == "measurements")
     if body in ("sdp", "sdp+local"):
-        return _pairs(whole, body, total, progress, weighted=space != "answers")
+        return _project_pairs(whole, body, total, progress, weighted=space != "answers")
     if space == "measurements":
-        return _measurements(whole, body, total, progress)
+        return _project_measurements(whole, body, total, progress)
     return project_answers(whole.answers, whole.plan.workload, body=body, total=total, progress=progress)
 
 
-def _total(public: int | None, given: float | None) -> float | None:
+def _check_total(public: int | None, given: float | None) -> float | None:
     if given is None:
         return public
     number = isinstance(given, (int, float)) and not isinstance(given, bool)
@@ -308,12 +310,12 @@ def _total(public: int | None, given: float | None) -> float | None:
     return public
 
 
-def _asked(whole: Release, found: Projection) -> Projection:
+def _with_workload_answers(whole: Release, found: Projection) -> Projection:
     """The projection with the answers to the plan's workload."""
     return replace(found, answers=replace(whole, projection=found).answers)
 
 
-def _measurements(whole: Release, body: str, total: float | None, progress: Progress | None) -> Projection:
+def _project_measurements(whole: Release, body: str, total: float | None, progress: Progress | None) -> Projection:
     """In the norm of what was measured: independent noise of one law."""
     measured = whole.measurement
     if any(isinstance(b, Combination) for b in measured.blocks):
@@ -324,10 +326,12 @@ def _measurements(whole: Release, body: str, total: float | None, progress: Prog
     work = Workload(whole.plan.workload.domain, tuple(QueryBlock("measured", b) for b in every))
     values = np.concatenate(measured.values).astype(np.float64)
     spread = np.full(len(values), measured.noise.variance)
-    return _asked(whole, project_answers(values, work, body=body, covariance=spread, total=total, progress=progress))
+    return _with_workload_answers(
+        whole, project_answers(values, work, body=body, covariance=spread, total=total, progress=progress)
+    )
 
 
-def _tables(whole: Release, total: float | None, progress: Progress | None, *, weighted: bool) -> Projection:
+def _project_tables(whole: Release, total: float | None, progress: Progress | None, *, weighted: bool) -> Projection:
     """The largest tables that the queries lie in, each by its own noise or all by that of their residuals.
 
     A total that is not known counts as one more table, as heavy as all cells together: nonnegativity would
@@ -342,13 +346,15 @@ def _tables(whole: Release, total: float | None, progress: Progress | None, *, w
     work = Workload(domain, tuple(tables))
     try:
         values = np.concatenate([whole.answer_block(q.block) for q in work.blocks])
-        spread = _noise(whole, work, every, weighted=weighted)
+        spread = _table_noise(whole, work, every, weighted=weighted)
     except NotAnswerable as reason:
         raise NotAnswerable(f"body='local' needs whole tables, and not all were measured: {reason}") from reason
-    return _asked(whole, project_answers(values, work, body="local", covariance=spread, total=total, progress=progress))
+    return _with_workload_answers(
+        whole, project_answers(values, work, body="local", covariance=spread, total=total, progress=progress)
+    )
 
 
-def _denoised(
+def _project_denoised(
     whole: Release, earlier: Release | None, total: float | None, space: str | None, progress: Progress | None
 ) -> Projection:
     """Pairs and triples that were measured inside the tables asked, attributes without one, the noise of residuals."""
@@ -369,12 +375,12 @@ def _denoised(
     else:
         values = np.concatenate([noisy_table(releases, axes).reshape(-1) for axes in held])
     spread = residual_noise(releases, places)
-    return _asked(
+    return _with_workload_answers(
         whole, project_answers(values, work, body="mixtures", covariance=spread, total=total, progress=progress)
     )
 
 
-def _noise(whole: Release, work: Workload, cells: int, *, weighted: bool) -> ResidualNoise | FloatArray:
+def _table_noise(whole: Release, work: Workload, cells: int, *, weighted: bool) -> ResidualNoise | FloatArray:
     """The noise of the residuals where these are asked for, independent and alike, else that of every table."""
     strategy = whole.plan.strategy
     tilted = isinstance(strategy, Residuals) and any(c is not None for c in strategy.contrasts)
@@ -386,7 +392,9 @@ def _noise(whole: Release, work: Workload, cells: int, *, weighted: bool) -> Res
     return residual_noise([whole], [domain.axis(a) for a in joint_attributes(work)])
 
 
-def _pairs(whole: Release, body: str, total: float | None, progress: Progress | None, *, weighted: bool) -> Projection:
+def _project_pairs(
+    whole: Release, body: str, total: float | None, progress: Progress | None, *, weighted: bool
+) -> Projection:
     """Parities of one and two attributes; their noise is that of the plan."""
     workload = whole.plan.workload
     if not weighted:
@@ -406,4 +414,6 @@ def _pairs(whole: Release, body: str, total: float | None, progress: Progress | 
     spread = np.concatenate([whole.variances(q.block).reshape(-1) for q in work.blocks])
     if float(spread.min()) <= 0 or not math.isfinite(float(spread.max())):
         raise PlanError("some parities were not measured with noise; project with space='answers'")
-    return _asked(whole, project_answers(values, work, body=body, covariance=spread, total=total, progress=progress))
+    return _with_workload_answers(
+        whole, project_answers(values, work, body=body, covariance=spread, total=total, progress=progress)
+    )

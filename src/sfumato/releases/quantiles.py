@@ -22,34 +22,34 @@ from numpy.typing import NDArray
 
 from sfumato._util.frames import Frame
 from sfumato.domain import Attribute, Dates
-from sfumato.domain.ordered import shown as day_shown
+from sfumato.domain.ordered import format_day as day_shown
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import Block, Dense
 from sfumato.operators.base import FloatArray
-from sfumato.plans.intervals import check_confidence, of_any_sum
+from sfumato.plans.intervals import check_confidence, widest_sum_margin
 from sfumato.plans.planned import is_answered
-from sfumato.plans.predictions import biases
-from sfumato.releases.answers import SIZE_ERRORS, fieller, too_few
-from sfumato.releases.tables import heading
-from sfumato.workloads.levels import over, table_block
+from sfumato.plans.predictions import entry_biases
+from sfumato.releases.answers import SIZE_ERRORS, fieller_interval, too_few_note
+from sfumato.releases.tables import column_heading
+from sfumato.workloads.levels import lift_to_attribute, table_block
 
 if TYPE_CHECKING:
     from sfumato.releases.release import Release
 
 __all__ = [
     "SIZE_ERRORS",
+    "GroupSizes",
     "Numbers",
-    "Sizes",
-    "answers_of",
+    "attribute_quantiles",
     "by_names",
-    "cdf",
+    "cumulative_shares",
     "declared_rows",
-    "listed",
-    "numeric",
-    "quantiles",
+    "group_answers",
+    "group_frame",
+    "numeric_attribute",
 ]
 
-__all__ += ["ratio", "rows_block", "share", "variances_of"]
+__all__ += ["group_shares", "group_variances", "ratio_interval", "rows_block"]
 
 Numbers = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
 """Values, standard errors, lower and upper ends: (rows, groups) each, NaN where nothing is known."""
@@ -70,7 +70,7 @@ def rows_block(release: Release, attribute: str, rows: FloatArray, by: tuple[str
     table = table_block(domain, by)
     if len(rows) == 1 and (rows == 1).all():
         return table  # the records of a group, measured with the attribute or without
-    owner, factor = over(domain, attribute, Dense(rows))
+    owner, factor = lift_to_attribute(domain, attribute, Dense(rows))
     found = Block(((owner,), *table.groups), (factor, *table.factors))
     if owner in domain.measures and not is_answered(release.plan.strategy, found):
         # of the records that have a number in all measures, where nothing else was measured
@@ -80,7 +80,7 @@ def rows_block(release: Release, attribute: str, rows: FloatArray, by: tuple[str
     return found
 
 
-def _shaped(values: FloatArray, rows: int, groups: int, block: Block) -> FloatArray:
+def _shape_rows(values: FloatArray, rows: int, groups: int, block: Block) -> FloatArray:
     """A compact or flat array of a block as (rows, groups)."""
     shape = tuple(f.shape[0] for f in block.factors)
     return np.broadcast_to(values.reshape(values.shape if values.ndim == len(shape) else shape), shape).reshape(
@@ -88,61 +88,61 @@ def _shaped(values: FloatArray, rows: int, groups: int, block: Block) -> FloatAr
     )
 
 
-def answers_of(release: Release, attribute: str, rows: FloatArray, by: tuple[str, ...]) -> FloatArray:
+def group_answers(release: Release, attribute: str, rows: FloatArray, by: tuple[str, ...]) -> FloatArray:
     """Answers, (rows, groups)."""
     block = rows_block(release, attribute, rows, by)
-    return _shaped(release.answer_block(block), len(rows), math.prod(release.plan.workload.domain.sizes(by)), block)
+    return _shape_rows(release.answer_block(block), len(rows), math.prod(release.plan.workload.domain.sizes(by)), block)
 
 
-def variances_of(release: Release, attribute: str, rows: FloatArray, by: tuple[str, ...]) -> FloatArray:
+def group_variances(release: Release, attribute: str, rows: FloatArray, by: tuple[str, ...]) -> FloatArray:
     """Variances of the unbiased answers, (rows, groups)."""
     block = rows_block(release, attribute, rows, by)
-    return _shaped(release.variances(block), len(rows), math.prod(release.plan.workload.domain.sizes(by)), block)
+    return _shape_rows(release.variances(block), len(rows), math.prod(release.plan.workload.domain.sizes(by)), block)
 
 
 def _half_widths(release: Release, attribute: str, rows: FloatArray, by: tuple[str, ...], level: float) -> FloatArray:
     """Half-widths of intervals of the unbiased answers, (rows, groups)."""
     block = rows_block(release, attribute, rows, by)
     found = release.margins(block, level)
-    return _shaped(found, len(rows), math.prod(release.plan.workload.domain.sizes(by)), block)
+    return _shape_rows(found, len(rows), math.prod(release.plan.workload.domain.sizes(by)), block)
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class GroupSizes:
     """Sizes of groups, unprojected: which can be told from noise, and what is said of the others."""
 
     told: NDArray[np.bool_]
     notes: list[str]
 
 
-def _sizes(release: Release, attribute: str, row: FloatArray, by: tuple[str, ...], level: float) -> Sizes:
+def _group_sizes(release: Release, attribute: str, row: FloatArray, by: tuple[str, ...], level: float) -> GroupSizes:
     """`row` counts the records of a group by the attribute's cells."""
     raw, rows = release.raw, row[None, :]
-    size = answers_of(raw, attribute, rows, by)[0]
-    error = np.sqrt(variances_of(raw, attribute, rows, by)[0])
+    size = group_answers(raw, attribute, rows, by)[0]
+    error = np.sqrt(group_variances(raw, attribute, rows, by)[0])
     half = _half_widths(raw, attribute, rows, by, level)[0]
-    bias = biases(raw.plan.strategy, rows_block(raw, attribute, rows, by))[0]
+    bias = entry_biases(raw.plan.strategy, rows_block(raw, attribute, rows, by))[0]
     off = 0.0 if bias is None else float(bias.max())
     # half a record: what rounding leaves of a size that is known to be 0
-    told = size > np.maximum(max(SIZE_ERRORS, of_any_sum(level, raw.measurement.noise)) * error + off, 0.5)
+    told = size > np.maximum(max(SIZE_ERRORS, widest_sum_margin(level, raw.measurement.noise)) * error + off, 0.5)
     pairs = zip(told, size, half, strict=True)
-    return Sizes(told, ["" if t else too_few(float(b), float(h)) for t, b, h in pairs])
+    return GroupSizes(told, ["" if t else too_few_note(float(b), float(h)) for t, b, h in pairs])
 
 
-def _groups(release: Release, by: tuple[str, ...], repeat: int) -> dict[str, list[str]]:
+def _group_columns(release: Release, by: tuple[str, ...], repeat: int) -> dict[str, list[str]]:
     domain = release.plan.workload.domain
     cells = list(itertools.product(*(domain[b].labels for b in by)))
-    return {heading(b): [c[i] for c in cells for _ in range(repeat)] for i, b in enumerate(by)}
+    return {column_heading(b): [c[i] for c in cells for _ in range(repeat)] for i, b in enumerate(by)}
 
 
-def ratio(
+def ratio_interval(
     release: Release,
     attribute: str,
     rows: tuple[FloatArray, FloatArray],
     by: tuple[str, ...],
     level: float,
     clip: tuple[float, float],
-) -> tuple[Sizes, Numbers]:
+) -> tuple[GroupSizes, Numbers]:
     """(value, standard error, low, high) of rows[0] / rows[1], each (rows, groups), NaN where nothing is known.
 
     The standard error is NaN for projected values, where none is known. Values and ends are within `clip`.
@@ -152,16 +152,18 @@ def ratio(
     for each in (top, bottom, top - bottom):
         if raw.plan.strategy.deviations(rows_block(raw, attribute, each, by)) is not None:
             raise NotAnswerable("ratios need unbiased answers, and this release answers these very queries with a bias")
-    sizes = _sizes(release, attribute, bottom[0], by, level)
-    value, error, low, high = _within(_fieller(raw, attribute, (top, bottom), by, level, sizes.told), clip)
+    sizes = _group_sizes(release, attribute, bottom[0], by, level)
+    value, error, low, high = _clip_interval(
+        _fieller_arrays(raw, attribute, (top, bottom), by, level, sizes.told), clip
+    )
     if release.projection is not None:
-        a, b = (answers_of(release, attribute, each, by) for each in rows)
+        a, b = (group_answers(release, attribute, each, by) for each in rows)
         value = np.clip(np.divide(a, b, out=np.full_like(a, np.nan), where=(b > 0) & sizes.told), *clip)
         error, low, high = np.full_like(a, np.nan), np.minimum(low, value), np.maximum(high, value)
     return sizes, (value, error, low, high)
 
 
-def _fieller(
+def _fieller_arrays(
     raw: Release,
     attribute: str,
     rows: tuple[FloatArray, FloatArray],
@@ -174,14 +176,14 @@ def _fieller(
     A denominator that is told is clearly above 0, so no division here is by 0 and every interval is bounded.
     """
     top, bottom = rows
-    a, b = (answers_of(raw, attribute, each, by) for each in rows)
+    a, b = (group_answers(raw, attribute, each, by) for each in rows)
     b = np.where(told, b, np.nan)
-    found = (variances_of(raw, attribute, each, by) for each in (top, bottom, top - bottom))
+    found = (group_variances(raw, attribute, each, by) for each in (top, bottom, top - bottom))
     va, vb, vd = (np.where(np.isfinite(v), v, np.nan) for v in found)  # an error that is not known is infinite there
-    return fieller(a, b, va, vb, (va + vb - vd) / 2, of_any_sum(level, raw.measurement.noise))
+    return fieller_interval(a, b, va, vb, (va + vb - vd) / 2, widest_sum_margin(level, raw.measurement.noise))
 
 
-def _within(numbers: Numbers, clip: tuple[float, float]) -> Numbers:
+def _clip_interval(numbers: Numbers, clip: tuple[float, float]) -> Numbers:
     """Values that a table could have: a value beyond takes its interval along, which so never shrinks to a point.
 
     The interval still contains all that is possible of the unmoved one, so it holds as before.
@@ -196,7 +198,7 @@ def _within(numbers: Numbers, clip: tuple[float, float]) -> Numbers:
     )
 
 
-def numeric(release: Release, attribute: str, *, measures: bool = False) -> tuple[Attribute, FloatArray]:
+def numeric_attribute(release: Release, attribute: str, *, measures: bool = False) -> tuple[Attribute, FloatArray]:
     """An attribute of numbers, and what each of its cells counts in a sum; a measure only where it may be one."""
     domain = release.plan.workload.domain
     declared = domain[attribute]
@@ -217,12 +219,12 @@ def declared_rows(declared: Attribute, rows: FloatArray) -> FloatArray:
     return np.pad(rows, ((0, 0), (0, declared.size - rows.shape[1])))
 
 
-def _flat(values: FloatArray) -> list[float | None]:
+def _flatten_or_none(values: FloatArray) -> list[float | None]:
     """Group by group; what is not known is None."""
     return [None if math.isnan(v) else v for v in values.T.reshape(-1).tolist()]
 
 
-def share(release: Release, attribute: str, within: str | Sequence[str] = (), confidence: float = 0.95) -> Frame:
+def group_shares(release: Release, attribute: str, within: str | Sequence[str] = (), confidence: float = 0.95) -> Frame:
     """Share of each cell of an attribute within each cell of others.
 
     Args:
@@ -243,12 +245,14 @@ def share(release: Release, attribute: str, within: str | Sequence[str] = (), co
     domain = release.plan.workload.domain
     domain.columns((attribute, *by))
     n = domain[attribute].size
-    found = ratio(release, attribute, (np.eye(n), np.ones((n, n))), by, level, (0.0, 1.0))
+    found = ratio_interval(release, attribute, (np.eye(n), np.ones((n, n))), by, level, (0.0, 1.0))
     groups = math.prod(domain.sizes(by))
-    return listed(release, by, {heading(attribute): list(domain[attribute].labels) * groups}, found)
+    return group_frame(release, by, {column_heading(attribute): list(domain[attribute].labels) * groups}, found)
 
 
-def cdf(release: Release, attribute: str, by: str | Sequence[str] = (), confidence: float = 0.95) -> Frame:
+def cumulative_shares(
+    release: Release, attribute: str, by: str | Sequence[str] = (), confidence: float = 0.95
+) -> Frame:
     """Shares of records up to each cell of an ordered attribute; of the records in declared cells.
 
     Where the release is projected onto tables they never fall. Otherwise each is the ratio of unbiased answers, so that
@@ -279,35 +283,37 @@ def cdf(release: Release, attribute: str, by: str | Sequence[str] = (), confiden
         )
     n = len(declared.declared_labels)
     rows, ones = declared_rows(declared, np.tri(n)), declared_rows(declared, np.ones((n, n)))
-    sizes, numbers = ratio(release, attribute, (rows, ones), names, level, (0.0, 1.0))
-    found = _may_fall(release, sizes, numbers[0]), numbers
+    sizes, numbers = ratio_interval(release, attribute, (rows, ones), names, level, (0.0, 1.0))
+    found = _warn_falling(release, sizes, numbers[0]), numbers
     groups = math.prod(domain.sizes(names))
     label = [f"up to {t}" for t in declared.declared_labels]
-    return listed(release, names, {heading(attribute): label * groups}, found)
+    return group_frame(release, names, {column_heading(attribute): label * groups}, found)
 
 
-def _may_fall(release: Release, sizes: Sizes, shares: FloatArray) -> Sizes:
+def _warn_falling(release: Release, sizes: GroupSizes, shares: FloatArray) -> GroupSizes:
     """The same, with a word for each group whose shares fall somewhere."""
     word = _FALLS + ("" if release.projection is not None else _INSTEAD)
     falls: NDArray[np.bool_] = np.any(np.diff(shares, axis=0) < -_ROUNDING, axis=0)
     return replace(sizes, notes=[word if f else n for f, n in zip(falls.tolist(), sizes.notes, strict=True)])
 
 
-def listed(
+def group_frame(
     release: Release,
     by: tuple[str, ...],
     labels: dict[str, list[str]],
-    found: tuple[Sizes, Numbers],
+    found: tuple[GroupSizes, Numbers],
     name: str = "share",
 ) -> Frame:
     sizes, numbers = found
     rows = len(numbers[0])
     named = zip((name, "standard_error", "low", "high"), numbers, strict=True)
     notes = [note for note in sizes.notes for _ in range(rows)]
-    return Frame({**_groups(release, by, rows), **labels, **{n: _flat(v) for n, v in named}, "note": notes})
+    return Frame(
+        {**_group_columns(release, by, rows), **labels, **{n: _flatten_or_none(v) for n, v in named}, "note": notes}
+    )
 
 
-def quantiles(
+def attribute_quantiles(
     release: Release,
     attribute: str,
     probabilities: Sequence[float],
@@ -339,21 +345,23 @@ def quantiles(
     level, names = check_confidence(confidence), by_names(by)
     declared = release.plan.workload.domain[attribute]
     days = itertools.pairwise(declared.edges) if isinstance(declared, Dates) else None
-    intervals = numeric(release, attribute)[0].intervals if days is None else list(days)
-    wanted = _probabilities(probabilities)
+    intervals = numeric_attribute(release, attribute)[0].intervals if days is None else list(days)
+    wanted = _read_probabilities(probabilities)
     edges, whole = np.asarray(intervals, dtype=np.float64), declared.kind in ("integer", "date")
     tri = np.tri(len(edges))
-    sizes = _sizes(release, attribute, declared_rows(declared, tri[-1:])[0], names, level)
-    upto = answers_of(release.raw, attribute, declared_rows(declared, tri), names)
-    shown = upto if release.projection is None else answers_of(release, attribute, declared_rows(declared, tri), names)
+    sizes = _group_sizes(release, attribute, declared_rows(declared, tri[-1:])[0], names, level)
+    upto = group_answers(release.raw, attribute, declared_rows(declared, tri), names)
+    shown = (
+        upto if release.projection is None else group_answers(release, attribute, declared_rows(declared, tri), names)
+    )
     found: list[tuple[FloatArray, ...]] = []
     for p in wanted:
         half = _half_widths(release.raw, attribute, declared_rows(declared, tri - p), names, level)
-        low, high = _brackets(upto - p * upto[-1], half, edges, whole=whole)
-        value = _crossing(shown, p, edges, whole=whole)
+        low, high = _quantile_brackets(upto - p * upto[-1], half, edges, whole=whole)
+        value = _quantile_crossing(shown, p, edges, whole=whole)
         found.append((value, np.minimum(low, value), np.maximum(high, value)))
     groups = len(sizes.told)
-    columns: dict[str, Any] = _groups(release, names, len(wanted))
+    columns: dict[str, Any] = _group_columns(release, names, len(wanted))
     columns["probability"] = wanted * groups
     for i, key in enumerate(("quantile", "low", "high")):
         values = [float(f[i][g]) if sizes.told[g] else None for g in range(groups) for f in found]
@@ -362,7 +370,7 @@ def quantiles(
     return Frame(columns)
 
 
-def _probabilities(given: Sequence[float]) -> list[float]:
+def _read_probabilities(given: Sequence[float]) -> list[float]:
     wanted = [given] if isinstance(given, (int, float)) else list(given)
     for p in wanted:
         if isinstance(p, bool) or not isinstance(p, (int, float)) or not 0 < p < 1:
@@ -372,7 +380,7 @@ def _probabilities(given: Sequence[float]) -> list[float]:
     return [float(p) for p in wanted]
 
 
-def _brackets(
+def _quantile_brackets(
     answers: FloatArray, half: FloatArray, intervals: FloatArray, *, whole: bool
 ) -> tuple[FloatArray, FloatArray]:
     """Per group (low, high) of a quantile, edges of cells, from answers whose exact values rise through 0.
@@ -385,15 +393,15 @@ def _brackets(
     could, need_not = answers + half >= 0, answers - half < 0
     first = np.where(could.any(axis=0), np.argmax(could, axis=0), n - 1)
     last = np.where(need_not.any(axis=0), n - np.argmax(need_not[::-1], axis=0), 0)
-    return intervals[first, 0], _upper(intervals, whole=whole)[np.minimum(last, n - 1)]
+    return intervals[first, 0], _upper_values(intervals, whole=whole)[np.minimum(last, n - 1)]
 
 
-def _upper(intervals: FloatArray, *, whole: bool) -> FloatArray:
+def _upper_values(intervals: FloatArray, *, whole: bool) -> FloatArray:
     """The largest value of each cell: of whole numbers the last, else the edge."""
     return intervals[:, 1] - (1 if whole else 0)
 
 
-def _crossing(upto: FloatArray, p: float, intervals: FloatArray, *, whole: bool) -> FloatArray:
+def _quantile_crossing(upto: FloatArray, p: float, intervals: FloatArray, *, whole: bool) -> FloatArray:
     """Per group the quantile, from noisy counts up to each cell (cells, groups).
 
     Counts are made to rise by the mean of the largest so far and the least to come: the largest so far alone
@@ -409,14 +417,14 @@ def _crossing(upto: FloatArray, p: float, intervals: FloatArray, *, whole: bool)
     after = rising[cell, np.arange(groups)]
     before = np.where(cell > 0, rising[np.maximum(cell - 1, 0), np.arange(groups)], 0.0)
     along = np.divide(p * total - before, after - before, out=np.full(groups, 0.5), where=after > before)
-    low, high = intervals[cell, 0], _upper(intervals, whole=whole)[cell]
+    low, high = intervals[cell, 0], _upper_values(intervals, whole=whole)[cell]
     value = low + np.clip(along, 0.0, 1.0) * (high - low)
-    decimals = _decimals(intervals[:, 1] - intervals[:, 0], whole=whole)[cell]
+    decimals = _quantile_decimals(intervals[:, 1] - intervals[:, 0], whole=whole)[cell]
     rounded = [float(np.round(v, d)) for v, d in zip(value.tolist(), decimals.tolist(), strict=True)]
     return np.clip(np.array(rounded), low, high)
 
 
-def _decimals(widths: FloatArray, *, whole: bool) -> NDArray[np.int64]:
+def _quantile_decimals(widths: FloatArray, *, whole: bool) -> NDArray[np.int64]:
     """How a quantile in a cell of each width is rounded: at most ten numbers a cell, for no more is known of it."""
     found = 1 - np.ceil(np.log10(widths) - 1e-9).astype(np.int64)
     return np.minimum(found, 0) if whole else found

@@ -12,38 +12,55 @@ from typing import Any, overload
 
 import numpy as np
 
-from sfumato._util.codec import fingerprint, storable
+from sfumato._util.codec import storable, value_fingerprint
 from sfumato._util.description import Description, Facts
-from sfumato._util.display import Progress, watched
+from sfumato._util.display import Progress, show_progress
 from sfumato._util.frames import Frame
 from sfumato.errors import InvalidInput, NotAnswerable, PlanError
 from sfumato.measurements import Measurement
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
 from sfumato.plans import plots
-from sfumato.plans.explain import predicted_errors, starving
-from sfumato.plans.intervals import check_confidence, margins
+from sfumato.plans.explain import predicted_errors, starving_line_text
+from sfumato.plans.intervals import check_confidence, interval_margins
 from sfumato.plans.plan import Plan
 from sfumato.plans.planned import rows_text
-from sfumato.plans.predictions import Question, answer_item, biases, expand
+from sfumato.plans.predictions import Question, answer_item, entry_biases, expand_to_queries
 from sfumato.postprocess.denoising import AdaptedTables
 from sfumato.postprocess.projection import Projection
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.releases import files, linear, means, moments, projecting, released
 from sfumato.releases import quantiles as statistics
-from sfumato.releases.answers import Answer, Linear
-from sfumato.releases.comparing import Comparison, changed, check_pair, check_snapshots, compared, joined, powers
+from sfumato.releases.answers import Answer, LinearAnswer
+from sfumato.releases.comparing import (
+    Comparison,
+    answer_changes,
+    check_comparable,
+    check_snapshots,
+    coefficient_powers,
+    combine_answers,
+    comparison_frame,
+)
 from sfumato.releases.files import Contents
-from sfumato.releases.linear import by_products, single_rows
+from sfumato.releases.linear import single_rows, split_into_products
 from sfumato.releases.released import Provenance, WorkloadRelease
-from sfumato.releases.synthetic import Synthetic, projected_answer, synthetic
-from sfumato.releases.tables import Batch, Intervals, Table, answered, ends, moved_facts, possible, rows_of
+from sfumato.releases.synthetic import Synthetic, projected_answer, synthesize_records
+from sfumato.releases.tables import (
+    Batch,
+    Intervals,
+    Table,
+    answers_frame,
+    interval_ends,
+    moved_facts,
+    part_and_label,
+    possible_answers,
+)
 from sfumato.releases.warnings import (
     Caution,
     caution_facts,
     cut_facts,
     cut_persons,
-    cut_text,
+    cut_persons_text,
     doubts,
     find_cautions,
     other_line,
@@ -99,7 +116,7 @@ class Release(WorkloadRelease):
     def agree(self) -> None:
         super().agree()
         plan, found = self.plan, self.measurement
-        if found.noise != plan.noise or fingerprint(found.blocks) != fingerprint(plan.strategy.blocks):
+        if found.noise != plan.noise or value_fingerprint(found.blocks) != value_fingerprint(plan.strategy.blocks):
             raise InvalidInput("its values are of other maps, or of other noise, than its plan describes")
         if (found.cut is None) != (not plan.cut):
             raise InvalidInput("it counts otherwise who had more rows than are counted than its plan says")
@@ -174,7 +191,9 @@ class Release(WorkloadRelease):
                 powers = np.broadcast_to(self.plan.strategy.row_powers(item.block, 2), shape)
                 names = names_asked(self.workload.domain, item.block)
                 yield Batch(
-                    (names,), self.answer_block(item.block).reshape(1, *shape), np.sqrt(powers)[None] * deviation
+                    (names,),
+                    self.answer_block(item.block).reshape(1, *shape),
+                    np.sqrt(powers)[None] * deviation,
                 )
                 continue
             family, every = item.family, family_names(self.workload.domain, item.family)
@@ -256,7 +275,7 @@ class Release(WorkloadRelease):
         second = self._powers(block)
         shaped = isinstance(self.measurement.noise, DiscreteLaplace)
         fourth = strategy.row_powers(block, 4) if shaped else None
-        return margins(confidence, second, fourth, self.measurement.noise, biases(strategy, block)[0])
+        return interval_margins(confidence, second, fourth, self.measurement.noise, entry_biases(strategy, block)[0])
 
     def intervals(self, confidence: float = 0.95, *, simultaneous: bool = False) -> Intervals:
         """Intervals of all answers, from the actual law of the noise.
@@ -278,12 +297,12 @@ class Release(WorkloadRelease):
         widths = self.plan.half_widths(level, self.part)
         low, high = self.raw.answers - widths, self.raw.answers + widths
         if self.projection is not None:
-            least, most = possible(self, level)
+            least, most = possible_answers(self, level)
             low, high = (
                 np.minimum(np.clip(low, least, most), self.answers),
                 np.maximum(np.clip(high, least, most), self.answers),
             )
-        low, high = linear.widened_all(self, low, high, level)
+        low, high = linear.widen_intervals(self, low, high, level)
         return Intervals(low, high, check_confidence(confidence), simultaneous)
 
     def frame(self, confidence: float = 0.95, *, simultaneous: bool = False) -> Frame:
@@ -303,7 +322,7 @@ class Release(WorkloadRelease):
         ends = self.intervals(confidence, simultaneous=simultaneous)
         projected = {} if self.projection is None else {"unprojected": self.raw.answers}
         known = projected | {"standard_error": self.standard_errors(), "low": ends.low, "high": ends.high}
-        return answered(rows_of(self.workload), answer=self.answers, **known)
+        return answers_frame(part_and_label(self.workload), answer=self.answers, **known)
 
     # -- further questions ------------------------------------------------------------------------------
 
@@ -332,7 +351,7 @@ class Release(WorkloadRelease):
         block, sizes = table_block(domain, attributes), domain.sizes(attributes)
         level = self.plan.level(confidence, simultaneous=simultaneous, count=block.rows)
         widths = np.broadcast_to(self.margins(block, level), sizes).reshape(-1)
-        values, low, high = (x.reshape(sizes) for x in ends(self, block, widths, level))
+        values, low, high = (x.reshape(sizes) for x in interval_ends(self, block, widths, level))
         errors = None
         if self.projection is None:
             errors = np.broadcast_to(np.sqrt(self.variances(block)), sizes).copy()
@@ -367,22 +386,24 @@ class Release(WorkloadRelease):
     def _ask_one(self, query: QueryBlock, level: float) -> Answer:
         block = query.block
         try:
-            value, low, high = (float(x[0]) for x in ends(self, block, self.margins(block, level).reshape(-1), level))
+            value, low, high = (
+                float(x[0]) for x in interval_ends(self, block, self.margins(block, level).reshape(-1), level)
+            )
         except NotAnswerable:
-            form = by_products(self, block)
+            form = split_into_products(self, block)
             if form is None:
                 raise
             return Answer.of(form, level)
         error = math.sqrt(float(self.variances(block).reshape(-1)[0])) if self.projection is None else None
-        (low,), (high,) = linear.widened(self, query, np.array([low]), np.array([high]), level)
-        form = linear.reaching(self, query, Linear(((1.0, self, block),)))
+        (low,), (high,) = linear.widen_interval(self, query, np.array([low]), np.array([high]), level)
+        form = linear.bounded_linear_answer(self, query, LinearAnswer(((1.0, self, block),)))
         return Answer(value, error, float(low), float(high)).known(form, level)
 
     def _ask_workload(self, work: Workload, level: float) -> Frame:
         found = [self._ask_block(q, level) for q in work.blocks]
         value, low, high, errors = (np.concatenate(x) for x in zip(*found, strict=True))
         shown = errors if self.projection is None else None
-        return answered({"label": work.labels()}, answer=value, standard_error=shown, low=low, high=high)
+        return answers_frame({"label": work.labels()}, answer=value, standard_error=shown, low=low, high=high)
 
     def _ask_block(self, query: QueryBlock, level: float) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """(value, low, high, standard error), (rows,) each; of a projection no error is known."""
@@ -391,7 +412,9 @@ class Release(WorkloadRelease):
             error = math.nan if one.standard_error is None else one.standard_error
             return np.array([one.value]), np.array([one.low]), np.array([one.high]), np.array([error])
         try:
-            value, low, high = ends(self, query.block, expand(self.margins(query.block, level), query), level)
+            value, low, high = interval_ends(
+                self, query.block, expand_to_queries(self.margins(query.block, level), query), level
+            )
         except NotAnswerable:
             rows = single_rows(query.block)
             if rows is None:
@@ -399,13 +422,13 @@ class Release(WorkloadRelease):
             found = [self._ask_block(QueryBlock(query.part, row, unit=query.unit), level) for row in rows]
             value, low, high, errors = (np.concatenate(x) for x in zip(*found, strict=True))
             return value, low, high, errors
-        low, high = linear.widened(self, query, low, high, level)
+        low, high = linear.widen_interval(self, query, low, high, level)
         known = self.projection is None
         return (
             value,
             low,
             high,
-            expand(np.sqrt(self.variances(query.block)), query) if known else np.full(query.rows, np.nan),
+            expand_to_queries(np.sqrt(self.variances(query.block)), query) if known else np.full(query.rows, np.nan),
         )
 
     def covariance(self, first: Question, second: Question | None = None) -> FloatArray:
@@ -462,17 +485,19 @@ class Release(WorkloadRelease):
             PlanError: The confidence is no such probability.
         """
         if self.plan.workload.domain[attribute].ordered:
-            return plots.curves(self.cdf(attribute, by, confidence), attribute, rows_text(self.plan.unit))
-        return plots.shares(self.share(attribute, by, confidence), attribute, rows_text(self.plan.unit))
+            return plots.chart_cumulative_shares(
+                self.cdf(attribute, by, confidence), attribute, rows_text(self.plan.unit)
+            )
+        return plots.chart_shares(self.share(attribute, by, confidence), attribute, rows_text(self.plan.unit))
 
-    quantiles = statistics.quantiles
-    cdf = statistics.cdf
-    mean = means.mean
+    quantiles = statistics.attribute_quantiles
+    cdf = statistics.cumulative_shares
+    mean = means.attribute_mean
     variance = moments.variance
     std = moments.std
     covariance_between = moments.covariance_between
     correlation = moments.correlation
-    share = statistics.share
+    share = statistics.group_shares
 
     @functools.cached_property
     def cautions(self) -> tuple[Caution, ...]:
@@ -501,7 +526,7 @@ class Release(WorkloadRelease):
         """
         if not isinstance(earlier, Release):
             raise PlanError("a release is compared with a release")
-        return compared(self, earlier, check_confidence(confidence), together=simultaneous)
+        return comparison_frame(self, earlier, check_confidence(confidence), together=simultaneous)
 
     cut_persons = cut_persons
 
@@ -560,8 +585,8 @@ class Release(WorkloadRelease):
         """
         if earlier is not None and not isinstance(earlier, Release):
             raise PlanError(f"earlier= takes another release of noisy tables, which can be pooled, not {earlier!r}")
-        with watched("projecting", progress) as told:
-            return projecting.project(
+        with show_progress("projecting", progress) as told:
+            return projecting.project_release(
                 self, body, space, total, told, integer=integer, earlier=earlier, folder=folder, bounds=bounds
             )
 
@@ -583,15 +608,15 @@ class Release(WorkloadRelease):
         Guarantee:
             Post-processing: it costs no privacy.
         """
-        return synthetic(self, records)
+        return synthesize_records(self, records)
 
     # -- files and words ----------------------------------------------------------------------------------
 
     def _processing(self) -> dict[str, Any]:
-        return released.processing(self) | caution_facts(self) | cut_facts(self)
+        return released.processing_facts(self) | caution_facts(self) | cut_facts(self)
 
     def contents(self, folder: Path) -> Contents:
-        held = files.settled(self, folder)
+        held = files.store_mapped_values(self, folder)
         # standard errors of projected values are none, and say so
         shown = "*" if self.projection is None else "* REPLACE (NULL::DOUBLE AS standard_error)"
         parts = functools.partial(files.write_parts, self, shown)
@@ -622,13 +647,13 @@ class Release(WorkloadRelease):
         yield from (("in (other)", text) for text in [other_line(self)] if text)
         objective = f"{self.plan.objective!r}, decided before the data"
         yield from self._standing(("measured", self.plan.strategy.summary), ("objective", objective))
-        yield "", released.reading(self)
-        yield from (("note", text) for text in [starving(self.plan)] if text)
-        if told := cut_text(self):
+        yield "", released.reading_sentence(self)
+        yield from (("note", text) for text in [starving_line_text(self.plan)] if text)
+        if told := cut_persons_text(self):
             yield "", told
 
 
-def _releases(first: object, second: object) -> None:
+def _check_releases(first: object, second: object) -> None:
     if not isinstance(first, Release) or not isinstance(second, Release):
         raise PlanError("two releases are needed")
 
@@ -654,14 +679,14 @@ def combine(first: Release, second: Release) -> Comparison:
     >>> sf.combine(first, second).standard_errors().round(3)
     array([0.707, 0.707, 0.707, 0.707])
     """
-    _releases(first, second)
-    check_pair(first, second)
+    _check_releases(first, second)
+    check_comparable(first, second)
     check_snapshots(first, second)
-    one, other = powers(first, 2), powers(second, 2)
+    one, other = coefficient_powers(first, 2), coefficient_powers(second, 2)
     total = one + other
     # what neither measured, and only models answered, has no weight of its own
     weight = np.divide(other, total, out=np.full_like(total, 0.5), where=(total > 0) & np.isfinite(total))
-    return joined("pooled", first, second, weight, 1 - weight)
+    return combine_answers("pooled", first, second, weight, 1 - weight)
 
 
 def difference(later: Release, earlier: Release) -> Comparison:
@@ -683,5 +708,5 @@ def difference(later: Release, earlier: Release) -> Comparison:
     >>> sf.difference(december, november).standard_errors().round(3)
     array([1.414, 1.414, 1.414, 1.414])
     """
-    _releases(later, earlier)
-    return changed(later, earlier)
+    _check_releases(later, earlier)
+    return answer_changes(later, earlier)

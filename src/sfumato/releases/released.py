@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from sfumato._util.codec import fingerprint, later, storable
+from sfumato._util.codec import deferred_field, storable, value_fingerprint
 from sfumato._util.description import Describable, DescriptionBlock, Facts, TitledTable
 from sfumato._util.documents import write_document
 from sfumato._util.frames import Frame, safe_text
@@ -25,13 +25,13 @@ from sfumato.errors import InvalidInput, NotAnswerable
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
 from sfumato.plans.explain import error_text
-from sfumato.plans.planned import protected
+from sfumato.plans.planned import protection_lines
 from sfumato.plans.predictions import check_domain
 from sfumato.privacy.accounting import ApproxEvent, Event, PureEvent, ZcdpEvent
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Entry, Ledger, Receipt
 from sfumato.releases.files import Contents, safe_labels, save_release
-from sfumato.releases.linear import reach
+from sfumato.releases.linear import value_sum_bounds
 from sfumato.workloads import RECORDS, QueryBlock, Workload, predicates
 from sfumato.workloads.levels import table_names
 
@@ -41,17 +41,17 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Provenance",
-    "Released",
+    "ReleaseBase",
     "Versions",
     "WorkloadRelease",
-    "one_shot",
-    "opened",
-    "processing",
-    "provenance",
-    "reading",
-    "receipt_of",
+    "as_ledger",
+    "earlier_receipt",
+    "make_provenance",
+    "one_shot_account",
+    "package_versions",
+    "processing_facts",
+    "reading_sentence",
     "release_headline",
-    "versions",
 ]
 
 
@@ -71,7 +71,7 @@ class Provenance:
     created: str
     versions: Versions
     snapshot: str | None = None
-    table: str | None = later(None)
+    table: str | None = deferred_field(None)
 
     @property
     def where(self) -> str:
@@ -81,18 +81,18 @@ class Provenance:
         return f"ledger {self.ledger_id}, entry {self.sequence}, anchor {self.anchor}"
 
 
-def versions() -> Versions:
+def package_versions() -> Versions:
     """What makes releases here."""
     packages = ("sfumato", "numpy", "scipy", "duckdb")
     return (("python", platform.python_version()), *((p, metadata.version(p)) for p in packages))
 
 
-def receipt_of(account: Ledger, entry: Entry, anchor: str) -> Receipt:
+def earlier_receipt(account: Ledger, entry: Entry, anchor: str) -> Receipt:
     """The receipt of an entry that was debited earlier."""
     return Receipt(entry.sequence, anchor, account.ledger_id, entry.name, entry.price, account.currency)
 
 
-def provenance(
+def make_provenance(
     receipt: Receipt,
     account: Ledger,
     made_by: Versions,
@@ -110,7 +110,7 @@ def provenance(
 _READ = 20  # answers of a part that are printed with it: what a frame prints without leaving any out
 
 
-class Released(Describable):
+class ReleaseBase(Describable):
     """What came out under a plan: publishable, and all that is asked of it costs no further budget. Frozen, storable.
 
     A kind that derives has its `plan`, what came out, and what that answers.
@@ -133,7 +133,7 @@ class Released(Describable):
     @functools.cached_property
     def result_hash(self) -> str:
         """SHA-256 of everything that was measured."""
-        return fingerprint(getattr(self, self.outcome))
+        return value_fingerprint(getattr(self, self.outcome))
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write it to one file (no pickle), which may be published and which `sf.load` reads.
@@ -147,7 +147,7 @@ class Released(Describable):
         write_document(path, self)
 
 
-class WorkloadRelease(Released):
+class WorkloadRelease(ReleaseBase):
     """Answers to the queries of a plan, or of one `part` of them, and to further questions."""
 
     errors_known: ClassVar[bool] = True
@@ -352,7 +352,7 @@ class WorkloadRelease(Released):
     def _standing(self, *found: tuple[str, str]) -> Iterator[tuple[str, str]]:
         """What is guaranteed, what was found, and where that is recorded."""
         yield "guarantee", str(self.plan.budget)
-        yield from protected(self.plan.unit, self.plan.price)
+        yield from protection_lines(self.plan.unit, self.plan.price)
         yield from found
         yield "recorded", self.provenance.where
 
@@ -360,7 +360,7 @@ class WorkloadRelease(Released):
         return f"{self.provenance.name!r}: {len(self.workload):,} answers"
 
 
-def opened(ledger: object) -> Ledger | None:
+def as_ledger(ledger: object) -> Ledger | None:
     """The ledger that is meant; None for an explicit one-shot account. Raises InvalidInput for anything else."""
     if ledger is None or isinstance(ledger, Ledger):
         return ledger
@@ -369,7 +369,7 @@ def opened(ledger: object) -> Ledger | None:
     raise InvalidInput(f"ledger is a path, an sf.Ledger, or None for an explicit one-shot account, not {ledger!r}")
 
 
-def one_shot(price: Event, budget: Budget) -> Ledger:
+def one_shot_account(price: Event, budget: Budget) -> Ledger:
     """An account in memory whose total a price just fits, in the price's own currency."""
     match price:
         case ApproxEvent():
@@ -391,22 +391,22 @@ def release_headline(release: Release) -> str:
     return f"Release {p.name!r}: {len(release.workload):,} answers{of}, rmse {error}{before}"
 
 
-def reading(release: Release) -> str:
+def reading_sentence(release: Release) -> str:
     """How to read its answers, in one sentence."""
     if release.projection is not None:
         return f"answers are projected: {release.projection.describe()}"
     records, total = release.plan.bias_records, release.measurement.total
     if records is None:
         of = ", of the rows that are counted" if release.plan.unit.person is not None else ""
-        return f"answers are unbiased{of}: small counts may come out negative{_of_sums(release)}"
+        return f"answers are unbiased{of}: small counts may come out negative{_sums_sentence(release)}"
     more = f"; it holds {total:,}, so here they do not" if total is not None and total > records else ""
     return f"answers are biased; intervals hold for tables of at most {records:,} records{more}"
 
 
-def _of_sums(release: Release) -> str:
+def _sums_sentence(release: Release) -> str:
     """What the intervals of sums of middles hold, and which have none."""
     asked = [i for i in release.workload.items if isinstance(i, QueryBlock) and i.unit != RECORDS]
-    found = [(i, r) for i in asked if (r := reach(release, i)) is not None]
+    found = [(i, r) for i in asked if (r := value_sum_bounds(release, i)) is not None]
     if not found:
         return ""
     blank = sorted({safe_text(i.unit) for i, r in found if None in r})
@@ -416,7 +416,7 @@ def _of_sums(release: Release) -> str:
     return f"{text}; of {', '.join(blank)} no interval is known: ask besides for its table, which bounds the sum"
 
 
-def processing(release: Release) -> dict[str, Any]:
+def processing_facts(release: Release) -> dict[str, Any]:
     """What was done with the measured values, in words, and what a projection did, as plain JSON values."""
     unbiased = release.plan.bias_records is None
     how = "least squares" if unbiased else "linear"
@@ -426,10 +426,10 @@ def processing(release: Release) -> dict[str, Any]:
         f"{how}, then projected {release.projection.describe()}; errors stated are those of the unprojected "
         "answers, which stand beside the projected ones; intervals hold for these"
     )
-    return {"post_processing": done, "projection": _projected(release.projection)}
+    return {"post_processing": done, "projection": _projection_facts(release.projection)}
 
 
-def _projected(found: Projection) -> dict[str, Any]:
+def _projection_facts(found: Projection) -> dict[str, Any]:
     """What a projection did and what is proved of it."""
     return {
         "body": found.body,

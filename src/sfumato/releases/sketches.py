@@ -11,16 +11,16 @@ from os import PathLike
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato._util.codec import fingerprint, storable
+from sfumato._util.codec import storable, value_fingerprint
 from sfumato._util.description import Description, Facts
 from sfumato._util.documents import read_document
 from sfumato.errors import InvalidInput, WorkloadError
-from sfumato.plans.intervals import check_confidence, margins
+from sfumato.plans.intervals import check_confidence, interval_margins
 from sfumato.plans.keys import KeyPlan
-from sfumato.plans.planned import protected
+from sfumato.plans.planned import protection_lines
 from sfumato.privacy.keyed import KeyMeasurement
 from sfumato.releases.answers import Answer
-from sfumato.releases.released import Provenance, Released
+from sfumato.releases.released import Provenance, ReleaseBase
 from sfumato.sketches.maps import Buckets, Words
 
 __all__ = ["SketchRelease", "load_sketch"]
@@ -32,7 +32,7 @@ _READ = 1_024  # buckets of one choice: a query of more takes tenths of a second
 
 @storable
 @dataclass(frozen=True, eq=False, repr=False)
-class SketchRelease(Released):
+class SketchRelease(ReleaseBase):
     """A noisy sketch of counts by key, which may be published and answers any later query about keys.
 
     Answers are unbiased over noise and hash, and may be negative or fractional.
@@ -53,7 +53,7 @@ class SketchRelease(Released):
     def agree(self) -> None:
         super().agree()
         plan, found = self.plan, self.measurement
-        if fingerprint([found.map, found.noise]) != fingerprint([plan.map, plan.noise]):
+        if value_fingerprint([found.map, found.noise]) != value_fingerprint([plan.map, plan.noise]):
             raise InvalidInput("its values are of another map, or of other noise, than its plan describes")
         least = found.heavy_counts.max(initial=0) + 1 if plan.stability is None else plan.stability.threshold
         if (found.heavy_counts < least).any():
@@ -109,14 +109,14 @@ class SketchRelease(Released):
         """Half-width of an interval, from the variance and the sums of squares and fourth powers of what was read."""
         law = self.measurement.noise
         if not self.measurement.map.shrinkage:
-            return float(margins(confidence, np.array([second]), np.array([fourth]), law)[0])
+            return float(interval_margins(confidence, np.array([second]), np.array([fourth]), law)[0])
         if law.variance < 1:
             # on so coarse a lattice collisions are not smoothed by noise; Chebyshev needs no shape
             return math.sqrt(total / (1 - confidence))
         # what collides is taken to be shaped as the noise is
         equal = total / law.variance
         shape = fourth / second**2 if second else 1.0
-        return float(margins(confidence, np.array([equal]), np.array([shape * equal**2]), law)[0])
+        return float(interval_margins(confidence, np.array([equal]), np.array([shape * equal**2]), law)[0])
 
     def _within(self, confidence: float, reading: NDArray[np.float64]) -> float:
         """How far what is read is off in at least that share of all choices of as many buckets of this very file.
@@ -196,7 +196,7 @@ class SketchRelease(Released):
     def describe(self) -> Description:
         facts = [
             ("guarantee", str(self.plan.budget)),
-            *protected(self.plan.unit, self.plan.price),
+            *protection_lines(self.plan.unit, self.plan.price),
             ("measured", f"{self.plan.mechanism} over {self.plan.keys.describe()}"),
             ("recorded", self.provenance.where),
         ]

@@ -14,26 +14,26 @@ import numpy as np
 
 from sfumato._util.codec import storable
 from sfumato._util.description import Description, Facts, Warnings
-from sfumato._util.frames import Frame, package
+from sfumato._util.frames import Frame, optional_package
 from sfumato.errors import InvalidInput, NotAnswerable
 from sfumato.measurements import Measurement
 from sfumato.operators.base import FloatArray
 from sfumato.plans.intervals import check_confidence
-from sfumato.plans.intervals import simultaneous as together
-from sfumato.plans.planned import protected
-from sfumato.plans.streams import StreamPlan, since
+from sfumato.plans.intervals import simultaneous_confidence as together
+from sfumato.plans.planned import protection_lines
+from sfumato.plans.streams import StreamPlan, cumulative_period_weights
 from sfumato.privacy.stream_price import Published
 from sfumato.releases.release import Release
-from sfumato.releases.released import Provenance, Released
+from sfumato.releases.released import Provenance, ReleaseBase
 from sfumato.releases.warnings import ERRORS, Caution, find_cautions
 from sfumato.strategies.time_decoding import Decoder
 from sfumato.workloads import predicates
 from sfumato.workloads import total as sum_of_all
 
-__all__ = ["History", "Missing", "Running", "StreamRelease"]
+__all__ = ["History", "MissingRows", "StreamAnswer", "StreamRelease"]
 
 
-class Missing(NamedTuple):
+class MissingRows(NamedTuple):
     """How many rows may be missing from counts of counted rows, as measured.
 
     Args:
@@ -60,7 +60,7 @@ class Missing(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Running(Release):
+class StreamAnswer(Release):
     """One answer of a stream over time: totals so far, one period, or the periods between two.
 
     It answers, projects and reports as any release does. It is a part of the stream's release, which is what is stored.
@@ -74,7 +74,7 @@ class Running(Release):
         missing: How many rows may be missing from it, of persons who were left out; None where that is not measured.
     """
 
-    missing: Missing | None = None
+    missing: MissingRows | None = None
 
     @functools.cached_property
     def cautions(self) -> tuple[Caution, ...]:
@@ -130,7 +130,7 @@ class History:
             raise NotAnswerable(f"no period {label!r} is published{last}")
         return self._labels.index(label) + 1
 
-    def between(self, first: int, last: int, provenance: Provenance) -> Running:
+    def between(self, first: int, last: int, provenance: Provenance) -> StreamAnswer:
         """The sum of some periods, by number. Raises NotAnswerable for periods that are not published."""
         if not 1 <= first <= last <= len(self._labels):
             if not self._labels:
@@ -144,7 +144,7 @@ class History:
         total = self._totals[last] - self._totals[first - 1] if self._plan.unit.total_is_public else None
         return self._running(self._plan.between(first, last), sums, total, provenance)
 
-    def decayed(self, rate: str, provenance: Provenance) -> Running:
+    def decayed(self, rate: str, provenance: Provenance) -> StreamAnswer:
         """All periods, each `rate` times less than the one after it. Raises PlanError for what is no rate,
         NotAnswerable where no period is published, and where the number of records is public."""
         done = len(self._labels)
@@ -162,7 +162,7 @@ class History:
             found = [f + weight * (a - b) for f, a, b in zip(found, after, before, strict=True)]
         return self._running(weights, found, None, provenance)
 
-    def missing(self, weights: FloatArray) -> Missing | None:
+    def missing(self, weights: FloatArray) -> MissingRows | None:
         """How many rows may be missing where periods weigh so: those of who was left out once, from then on.
 
         Whoever is left out in a period was left out in it for the first time or before, and misses at most the rows
@@ -171,22 +171,22 @@ class History:
         error = self._plan.left_out_error(weights)
         if error is None:
             return None
-        ever = float(since(weights) @ np.array(self._left[: len(weights)]))
-        return Missing(self._plan.unit.rows_per_person * ever, error)
+        ever = float(cumulative_period_weights(weights) @ np.array(self._left[: len(weights)]))
+        return MissingRows(self._plan.unit.rows_per_person * ever, error)
 
     def _running(
         self, weights: FloatArray, sums: list[FloatArray], total: int | None, provenance: Provenance
-    ) -> Running:
+    ) -> StreamAnswer:
         once = self._plan.of(weights)
         # far finer than the noise, and rounding a rounded normal is what the plan's law says
         values = tuple(np.rint(a).astype(np.int64) for a in sums)
         measured = Measurement(once.strategy.blocks, values, once.noise, total)
-        return Running(once, measured, provenance, missing=self.missing(weights))
+        return StreamAnswer(once, measured, provenance, missing=self.missing(weights))
 
 
 @storable
 @dataclass(frozen=True, eq=False, repr=False)
-class StreamRelease(Released):
+class StreamRelease(ReleaseBase):
     """All that a stream has published, as one file: answers over time, at no further cost.
 
     `stream.release()` makes it, and `sf.load` reads stored ones.
@@ -230,16 +230,16 @@ class StreamRelease(Released):
         return tuple(p.label for p in self.published)
 
     @property
-    def totals(self) -> Running:
+    def totals(self) -> StreamAnswer:
         """The sum of all periods so far."""
         return self.history.between(1, len(self.published), self.provenance)
 
     @property
-    def increments(self) -> Running:
+    def increments(self) -> StreamAnswer:
         """The last period."""
         return self.history.between(len(self.published), len(self.published), self.provenance)
 
-    def between(self, first: str, last: str) -> Running:
+    def between(self, first: str, last: str) -> StreamAnswer:
         """The sum of the periods from one to another.
 
         Args:
@@ -254,7 +254,7 @@ class StreamRelease(Released):
         """
         return self.history.between(self.history.number(first), self.history.number(last), self.provenance)
 
-    def last(self, count: int) -> Running:
+    def last(self, count: int) -> StreamAnswer:
         """The sum of the last periods.
 
         Args:
@@ -269,7 +269,7 @@ class StreamRelease(Released):
         done = len(self.published)
         return self.history.between(done - count + 1, done, self.provenance)
 
-    def decayed(self, rate: str | float) -> Running:
+    def decayed(self, rate: str | float) -> StreamAnswer:
         """All periods so far, each counted `rate` times as much as the one after it: recent ones count most.
 
         Args:
@@ -322,7 +322,7 @@ class StreamRelease(Released):
         done = len(self.published)
         if simultaneous:
             confidence = together(check_confidence(confidence), done, self.plan.terms.noise)
-        for t in range(1, done + 1) if most is None or done <= most else _spread(done, most):
+        for t in range(1, done + 1) if most is None or done <= most else _evenly_spaced(done, most):
             label = self.published[t - 1].label
             found = self.history.between(t if increments else 1, t, self.provenance)
             answer = found.ask(asked, confidence)
@@ -357,7 +357,7 @@ class StreamRelease(Released):
             MissingExtra: Altair is not installed.
             NotAnswerable: The query was not measured.
         """
-        altair = package("altair", "plots")
+        altair = optional_package("altair", "plots")
         predicate = None if question == "total" else question
         frame = self.over_time(predicate, increments=increments, confidence=confidence, simultaneous=simultaneous)
         base = altair.Chart(altair.Data(values=frame.rows())).encode(
@@ -378,7 +378,7 @@ class StreamRelease(Released):
         of = ", of counted rows" if self.plan.unit.person is not None else ""
         facts = [
             ("guarantee", f"{self.plan.budget}, for all periods together"),
-            *protected(self.plan.unit, self.plan.price),
+            *protection_lines(self.plan.unit, self.plan.price),
             ("over time", self.plan.periods.describe()),
             *((("", f"  {self.plan.missing}"),) if self.plan.missing else ()),
             ("recorded", self.provenance.where),
@@ -391,7 +391,7 @@ class StreamRelease(Released):
         return f"{self.provenance.name!r}: {len(self.published):,} periods"
 
 
-def _left_out(running: Running) -> Iterator[Caution]:
+def _left_out(running: StreamAnswer) -> Iterator[Caution]:
     """What there is to say of persons who were left out of periods."""
     found, unit = running.missing, running.plan.unit
     if found is None or found.rows <= ERRORS * found.standard_error:
@@ -409,6 +409,6 @@ def _left_out(running: Running) -> Iterator[Caution]:
     )
 
 
-def _spread(count: int, most: int) -> list[int]:
+def _evenly_spaced(count: int, most: int) -> list[int]:
     """At most so many of the numbers from 1 to `count`, evenly spread, with the last."""
     return [count - int(i * count / most) for i in reversed(range(most))]

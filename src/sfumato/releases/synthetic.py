@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 
 from sfumato._util.description import Describable, Description, Facts, TitledTable
 from sfumato._util.documents import write_atomically
-from sfumato._util.frames import Frame, Framed, safe_text
+from sfumato._util.frames import Frame, FrameConvertible, safe_text
 from sfumato.domain import Domain
 from sfumato.errors import InvalidInput, NotAnswerable
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
 from sfumato.plans.planned import is_answered
 from sfumato.postprocess.geography_estimates import PlacedCounts
-from sfumato.postprocess.integers import Whole, answers_of, whole_counts
+from sfumato.postprocess.integers import Whole, whole_counts, workload_answers
 from sfumato.postprocess.possible import CellCounts
 from sfumato.postprocess.projection import Projection
 from sfumato.releases.files import write_parquet
@@ -31,7 +31,15 @@ from sfumato.workloads.levels import table_block
 if TYPE_CHECKING:
     from sfumato.releases.release import Release
 
-__all__ = ["Synthetic", "drawn", "held_queries", "left_out", "projected_answer", "settled", "synthetic"]
+__all__ = [
+    "Synthetic",
+    "draw_records",
+    "held_queries",
+    "projected_answer",
+    "records_of_places",
+    "synthesize_records",
+    "unheld_queries",
+]
 
 
 _LARGEST = 2**24  # cells of one table: 128 MB, as what is searched for a hull
@@ -63,7 +71,7 @@ def held_queries(whole: Release) -> Workload | None:
     def measured(item: QueryBlock | QueryFamily) -> bool:
         if item.is_marginal:
             return True
-        return all(_measured(whole, q.attributes, known) for q in item.blocks())
+        return all(_is_measured_table(whole, q.attributes, known) for q in item.blocks())
 
     kept = tuple(i for i in work.items if measured(i))
     if len(kept) == len(work.items):
@@ -71,7 +79,7 @@ def held_queries(whole: Release) -> Workload | None:
     return Workload(work.domain, kept) if kept else None
 
 
-def _measured(whole: Release, attributes: tuple[str, ...], known: dict[tuple[str, ...], bool]) -> bool:
+def _is_measured_table(whole: Release, attributes: tuple[str, ...], known: dict[tuple[str, ...], bool]) -> bool:
     domain = whole.plan.workload.domain
     names = domain.ordered(attributes)
     if names not in known:
@@ -80,7 +88,7 @@ def _measured(whole: Release, attributes: tuple[str, ...], known: dict[tuple[str
     return known[names]
 
 
-def left_out(whole: Release, held: Workload | None) -> tuple[str, ...]:
+def unheld_queries(whole: Release, held: Workload | None) -> tuple[str, ...]:
     """What of a release's queries is not among those held: by part, in words."""
     kept = {id(i) for i in (() if held is None else held.items)}
     parts: dict[str, int] = {}
@@ -98,7 +106,7 @@ _SHOWN = 10  # records in a notebook: how they look, not what they are
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Synthetic(Framed, Describable):
+class Synthetic(FrameConvertible, Describable):
     """Records whose answers are near the projected answers of a release, or those of its model.
 
     They cost no privacy, and are nobody's. How far the truth may be beyond `rmse` and `table_error`, only the release's
@@ -180,7 +188,7 @@ class Synthetic(Framed, Describable):
         return f"{what}, rmse {self.rmse:,.3g}{tables}"
 
 
-def synthetic(release: Release, records: int | None) -> Synthetic:
+def synthesize_records(release: Release, records: int | None) -> Synthetic:
     """See `Release.synthetic`."""
     whole = release if release.projection is not None else release.project()
     assert whole.projection is not None
@@ -193,17 +201,17 @@ def synthetic(release: Release, records: int | None) -> Synthetic:
             assert found is not None
             assert isinstance(found.possible, PlacedCounts)
             held = found.possible
-        return settled(held, whole.plan.workload, records)
+        return records_of_places(held, whole.plan.workload, records)
     found, work = whole.projection, whole.plan.workload
     if found.left_out:  # what no table holds, records cannot follow
         work = held_queries(replace(whole.raw, part=None))
         if work is None:
             raise NotAnswerable("no table was measured as a whole, so no records follow from these answers")
-        found = replace(found, answers=answers_of(found.possible, work))
-    return drawn(found, work, records)
+        found = replace(found, answers=workload_answers(found.possible, work))
+    return draw_records(found, work, records)
 
 
-def settled(held: PlacedCounts, work: Workload, records: int | None) -> Synthetic:
+def records_of_places(held: PlacedCounts, work: Workload, records: int | None) -> Synthetic:
     """The records that whole counts in places are of, unit by unit."""
     counts = np.rint(held.count).astype(np.int64)
     count, domain = int(counts.sum()), work.domain
@@ -233,7 +241,7 @@ def _place_labels(domain: Domain, held: PlacedCounts) -> tuple[str, tuple[str, .
     return level.name, level.attribute.labels
 
 
-def drawn(found: Projection, work: Workload, records: int | None) -> Synthetic:
+def draw_records(found: Projection, work: Workload, records: int | None) -> Synthetic:
     """Whole records with about the answers of what was projected onto, or of a model."""
     mass = float(found.possible.table(()))
     count = round(mass) if records is None else records
@@ -243,17 +251,17 @@ def drawn(found: Projection, work: Workload, records: int | None) -> Synthetic:
     if count * max(len(names), 1) > _MAX_CODES:
         raise InvalidInput(f"{count:,} records of {len(names)} attributes are too many to list; ask for fewer")
     held = whole_counts(found, work, int(count))
-    away = answers_of(held, work) - found.answers * (count / mass if mass > 0 else 0.0)
+    away = workload_answers(held, work) - found.answers * (count / mass if mass > 0 else 0.0)
     ends = np.cumsum([q.rows for q in work.blocks])[:-1]
     parts = zip(np.split(away, ends), work.blocks, strict=True)
     tables = [float(np.abs(part).sum()) / max(int(count), 1) for part, q in parts if q.unit == RECORDS]
     labels = tuple(work.domain[a].labels for a in names)
     left = tuple(a for a in work.domain.names if a not in names)
     error = math.sqrt(float(np.mean(away**2)))
-    return Synthetic(names, labels, _codes(held, names), left, error, float(np.mean(tables)) if tables else None)
+    return Synthetic(names, labels, _record_codes(held, names), left, error, float(np.mean(tables)) if tables else None)
 
 
-def _codes(held: Whole, names: tuple[str, ...]) -> NDArray[np.int32]:
+def _record_codes(held: Whole, names: tuple[str, ...]) -> NDArray[np.int32]:
     """(n, d) every record by itself, the attributes in this order."""
     if isinstance(held, CellCounts):
         codes, counts = np.argwhere(held.values > 0).astype(np.int32), held.values[held.values > 0]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato._util.description import Facts
-from sfumato._util.frames import Frame, Framed
+from sfumato._util.frames import Frame, FrameConvertible
 from sfumato.errors import PlanError
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray, LinearOperator
@@ -28,46 +28,46 @@ if TYPE_CHECKING:
 __all__ = [
     "Batch",
     "Intervals",
-    "Shift",
+    "ProjectionChange",
     "Table",
-    "answered",
-    "ends",
-    "heading",
+    "answer_range",
+    "answers_frame",
+    "column_heading",
+    "interval_ends",
     "moved_facts",
-    "possible",
-    "reach",
-    "rows_of",
-    "shifts",
+    "part_and_label",
+    "possible_answers",
+    "projection_changes",
 ]
 
 
 _COLUMNS = ("answer", "unprojected", "standard_error", "low", "high", "share", "probability", "quantile")
 
 
-def heading(attribute: str) -> str:
+def column_heading(attribute: str) -> str:
     """A column's name for an attribute, which may be called like one of our own columns."""
     return f"{attribute} (attribute)" if attribute.casefold() in _COLUMNS else attribute
 
 
-def reach(operator: LinearOperator, total: int | None) -> tuple[float, float]:
+def answer_range(operator: LinearOperator, total: int | None) -> tuple[float, float]:
     """The least and the largest answer that nonnegative cells can give, of that total where it is known."""
     most = math.inf if total is None else total * operator.max_abs
     return (0.0 if operator.nonnegative else -most), most
 
 
-def rows_of(work: Workload) -> dict[str, Any]:
+def part_and_label(work: Workload) -> dict[str, Any]:
     """Where every answer stands: its part and its label, as columns."""
     return {"part": [i.part for i in work.items for _ in range(i.rows)], "label": work.labels()}
 
 
-def answered(where: Mapping[str, Sequence[Any]], **values: FloatArray | None) -> Frame:
+def answers_frame(where: Mapping[str, Sequence[Any]], **values: FloatArray | None) -> Frame:
     """Answers as columns beside what they answer; a column of None where there is no such number."""
     count = max(v.size for v in values.values() if v is not None)
-    lists = {n: [None] * count if v is None else _known(v.reshape(-1).tolist()) for n, v in values.items()}
+    lists = {n: [None] * count if v is None else _none_for_nan(v.reshape(-1).tolist()) for n, v in values.items()}
     return Frame({**where, **lists})
 
 
-def _known(values: list[float]) -> list[float | None]:
+def _none_for_nan(values: list[float]) -> list[float | None]:
     """What is not known is None: an end of an interval that nothing measured bounds."""
     return [None if v != v else v for v in values] if any(v != v for v in values) else [*values]
 
@@ -103,7 +103,7 @@ class Batch(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Table(Framed):
+class Table(FrameConvertible):
     """A marginal table: arrays shaped by its attributes.
 
     Args:
@@ -141,9 +141,11 @@ class Table(Framed):
             One row per cell: the labels, answer, standard_error, low, high.
         """
         cells = list(itertools.product(*self.labels))
-        columns: dict[str, Sequence[Any]] = {heading(a): [c[i] for c in cells] for i, a in enumerate(self.attributes)}
+        columns: dict[str, Sequence[Any]] = {
+            column_heading(a): [c[i] for c in cells] for i, a in enumerate(self.attributes)
+        }
         errors = self.standard_errors
-        return answered(columns, answer=self.values, standard_error=errors, low=self.low, high=self.high)
+        return answers_frame(columns, answer=self.values, standard_error=errors, low=self.low, high=self.high)
 
     def plot(self) -> Any:
         """An Altair chart of the cells with their intervals, for one or two attributes (extra: plots).
@@ -157,7 +159,7 @@ class Table(Framed):
         """
         if len(self.attributes) not in (1, 2):
             raise PlanError(f"a table over {len(self.attributes)} attributes has no simple picture; choose one or two")
-        return plots.cells(self.frame(), [heading(a) for a in self.attributes], self.of)
+        return plots.chart_cells(self.frame(), [column_heading(a) for a in self.attributes], self.of)
 
     def __repr__(self) -> str:
         return str(self.frame())
@@ -166,12 +168,14 @@ class Table(Framed):
         return self.frame().to_html()
 
 
-def ends(release: Release, block: Block, widths: FloatArray, level: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+def interval_ends(
+    release: Release, block: Block, widths: FloatArray, level: float
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """(answers, low, high), each (rows,), from half-widths of the unbiased answers at a pointwise confidence."""
     values = release.answer_block(block)
     if release.projection is None:
         return values, values - widths, values + widths
-    least, most = _possible(release, block, level)
+    least, most = _possible_range(release, block, level)
     if not np.isfinite(widths).all():
         return values, np.full(len(values), least), np.maximum(most, values)
     raw = release.raw.answer_block(block)
@@ -179,21 +183,21 @@ def ends(release: Release, block: Block, widths: FloatArray, level: float) -> tu
     return values, np.minimum(low, values), np.maximum(high, values)
 
 
-def possible(release: Release, level: float) -> tuple[FloatArray, FloatArray]:
+def possible_answers(release: Release, level: float) -> tuple[FloatArray, FloatArray]:
     """(k,) the least and the largest answers that a table could have."""
     blocks = [q.block for i in release.workload.items for q in i.blocks()]
-    found = [_possible(release, b, level) for b in blocks]
+    found = [_possible_range(release, b, level) for b in blocks]
     rows = [b.rows for b in blocks]
     low = np.repeat([least for least, _ in found], rows)
     return low, np.concatenate([np.broadcast_to(most, n) for (_, most), n in zip(found, rows, strict=True)])
 
 
-def _possible(release: Release, block: Block, level: float) -> tuple[float, FloatArray]:
+def _possible_range(release: Release, block: Block, level: float) -> tuple[float, FloatArray]:
     """The least answer, and the largest: beyond what was measured, as many as in the finest smaller table with noise.
 
     That table is chosen by its size, so before data, and its upper ends hold with the confidence asked.
     """
-    least, most = reach(block.operator, release.measurement.total)
+    least, most = answer_range(block.operator, release.measurement.total)
     held = None if release.projection is None else release.projection.possible
     if least < 0 or not isinstance(held, AdaptedTables) or np.isfinite(release.variances(block)).all():
         return least, np.array(most)
@@ -219,7 +223,7 @@ _MOST = 50_000_000  # answers: four arrays of 400 MB
 
 
 @dataclass(frozen=True, slots=True)
-class Shift:
+class ProjectionChange:
     """Queries of one kind: tables of an order, or a part that asks something else.
 
     moved: root mean squared change, in standard errors of the unprojected answers (0 where they have none).
@@ -243,7 +247,7 @@ class Shift:
         return f"moved by {self.moved:.2f} standard errors; {left} {whose} from before"
 
 
-def shifts(release: Release) -> list[Shift]:
+def projection_changes(release: Release) -> list[ProjectionChange]:
     """For a projected release: the total, tables by their number of attributes, then every other part."""
     widths = release.plan.half_widths(_CONFIDENCE, release.part)
     errors = release.plan.standard_errors(release.part)
@@ -251,14 +255,14 @@ def shifts(release: Release) -> list[Shift]:
     # a little room for rounding, where an answer was known beforehand
     left = away > widths + 1e-9 * np.maximum(np.abs(release.raw.answers), 1.0)
     steps = np.divide(away, errors, out=np.zeros_like(away), where=(errors > 0) & np.isfinite(errors))
-    return [_shift(name, rows, steps, left) for name, rows in _kinds(release).items()]
+    return [_projection_change(name, rows, steps, left) for name, rows in _rows_by_kind(release).items()]
 
 
 def moved_facts(release: Release) -> Facts:
     """The same in words, with a warning where many answers left their intervals."""
     if len(release.workload) > _MOST:
         return Facts(())
-    found = shifts(release)
+    found = projection_changes(release)
     lines = [(s.name, s.describe()) for s in found]
     if any(s.many for s in found):
         many = "one answer in a hundred or more left its unprojected interval; read those beside them"
@@ -266,11 +270,13 @@ def moved_facts(release: Release) -> Facts:
     return Facts(lines)
 
 
-def _shift(name: str, rows: NDArray[np.intp], steps: FloatArray, left: NDArray[np.bool_]) -> Shift:
-    return Shift(name, len(rows), math.sqrt(float(np.mean(steps[rows] ** 2))), int(left[rows].sum()))
+def _projection_change(
+    name: str, rows: NDArray[np.intp], steps: FloatArray, left: NDArray[np.bool_]
+) -> ProjectionChange:
+    return ProjectionChange(name, len(rows), math.sqrt(float(np.mean(steps[rows] ** 2))), int(left[rows].sum()))
 
 
-def _kinds(release: Release) -> dict[str, NDArray[np.intp]]:
+def _rows_by_kind(release: Release) -> dict[str, NDArray[np.intp]]:
     domain = release.plan.workload.domain
     tables: dict[int, list[NDArray[np.intp]]] = {}
     others: dict[str, list[NDArray[np.intp]]] = {}
@@ -282,9 +288,9 @@ def _kinds(release: Release) -> dict[str, NDArray[np.intp]]:
             tables.setdefault(len(q.attributes), []).append(rows)
         else:
             others.setdefault(q.part, []).append(rows)
-    named = {_order(k): np.concatenate(v) for k, v in sorted(tables.items())}
+    named = {_order_text(k): np.concatenate(v) for k, v in sorted(tables.items())}
     return named | {f"{k!r}": np.concatenate(v) for k, v in others.items()}
 
 
-def _order(count: int) -> str:
+def _order_text(count: int) -> str:
     return {0: "the total", 1: "tables of one attribute"}.get(count, f"tables of {count} attributes")

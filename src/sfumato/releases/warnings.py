@@ -23,23 +23,23 @@ from sfumato.domain.core import range_text
 from sfumato.errors import NotAnswerable
 from sfumato.operators import Block, Sparse
 from sfumato.operators.base import FloatArray
-from sfumato.plans.intervals import check_confidence, margins, of_any_sum
-from sfumato.plans.predictions import biases
+from sfumato.plans.intervals import check_confidence, interval_margins, widest_sum_margin
+from sfumato.plans.predictions import entry_biases
 from sfumato.releases.answers import Answer
 from sfumato.strategies.strategy import KnownGroups
-from sfumato.workloads.levels import over, table_block
+from sfumato.workloads.levels import lift_to_attribute, table_block
 
 if TYPE_CHECKING:
     from sfumato.releases.release import Release
 
 __all__ = [
     "Caution",
-    "Share",
+    "OtherShare",
     "caution_facts",
     "caution_lines",
     "cut_facts",
     "cut_persons",
-    "cut_text",
+    "cut_persons_text",
     "doubts",
     "find_cautions",
     "other_line",
@@ -64,7 +64,7 @@ def cut_persons(release: Release, confidence: float = 0.95) -> Answer | None:
     if not times or found is None:
         return None
     noise = release.measurement.noise
-    (half,) = margins(level, np.array([1 / times**2]), np.array([1 / times**4]), noise)
+    (half,) = interval_margins(level, np.array([1 / times**2]), np.array([1 / times**4]), noise)
     value = found / times
     answer = Answer(value, math.sqrt(noise.variance) / times, max(0.0, value - half), max(0.0, value + half))
     answer.confidence, answer.unit = level, "persons"
@@ -77,7 +77,7 @@ def cut_facts(release: Release) -> dict[str, Any]:
     return {} if found is None else {"cut_persons": {"value": found.value, "standard_error": found.standard_error}}
 
 
-def cut_text(release: Release) -> str:
+def cut_persons_text(release: Release) -> str:
     """One sentence on who was cut, for people; nothing where no person is named."""
     unit, found = release.plan.unit, cut_persons(release)
     if unit.person is None:
@@ -158,34 +158,34 @@ def caution_facts(release: Release) -> dict[str, Any]:
 def reader_lines(release: Release) -> list[str]:
     """What readers of published answers must know: that rows of persons were left out. Whether labels or a range fit
     is for those who declared them."""
-    return [c.text for c in _cut(release.raw, _size(_whole(release.raw)))]
+    return [c.text for c in _cut_rows_cautions(release.raw, _clear_total(_total_count(release.raw)))]
 
 
 def find_cautions(release: Release) -> tuple[Caution, ...]:
     """Every reason to doubt the declaration that was measured, the largest shares first; see `Release.cautions`."""
     raw, domain = release.raw, release.plan.workload.domain
-    whole = _whole(raw)
-    return (*_cut(raw, _size(whole)), *_declared(raw, domain, whole))
+    whole = _total_count(raw)
+    return (*_cut_rows_cautions(raw, _clear_total(whole)), *_declaration_cautions(raw, domain, whole))
 
 
-def _whole(raw: Release) -> _Counted | None:
+def _total_count(raw: Release) -> _BlockAnswers | None:
     """The number of records; None where it was not measured."""
-    return _count(raw, table_block(raw.plan.workload.domain, ()))
+    return _count_block(raw, table_block(raw.plan.workload.domain, ()))
 
 
-def _size(whole: _Counted | None) -> float | None:
+def _clear_total(whole: _BlockAnswers | None) -> float | None:
     """The number of records where it can be told from none."""
     return None if whole is None or not whole.clear[0] else float(whole.answers[0])
 
 
-def _cut(release: Release, size: float | None) -> Iterator[Caution]:
+def _cut_rows_cautions(release: Release, size: float | None) -> Iterator[Caution]:
     """What there is to say of rows that were left out."""
     found, rows = cut_persons(release, _SURE), release.plan.unit.rows_per_person
     if found is None or not found.low:
         return
     persons, doubt = float(found.value), float(found.standard_error or 0.0)
     share, off = (0.0, 0.0) if size is None else (min(1.0, rows * persons / size), rows * doubt / size)
-    theirs = f" ({percent(share)} of all that are)" if size is not None else ""
+    theirs = f" ({percent_text(share)} of all that are)" if size is not None else ""
     only = "only one row of each is" if rows == 1 else f"only {rows:,} rows of each are"
     text = (
         f"about {persons:,.0f} ± {2 * doubt:,.0f} persons had more than {rows:,} row{'s' if rows > 1 else ''}; {only} "
@@ -194,7 +194,7 @@ def _cut(release: Release, size: float | None) -> Iterator[Caution]:
     yield Caution(None, None, share, off, text)
 
 
-def _declared(raw: Release, domain: Domain, whole: _Counted | None) -> tuple[Caution, ...]:
+def _declaration_cautions(raw: Release, domain: Domain, whole: _BlockAnswers | None) -> tuple[Caution, ...]:
     """What there is to say of the declaration."""
     if whole is None:
         return ()
@@ -206,12 +206,12 @@ def _declared(raw: Release, domain: Domain, whole: _Counted | None) -> tuple[Cau
         )
         return (Caution(None, None, abs(size - counted) / max(counted, 1), 0.0, text),)
     if not whole.clear[0]:
-        return (_empty(domain, size, error),)
-    found = [c for name in domain.names for c in _of(raw, name, size)]
+        return (_no_records_caution(domain, size, error),)
+    found = [c for name in domain.names for c in _attribute_cautions(raw, name, size)]
     return tuple(sorted(found, key=lambda c: -c.share))
 
 
-def _empty(domain: Domain, size: float, error: float) -> Caution:
+def _no_records_caution(domain: Domain, size: float, error: float) -> Caution:
     """No records that can be told from noise: they may all have been dropped."""
     text = f"the number of records, {size:,.0f} ± {2 * error:,.0f}, cannot be told from none"
     dropping = [safe_text(n) for n, a in domain.attributes.items() if a.drops]
@@ -221,7 +221,7 @@ def _empty(domain: Domain, size: float, error: float) -> Caution:
     return Caution(None, None, 0.0, error, text)
 
 
-class _Counted(NamedTuple):
+class _BlockAnswers(NamedTuple):
     """Answers, standard errors, and which answers are clearly above 0: (rows,) each."""
 
     answers: FloatArray
@@ -229,20 +229,20 @@ class _Counted(NamedTuple):
     clear: NDArray[np.bool_]
 
 
-def _count(release: Release, block: Block) -> _Counted | None:
+def _count_block(release: Release, block: Block) -> _BlockAnswers | None:
     """The answers to a block; None where it was not measured."""
     try:
         answers = release.answer_block(block)
         errors = np.sqrt(np.broadcast_to(release.variances(block).reshape(-1), answers.shape))
     except NotAnswerable:
         return None
-    bias = biases(release.plan.strategy, block)[0]
+    bias = entry_biases(release.plan.strategy, block)[0]
     off = 0.0 if bias is None else bias.reshape(-1)
-    needed = max(ERRORS, of_any_sum(_SURE, release.measurement.noise))
-    return _Counted(answers, errors, (answers - off > needed * errors) & (answers > 0))
+    needed = max(ERRORS, widest_sum_margin(_SURE, release.measurement.noise))
+    return _BlockAnswers(answers, errors, (answers - off > needed * errors) & (answers > 0))
 
 
-class Share(NamedTuple):
+class OtherShare(NamedTuple):
     """The noisy share of records in the `(other)` of one attribute, cut to what is possible, and its standard error."""
 
     attribute: str
@@ -250,56 +250,59 @@ class Share(NamedTuple):
     standard_error: float
 
 
-def other_shares(release: Release) -> tuple[Share, ...]:
+def other_shares(release: Release) -> tuple[OtherShare, ...]:
     """Of every attribute whose `(other)` was measured the share of records in it, the largest first.
 
     Empty where the number of records was not measured or cannot be told from none.
     """
     raw, domain = release.raw, release.plan.workload.domain
-    size, found = _size(_whole(raw)), list[Share]()
+    size, found = _clear_total(_total_count(raw)), list[OtherShare]()
     if size is None:
         return ()
     for name in domain.names:
         if not domain[name].has_other:
             continue
-        for cell, counted in _measured(raw, name):
+        for cell, counted in _measured_suspects(raw, name):
             if cell is None:
                 share = min(1.0, max(0.0, float(counted[0]) / size))
-                found.append(Share(name, share, float(counted[1]) / size))
+                found.append(OtherShare(name, share, float(counted[1]) / size))
     return tuple(sorted(found, key=lambda s: -s.share))
 
 
 def other_line(release: Release) -> str:
     """These shares in one line, with two standard errors; "" where there are none."""
     found = other_shares(release)
-    said = [f"{safe_text(s.attribute)} {percent(s.share)} ± {percent(2 * s.standard_error)}" for s in found[:_LISTED]]
+    said = [
+        f"{safe_text(s.attribute)} {percent_text(s.share)} ± {percent_text(2 * s.standard_error)}"
+        for s in found[:_LISTED]
+    ]
     more = f", {len(found) - _LISTED:,} more attributes at most as much" if len(found) > _LISTED else ""
     return ", ".join(said) + more
 
 
-def _of(release: Release, name: str, size: float) -> Iterator[Caution]:
+def _attribute_cautions(release: Release, name: str, size: float) -> Iterator[Caution]:
     """What there is to say about one attribute, from its own table or from that of one of its levels."""
     domain = release.plan.workload.domain
     attribute = domain[name]
-    for cell, (answer, error, clear) in _measured(release, name):
+    for cell, (answer, error, clear) in _measured_suspects(release, name):
         share, doubt = min(1.0, answer / size), error / size
         if clear and cell is None:
-            yield Caution(name, OTHER, share, doubt, _outside(domain, name, share))
+            yield Caution(name, OTHER, share, doubt, _outside_sentence(domain, name, share))
         if clear and cell is not None and share >= HEAP and doubt <= 1 - HEAP:
-            yield Caution(name, attribute.labels[cell], share, doubt, _heaped(domain, name, cell, share))
+            yield Caution(name, attribute.labels[cell], share, doubt, _heaped_sentence(domain, name, cell, share))
 
 
-def _measured(release: Release, name: str) -> Iterator[tuple[int | None, tuple[float, float, bool]]]:
+def _measured_suspects(release: Release, name: str) -> Iterator[tuple[int | None, tuple[float, float, bool]]]:
     """The cells that tell whether an attribute's declaration fits, the extra one as None, each with its count, the
     standard error of that, and whether it is clearly above 0: from its own table or from that of one of its levels."""
     domain = release.plan.workload.domain
     for asked in (name, *(level.name for level in reversed(domain.groupings(name)))):
         attribute = domain[asked]
-        cells = _suspects(attribute, own=asked == name)
+        cells = _suspect_cells(attribute, own=asked == name)
         if not cells:
             return
-        owner, factor = over(domain, asked, Sparse.from_cells([[c] for c in cells], attribute.size))
-        counted = _count(release, Block(((owner,),), (factor,)))
+        owner, factor = lift_to_attribute(domain, asked, Sparse.from_cells([[c] for c in cells], attribute.size))
+        counted = _count_block(release, Block(((owner,),), (factor,)))
         if counted is None:
             continue
         for cell, answer, error, clear in zip(cells, *counted, strict=True):
@@ -308,7 +311,7 @@ def _measured(release: Release, name: str) -> Iterator[tuple[int | None, tuple[f
         return
 
 
-def _suspects(attribute: Attribute, *, own: bool) -> list[int]:
+def _suspect_cells(attribute: Attribute, *, own: bool) -> list[int]:
     """The extra cell; and the cells at the ends of a range that takes in what is beyond."""
     ends = (
         [0, attribute.declared_size - 1] if own and attribute.outside == "clamp" and attribute.declared_size > 1 else []
@@ -316,15 +319,15 @@ def _suspects(attribute: Attribute, *, own: bool) -> list[int]:
     return ends + ([attribute.size - 1] if attribute.has_other else [])
 
 
-def percent(share: float) -> str:
+def percent_text(share: float) -> str:
     """A noisy share, with a decimal where it is small, and two figures where it is smaller still."""
     digits = 0 if share >= 0.0995 else 1 if share >= 0.00095 or share == 0 else 1 - math.floor(math.log10(100 * share))
     return f"{100 * share:.{digits}f} %"
 
 
-def _outside(domain: Domain, name: str, share: float) -> str:
+def _outside_sentence(domain: Domain, name: str, share: float) -> str:
     attribute = domain[name]
-    start = f"{safe_text(name)}: {percent(share)} of records are in {OTHER}"
+    start = f"{safe_text(name)}: {percent_text(share)} of records are in {OTHER}"
     numeric = attribute.intervals is not None
     if attribute.outside != "other":
         return f"{start}: they are missing{', or no number' if numeric else ''}"
@@ -334,11 +337,12 @@ def _outside(domain: Domain, name: str, share: float) -> str:
     return f"{start}; {question}{also}?"
 
 
-def _heaped(domain: Domain, name: str, cell: int, share: float) -> str:
+def _heaped_sentence(domain: Domain, name: str, cell: int, share: float) -> str:
     attribute = domain[name]
     end, beyond = ("first", "below") if cell == 0 else ("last", "above")
     label = attribute.labels[cell]
     return (
-        f"{safe_text(name)}: {percent(share)} of records are in the {end} cell, {label}, which takes in all that is "
+        f"{safe_text(name)}: {percent_text(share)} of records are in the {end} cell, {label}, which takes "
+        "in all that is "
         f"{beyond} it; is the range {range_text(domain, name)} right?"
     )

@@ -125,7 +125,7 @@ class Keys:
         if len(found) != size:
             allowed = "from 0 to 2^60 - 1" if self.kind == "integer" else f"texts of 1 to {MAX_TEXT:,} bytes"
             raise WorkloadError(f"{size - len(found)} keys of the query are outside the universe; keys are {allowed}")
-        w = np.ones(size) if weights is None else _numbers(weights, size)
+        w = np.ones(size) if weights is None else _read_key_weights(weights, size)
         order = np.argsort(elements, kind="stable")
         elements, w = elements[order], w[order]
         if (elements[1:] == elements[:-1]).any():
@@ -190,7 +190,7 @@ class KeyQueries:
         return f"<KeyQueries: {len(self):,} over {self.keys.describe()}>"
 
 
-def _numbers(weights: ArrayLike, size: int) -> NDArray[np.float64]:
+def _read_key_weights(weights: ArrayLike, size: int) -> NDArray[np.float64]:
     try:
         w = np.asarray(weights)
     except ValueError:  # ragged

@@ -27,9 +27,9 @@ __all__ = [
     "Signs",
     "Words",
     "draw_coefficients",
+    "evaluate_polynomial",
     "hash_texts",
-    "multiply",
-    "polynomial",
+    "multiply_field",
 ]
 
 
@@ -50,7 +50,7 @@ def draw_coefficients(*shape: int) -> Words:
     return np.array([secrets.randbelow(PRIME) for _ in range(count)], dtype=np.uint64).reshape(shape)
 
 
-def multiply(a: Words, b: Words) -> Words:
+def multiply_field(a: Words, b: Words) -> Words:
     """a b mod p for field elements a, b < p, element by element with broadcasting; exact.
 
     With a = a1 2^31 + a0 and b likewise, a1 b1 2^62 = 2 a1 b1, and the middle sum is split at its 30th bit because
@@ -60,14 +60,14 @@ def multiply(a: Words, b: Words) -> Words:
     b1, b0 = b >> _S31, b & _LOW31
     middle = a1 * b0 + a0 * b1
     total = ((a1 * b1) << np.uint64(1)) + (middle >> _S30) + ((middle & _LOW30) << _S31)
-    return _fold(_halve(total) + _halve(a0 * b0))
+    return _reduce_modulo_prime(_reduce_once(total) + _reduce_once(a0 * b0))
 
 
-def polynomial(coefficients: Words, points: Words) -> Words:
+def evaluate_polynomial(coefficients: Words, points: Words) -> Words:
     """Values at the points (n,) of the polynomials with coefficients (..., r), highest first: shape (..., n)."""
     out = np.broadcast_to(coefficients[..., :1], (*coefficients.shape[:-1], points.size))
     for j in range(1, coefficients.shape[-1]):
-        out = _fold(multiply(out, points) + coefficients[..., j : j + 1])
+        out = _reduce_modulo_prime(multiply_field(out, points) + coefficients[..., j : j + 1])
     return out
 
 
@@ -84,18 +84,18 @@ def hash_texts(texts: Sequence[bytes], point: int) -> Words:
         going = np.flatnonzero(lengths > start)
         parts = b"".join(texts[i][start : start + _DIGIT_BYTES].ljust(8, b"\0") for i in going.tolist())
         digits = np.frombuffer(parts, dtype="<u8").astype(np.uint64)
-        out[going] = _fold(multiply(out[going], at) + digits)
+        out[going] = _reduce_modulo_prime(multiply_field(out[going], at) + digits)
     return out
 
 
-def _halve(x: Words) -> Words:
+def _reduce_once(x: Words) -> Words:
     """x modulo p up to one multiple, below 2^61 + 7."""
     return (x & _P) + (x >> _S61)
 
 
-def _fold(x: Words) -> Words:
+def _reduce_modulo_prime(x: Words) -> Words:
     """x modulo p, for any word x."""
-    x = _halve(x)
+    x = _reduce_once(x)
     return np.where(x >= _P, x - _P, x)
 
 
@@ -159,7 +159,7 @@ class Buckets(KeyMap):
     def __post_init__(self) -> None:
         if type(self.width) is not int or not 1 <= self.width <= MAX_ROWS or self.width & (self.width - 1):
             raise WorkloadError(f"the number of buckets is a power of two up to 2^26, not {self.width!r}")
-        object.__setattr__(self, "coefficients", _coefficients(self.coefficients, 1))
+        object.__setattr__(self, "coefficients", _read_hash_coefficients(self.coefficients, 1))
 
     @classmethod
     def draw(cls, width: int, independence: int = 4) -> Buckets:
@@ -180,7 +180,7 @@ class Buckets(KeyMap):
         return 2**power
 
     def _places(self, elements: Words) -> tuple[NDArray[np.intp], Integers]:
-        hashed = polynomial(self.coefficients, elements)
+        hashed = evaluate_polynomial(self.coefficients, elements)
         signs = 2 * (hashed >> np.uint64(59) & np.uint64(1)).view(np.int64) - 1
         return (hashed & np.uint64(self.width - 1)).astype(np.intp), signs
 
@@ -220,7 +220,7 @@ class Signs(KeyMap):
     def __post_init__(self) -> None:
         if type(self.size) is not int or not 1 <= self.size <= 2**22:
             raise WorkloadError(f"the dimension of a projection is a whole number from 1 to 2^22, not {self.size!r}")
-        object.__setattr__(self, "coefficients", _coefficients(self.coefficients, 2))
+        object.__setattr__(self, "coefficients", _read_hash_coefficients(self.coefficients, 2))
         if len(self.coefficients) != -(-self.size // _BLOCK):
             raise WorkloadError(f"a projection to {self.size:,} signs needs one polynomial for each {_BLOCK} of them")
 
@@ -244,7 +244,7 @@ class Signs(KeyMap):
 
     def _signs(self, elements: Words, block: int) -> NDArray[np.int8]:
         """(len(elements), 60) signs of one block."""
-        hashed = polynomial(self.coefficients[block], elements).astype("<u8")
+        hashed = evaluate_polynomial(self.coefficients[block], elements).astype("<u8")
         bits = np.unpackbits(hashed.view(np.uint8).reshape(-1, 8), axis=1, bitorder="little", count=_BLOCK)
         return 2 * bits.view(np.int8) - 1
 
@@ -328,7 +328,7 @@ class Listed(KeyMap):
         return 1.0
 
 
-def _coefficients(given: object, dimensions: int) -> Words:
+def _read_hash_coefficients(given: object, dimensions: int) -> Words:
     """Read-only field elements."""
     if not isinstance(given, np.ndarray) or given.dtype != np.uint64 or given.ndim != dimensions:
         raise WorkloadError("the coefficients of a hash are 64-bit field elements; draw them with .draw()")

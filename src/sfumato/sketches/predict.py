@@ -16,7 +16,7 @@ import numpy as np
 
 from sfumato.errors import PlanError
 
-__all__ = ["PaperParameters", "dimension", "independence", "paper_parameters", "residual_rate"]
+__all__ = ["PaperParameters", "independence", "paper_parameters", "projection_dimension", "residual_rate"]
 
 
 class PaperParameters(NamedTuple):
@@ -49,7 +49,7 @@ def independence(queries: int, rows: float, beta: float) -> int:
     return max(4, math.ceil(2 * math.log(queries * rows / (2 * beta))))
 
 
-def dimension(
+def projection_dimension(
     squared_norm: float, noise_variance: float, queries: int = 1, beta: float = 0.05, balance: float = 1
 ) -> int:
     """Signs with which the projection adds 1 / `balance` of the noise's variance, and never too few for its tails.

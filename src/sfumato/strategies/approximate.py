@@ -10,25 +10,25 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sfumato._util.codec import fingerprint, storable
+from sfumato._util.codec import storable, value_fingerprint
 from sfumato.errors import PlanError, WorkloadError
 from sfumato.operators import Block, OnMarginal
 from sfumato.operators.base import FloatArray, Numbers, real_array, single_thread
-from sfumato.strategies.covariance import check_size
+from sfumato.strategies.covariance import check_covariance_size
 from sfumato.strategies.product import Product
 from sfumato.strategies.strategy import Estimate, Strategy, row_shape
 
 __all__ = [
-    "Approximate",
-    "Balanced",
-    "Best",
+    "ApproximateOptimum",
+    "BalancedOptimum",
     "Biased",
-    "Cells",
-    "Near",
-    "Pairs",
+    "CellWeights",
+    "NearOptimum",
+    "NearbyAnswers",
+    "PairWeights",
     "approximate_optimum",
     "balanced_optimum",
-    "search",
+    "minimize_reconstruction_norm",
 ]
 
 
@@ -76,7 +76,7 @@ class Biased(Strategy):
 
     @functools.cached_property
     def _prints(self) -> tuple[str, ...]:
-        return tuple(fingerprint(b) for b in self.answered)
+        return tuple(value_fingerprint(b) for b in self.answered)
 
     def _find(self, query: Block) -> int | None:
         """Which of the answered blocks a query is."""
@@ -86,7 +86,7 @@ class Biased(Strategy):
         for i in alike:
             if self.answered[i] is query:
                 return i
-        own = fingerprint(query) if alike else ""
+        own = value_fingerprint(query) if alike else ""
         return next((i for i in alike if self._prints[i] == own), None)
 
     def _raw(self, i: int) -> Product:
@@ -102,7 +102,7 @@ class Biased(Strategy):
         return (self.measured if i is None else self._raw(i)).row_powers(query, power)
 
     def covariance(self, first: Block, second: Block) -> FloatArray:
-        check_size(first.rows, second.rows)
+        check_covariance_size(first.rows, second.rows)
         i, j = self._find(first), self._find(second)
         if i is not None and j is not None:
             return self.reconstructions[i] @ self.reconstructions[j].T * self.measured.divisor**-2
@@ -153,7 +153,7 @@ _FREE = 5  # iterations after which `size` moves half the way only
 
 
 @dataclass(frozen=True, slots=True)
-class Near:
+class NearbyAnswers:
     """The answers within `size` of F: in every entry, or in the norm of every column."""
 
     matrix: FloatArray
@@ -183,7 +183,7 @@ class Near:
 
 
 @dataclass(frozen=True, slots=True)
-class Cells:
+class CellWeights:
     """Weights on the cells: the sensitivity is the largest norm of a column of M."""
 
     weights: FloatArray
@@ -192,7 +192,7 @@ class Cells:
     """Bounds the norm of L(v) divided on both sides by the scale."""
 
     @classmethod
-    def even(cls, cells: int) -> Cells:
+    def even(cls, cells: int) -> CellWeights:
         return cls(np.full(cells, 1 / cells))
 
     @property
@@ -217,12 +217,12 @@ class Cells:
         strategy = (vectors * np.sqrt(s)).T / lengths * (1 - 32 * _EPS)
         return strategy, (answers * lengths) @ vectors / np.sqrt(s), share / self.weights
 
-    def moved(self, gradients: FloatArray) -> Cells:
-        return Cells(_moved(self.weights, gradients))
+    def moved(self, gradients: FloatArray) -> CellWeights:
+        return CellWeights(_update_dual_weights(self.weights, gradients))
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs:
+class PairWeights:
     """Weights on the pairs of cells: the sensitivity is the largest distance between two columns of M."""
 
     weights: FloatArray
@@ -233,12 +233,12 @@ class Pairs:
     bend = 2.0
 
     @classmethod
-    def even(cls, cells: int) -> Pairs:
+    def even(cls, cells: int) -> PairWeights:
         count = cells * (cells - 1) // 2
         return cls.of(np.full(count, 1 / count), cells)
 
     @classmethod
-    def of(cls, weights: FloatArray, cells: int) -> Pairs:
+    def of(cls, weights: FloatArray, cells: int) -> PairWeights:
         from scipy.linalg import eigh  # noqa: PLC0415  (slow to import)
 
         graph = np.zeros((cells, cells))
@@ -270,18 +270,18 @@ class Pairs:
         size = math.sqrt(float(squares.max())) * (1 + 32 * _EPS)
         return strategy / size, rooted @ vectors / np.sqrt(s) * size, squares
 
-    def moved(self, gradients: FloatArray) -> Pairs:
-        return Pairs.of(_moved(self.weights, np.maximum(gradients, 0.0)), len(self.graph))
+    def moved(self, gradients: FloatArray) -> PairWeights:
+        return PairWeights.of(_update_dual_weights(self.weights, np.maximum(gradients, 0.0)), len(self.graph))
 
 
-def _moved(weights: FloatArray, gradients: FloatArray) -> FloatArray:
+def _update_dual_weights(weights: FloatArray, gradients: FloatArray) -> FloatArray:
     moved = weights * (gradients / (weights @ gradients)) ** _PACE
     moved = np.maximum(moved / moved.sum(), _LEAST / len(moved))
     return moved / moved.sum()
 
 
 @dataclass(frozen=True, slots=True)
-class Best:
+class NearOptimum:
     """R M = Z up to what all columns have in common, with `distance` of Z from F and bounds on the value sought."""
 
     strategy: FloatArray
@@ -293,14 +293,16 @@ class Best:
     iterations: int
 
 
-def search(near: Near, geometry: Cells | Pairs, exchange: float | None, tolerance: float, most: int) -> Best:
+def minimize_reconstruction_norm(
+    near: NearbyAnswers, geometry: CellWeights | PairWeights, exchange: float | None, tolerance: float, most: int
+) -> NearOptimum:
     """The least ||R||_F at sensitivity 1 over answers within near.size; or, with an exchange rate t, over all answers
     the least hypot(||R||_F, t * distance), the size then moving to the best for the last line."""
     from scipy.linalg import eigh  # noqa: PLC0415  (slow to import)
 
     answers, cells = near.matrix, near.matrix.shape[1]
     empty = np.zeros((0, cells))
-    best, width, lower, iteration = Best(empty, empty.T, answers, 0.0, 0.0, math.inf, 0), math.inf, 0.0, 0
+    best, width, lower, iteration = NearOptimum(empty, empty.T, answers, 0.0, 0.0, math.inf, 0), math.inf, 0.0, 0
     while iteration < most:
         iteration += 1
         rooted = geometry.rooted(answers)
@@ -316,13 +318,13 @@ def search(near: Near, geometry: Cells | Pairs, exchange: float | None, toleranc
             distance = near.distance(answers)
             upper = math.hypot(upper, exchange * distance)
         if upper < best.upper:
-            best = Best(strategy, reconstruction, answers, distance, lower, upper, iteration)
+            best = NearOptimum(strategy, reconstruction, answers, distance, lower, upper, iteration)
         if best.upper <= lower * (1 + tolerance):
             break
         if exchange is not None:
             wanted = a * b / (exchange**2 + b**2)
             near = replace(near, size=wanted if iteration <= _FREE else (near.size + wanted) / 2)
-        answers = _nearer(
+        answers = _descend_near_answers(
             near, answers, geometry.scale, geometry.scaled((vectors / s) @ vectors.T), s[0] / geometry.bend
         )
         geometry = geometry.moved(gradients)
@@ -330,7 +332,9 @@ def search(near: Near, geometry: Cells | Pairs, exchange: float | None, toleranc
     return replace(best, lower=lower, iterations=iteration)
 
 
-def _nearer(near: Near, answers: FloatArray, scale: FloatArray, inverse: FloatArray, step: float) -> FloatArray:
+def _descend_near_answers(
+    near: NearbyAnswers, answers: FloatArray, scale: FloatArray, inverse: FloatArray, step: float
+) -> FloatArray:
     """Answers of smaller tr(Y inverse Y^T), Y = Z diag(scale); 1 / `step` bounds the inverse."""
     current, ahead, t = answers * scale, answers * scale, 1.0
     for _ in range(_STEPS):
@@ -345,7 +349,7 @@ def _nearer(near: Near, answers: FloatArray, scale: FloatArray, inverse: FloatAr
 
 
 @dataclass(frozen=True, slots=True)
-class Approximate:
+class ApproximateOptimum:
     """R M = Z near F, and a proof of how close ||R||_F ||M||_{1->2} is to the least.
 
     `strategy` M (m, m) has columns of norm at most 1, `reconstruction` R (k, m); the bounds are on ||R||_F, the root
@@ -365,7 +369,7 @@ class Approximate:
 
 
 @dataclass(frozen=True, slots=True)
-class Balanced:
+class BalancedOptimum:
     """R M = F + E - offset 1^T with the least hypot(||R||_F, exchange * distance), and a proof of how close.
 
     `distance` is the largest norm of a column of E. `strategy` M has columns of norm at most 1, or with `pairs` of
@@ -383,7 +387,7 @@ class Balanced:
 
 def approximate_optimum(
     matrix: ArrayLike, alpha: float, norm: str = "column", *, tolerance: float = 1e-2, max_iterations: int = 500
-) -> Approximate:
+) -> ApproximateOptimum:
     """The best factorization of answers near `matrix` (k, m), to a relative gap of `tolerance`.
 
     `norm` "entry" bounds the bias of every answer by alpha times the largest count that a record can be part of;
@@ -393,23 +397,23 @@ def approximate_optimum(
     Raises WorkloadError for a matrix that is not finite or not (k, m), for alpha <= 0, for another norm, and where
     alpha is so large that the answer 0 to everything is near enough.
     """
-    dense = _read(matrix)
+    dense = _read_query_matrix(matrix)
     if norm not in ("column", "entry"):
         raise WorkloadError(f"the bias is bounded by 'column' or by 'entry', not by {norm!r}")
     if not 0.0 < alpha < math.inf:
         raise WorkloadError(f"a bias alpha must be a positive number, not {alpha!r}")
     by_column = norm == "column"
-    near = Near(dense, float(alpha) * (math.sqrt(len(dense)) if by_column else 1.0), by_column)
+    near = NearbyAnswers(dense, float(alpha) * (math.sqrt(len(dense)) if by_column else 1.0), by_column)
     if not near.project(np.zeros(dense.shape)).any():
         raise WorkloadError(f"a bias of {alpha:g} lets every query be answered by 0; take a smaller one")
     with single_thread():
-        found = search(near, Cells.even(dense.shape[1]), None, tolerance, max_iterations)
-    return Approximate(found.strategy, found.reconstruction, found.lower, found.upper, found.iterations)
+        found = minimize_reconstruction_norm(near, CellWeights.even(dense.shape[1]), None, tolerance, max_iterations)
+    return ApproximateOptimum(found.strategy, found.reconstruction, found.lower, found.upper, found.iterations)
 
 
 def balanced_optimum(
     matrix: ArrayLike, exchange: float, *, pairs: bool = False, tolerance: float = 1e-2, max_iterations: int = 100
-) -> Balanced:
+) -> BalancedOptimum:
     """The factorization of answers Z with the least hypot(||R||_F, exchange * max_j ||Z_j - F_j||).
 
     For n records and noise of standard deviation sigma at sensitivity 1, exchange = n / sigma makes it the least
@@ -419,7 +423,7 @@ def balanced_optimum(
     Raises WorkloadError for a matrix that is not finite or not (k, m), for an exchange <= 0, and where nothing
     but what is known is asked.
     """
-    dense = _read(matrix)
+    dense = _read_query_matrix(matrix)
     if not 0.0 < exchange < math.inf:
         raise WorkloadError(f"an exchange rate must be a positive number, not {exchange!r}")
     if not (dense - dense[:, :1] * pairs).any():
@@ -428,16 +432,18 @@ def balanced_optimum(
     with single_thread():
         # what of Z lies outside the columns' span adds to both sides and helps neither
         turn, dense = np.linalg.qr(dense) if len(dense) > cells else (None, dense)
-        geometry = Pairs.even(cells) if pairs else Cells.even(cells)
-        found = search(Near(dense, 0.0, by_column=True), geometry, exchange, tolerance, max_iterations)
+        geometry = PairWeights.even(cells) if pairs else CellWeights.even(cells)
+        found = minimize_reconstruction_norm(
+            NearbyAnswers(dense, 0.0, by_column=True), geometry, exchange, tolerance, max_iterations
+        )
         back = found.reconstruction
         offset = (found.answers - back @ found.strategy).mean(axis=1) if pairs else np.zeros(len(dense))
         if turn is not None:
             back, offset = turn @ back, turn @ offset
-    return Balanced(found.strategy, back, offset, found.distance, found.lower, found.upper, found.iterations)
+    return BalancedOptimum(found.strategy, back, offset, found.distance, found.lower, found.upper, found.iterations)
 
 
-def _read(matrix: ArrayLike) -> FloatArray:
+def _read_query_matrix(matrix: ArrayLike) -> FloatArray:
     dense = np.asarray(real_array(matrix, "matrix"), dtype=np.float64)
     if dense.ndim != 2 or 0 in dense.shape or not np.isfinite(dense).all():
         raise WorkloadError(f"matrix has shape {dense.shape}; it must be (k, m) of finite numbers, k and m at least 1")

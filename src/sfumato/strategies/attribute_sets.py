@@ -13,7 +13,15 @@ from numpy.typing import NDArray
 
 from sfumato.operators.base import FloatArray
 
-__all__ = ["Sets", "closure", "distinct", "kinds", "locate", "patterns", "sorted_kinds"]
+__all__ = [
+    "Sets",
+    "distinct_sets",
+    "downward_closure",
+    "exchangeable_kinds",
+    "locate_sets",
+    "sorted_kinds",
+    "subset_columns",
+]
 
 
 Sets = NDArray[np.int32]
@@ -23,7 +31,7 @@ _MOST = 2**62  # numbers of sets are 63-bit integers
 _DENSE = 16  # a table of 16 places a set is faster than sorting, and at most 128 bytes a set
 
 
-def closure(families: Sequence[Sets], attributes: int) -> tuple[Sets, ...]:
+def downward_closure(families: Sequence[Sets], attributes: int) -> tuple[Sets, ...]:
     """All subsets of the given sets, as one array (count, order) for every order from 0 to the largest.
 
     families: arrays (count, order) of positions below `attributes`, ascending within a row; several may have
@@ -36,17 +44,17 @@ def closure(families: Sequence[Sets], attributes: int) -> tuple[Sets, ...]:
         found = [f for f in families if f.shape[1] == order and len(f)]
         if out:
             found += [np.delete(out[-1], c, axis=1) for c in range(order + 1)]
-        out.append(distinct(np.concatenate(found).astype(np.int32, copy=False), attributes))
+        out.append(distinct_sets(np.concatenate(found).astype(np.int32, copy=False), attributes))
     return tuple(reversed(out))
 
 
-def locate(known: Sets, wanted: Sets, attributes: int) -> NDArray[np.intp]:
+def locate_sets(known: Sets, wanted: Sets, attributes: int) -> NDArray[np.intp]:
     """Where each row of `wanted` (m, order) stands in the sorted, distinct rows of `known`; -1 where it does not."""
     if known.shape[1] != wanted.shape[1]:
         raise ValueError(f"sets of {wanted.shape[1]} attributes are not among sets of {known.shape[1]}")
     if not len(known):
         return np.full(len(wanted), -1, dtype=np.intp)
-    (places, keys), span = _keys((known, wanted), attributes)
+    (places, keys), span = _integer_keys((known, wanted), attributes)
     if span <= _DENSE * (len(known) + len(wanted)):
         table = np.full(span, -1, dtype=np.intp)
         table[places] = np.arange(len(known))
@@ -55,14 +63,14 @@ def locate(known: Sets, wanted: Sets, attributes: int) -> NDArray[np.intp]:
     return np.where(places[found] == keys, found, -1)
 
 
-def patterns(order: int) -> Iterator[tuple[int, ...]]:
+def subset_columns(order: int) -> Iterator[tuple[int, ...]]:
     """The columns of every subset of an array of sets of that order: 2^order tuples, by length."""
     return itertools.chain.from_iterable(itertools.combinations(range(order), r) for r in range(order + 1))
 
 
-def distinct(sets: Sets, attributes: int) -> Sets:
+def distinct_sets(sets: Sets, attributes: int) -> Sets:
     """The rows, each once, in lexicographic order."""
-    (keys,), span = _keys((sets,), attributes)
+    (keys,), span = _integer_keys((sets,), attributes)
     if span <= _DENSE * len(sets):
         first = np.full(span, -1, dtype=np.intp)
         first[keys] = np.arange(len(sets))
@@ -70,7 +78,7 @@ def distinct(sets: Sets, attributes: int) -> Sets:
     return sets[np.unique(keys, return_index=True)[1]]
 
 
-def _keys(arrays: Sequence[Sets], attributes: int) -> tuple[list[Keys], int]:
+def _integer_keys(arrays: Sequence[Sets], attributes: int) -> tuple[list[Keys], int]:
     """(one integer per row, the number above them all): in the order of the rows, equal only where rows are.
 
     Positions are digits in base `attributes`; where they would not fit 63 bits, the keys so far are replaced by
@@ -94,7 +102,9 @@ def _keys(arrays: Sequence[Sets], attributes: int) -> tuple[list[Keys], int]:
 _MULTIPLIER, _MODULUS = 1_103_515_245, 2**31 - 1
 
 
-def kinds(families: Sequence[Sets], weights: Sequence[FloatArray], sizes: Sequence[int]) -> NDArray[np.int32]:
+def exchangeable_kinds(
+    families: Sequence[Sets], weights: Sequence[FloatArray], sizes: Sequence[int]
+) -> NDArray[np.int32]:
     """(attributes,) numbers from 0: attributes of one kind can be exchanged without changing sizes or weights.
 
     families: distinct sets, one array per order. Kinds are proposed by size and by how often an attribute occurs
@@ -103,12 +113,12 @@ def kinds(families: Sequence[Sets], weights: Sequence[FloatArray], sizes: Sequen
     """
     labels = np.unique(np.asarray(sizes, dtype=np.float64), return_inverse=True)[1]
     while True:
-        refined = _refined(families, weights, labels)
+        refined = _refine_kinds(families, weights, labels)
         done = refined.max(initial=0) == labels.max(initial=0)
         labels = refined
         if done or labels.max(initial=0) == len(labels) - 1:
             break
-    while len(labels) and (failed := _failed(families, weights, labels)).any():
+    while len(labels) and (failed := _inconsistent_kinds(families, weights, labels)).any():
         apart = failed[labels]
         labels = np.unique(np.where(apart, len(labels) + np.arange(len(labels)), labels), return_inverse=True)[1]
     return labels.astype(np.int32)
@@ -119,18 +129,20 @@ def sorted_kinds(sets: Sets, labels: NDArray[np.integer]) -> Sets:
     return np.sort(labels.astype(np.int32)[sets], axis=1)
 
 
-def _types(families: Sequence[Sets], labels: NDArray[np.intp]) -> Iterator[tuple[Sets, NDArray[np.intp]]]:
+def _kind_multisets(families: Sequence[Sets], labels: NDArray[np.intp]) -> Iterator[tuple[Sets, NDArray[np.intp]]]:
     """Per order (distinct multisets of kinds, which one each set has)."""
     for sets in families:
         tuples = sorted_kinds(sets, labels)
-        found = distinct(tuples, len(labels))
-        yield found, locate(found, tuples, len(labels))
+        found = distinct_sets(tuples, len(labels))
+        yield found, locate_sets(found, tuples, len(labels))
 
 
-def _refined(families: Sequence[Sets], weights: Sequence[FloatArray], labels: NDArray[np.intp]) -> NDArray[np.intp]:
+def _refine_kinds(
+    families: Sequence[Sets], weights: Sequence[FloatArray], labels: NDArray[np.intp]
+) -> NDArray[np.intp]:
     """Kinds told apart by the multisets and weights of the tables their attributes are in, summed as hashes."""
     columns = [labels.astype(np.float64)]
-    for sets, weight, (_, which) in zip(families, weights, _types(families, labels), strict=True):
+    for sets, weight, (_, which) in zip(families, weights, _kind_multisets(families, labels), strict=True):
         if not sets.size:
             continue
         ranks = np.unique(weight, return_inverse=True)[1] if (weight != weight[0]).any() else np.zeros_like(which)
@@ -140,20 +152,22 @@ def _refined(families: Sequence[Sets], weights: Sequence[FloatArray], labels: ND
     return np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
 
 
-def _failed(families: Sequence[Sets], weights: Sequence[FloatArray], labels: NDArray[np.intp]) -> NDArray[np.bool_]:
+def _inconsistent_kinds(
+    families: Sequence[Sets], weights: Sequence[FloatArray], labels: NDArray[np.intp]
+) -> NDArray[np.bool_]:
     """Which kinds are in a multiset that misses some of its sets or has several weights."""
     members = np.bincount(labels).astype(np.float64)
     out = np.zeros(len(members), dtype=np.bool_)
-    for weight, (found, which) in zip(weights, _types(families, labels), strict=True):
+    for weight, (found, which) in zip(weights, _kind_multisets(families, labels), strict=True):
         one = np.empty(len(found))
         one[which] = weight
-        bad = np.bincount(which, minlength=len(found)) != _possible(found, members)
+        bad = np.bincount(which, minlength=len(found)) != _count_possible_sets(found, members)
         bad[which[one[which] != weight]] = True
         out[found[bad]] = True
     return out
 
 
-def _possible(multisets: Sets, members: FloatArray) -> FloatArray:
+def _count_possible_sets(multisets: Sets, members: FloatArray) -> FloatArray:
     """How many sets have these kinds: a product of binomials, built up along ascending rows."""
     out = np.ones(len(multisets))
     run = np.zeros(len(multisets))

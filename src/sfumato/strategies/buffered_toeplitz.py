@@ -27,23 +27,23 @@ from sfumato._util.codec import storable
 from sfumato.errors import PlanError
 from sfumato.operators import AllRange, LinearOperator, Window
 from sfumato.operators.base import DENSE_LIMIT, FloatArray, Numbers
-from sfumato.operators.structured import Toeplitz, causal
+from sfumato.operators.structured import Toeplitz, causal_convolution
 from sfumato.strategies.range_bounds import largest_pair
-from sfumato.strategies.ranges import Ordered, contiguous
-from sfumato.strategies.toeplitz import Buffers, decayed, inverse_series, residues
+from sfumato.strategies.ranges import OrderedStrategy, as_contiguous_ranges
+from sfumato.strategies.toeplitz import Buffers, decayed_sums, inverse_series, partial_fraction_residues
 
 __all__ = [
     "FINE_COLUMN",
     "SHAPES",
     "Asked",
+    "BufferParameters",
     "Buffered",
-    "Geometric",
-    "Parameters",
-    "Unscaled",
-    "fit",
-    "fitted",
+    "GeometricBlocks",
+    "UnscaledStrategy",
+    "best_buffered_strategy",
+    "fit_buffer_parameters",
+    "interpolate_parameters",
     "row_scale",
-    "unscaled",
 ]
 
 
@@ -64,7 +64,7 @@ _STEPS = 400  # of the search: it ends before by its tolerance
 
 
 @functools.cache
-def _blocks(n: int) -> tuple[FloatArray, FloatArray]:
+def _geometric_blocks(n: int) -> tuple[FloatArray, FloatArray]:
     """(lengths, middles) of blocks of n cells that grow geometrically from both ends."""
     half = n // 2
     octaves = np.arange(_PER_OCTAVE * n.bit_length()) / _PER_OCTAVE
@@ -74,7 +74,7 @@ def _blocks(n: int) -> tuple[FloatArray, FloatArray]:
     return np.diff(edges), (edges[:-1] + edges[1:] - 1) / 2
 
 
-def _shapes(places: FloatArray, n: int) -> FloatArray:
+def _row_scale_shapes(places: FloatArray, n: int) -> FloatArray:
     """(places, SHAPES): what logarithms of row scales are made of, before they are made independent."""
     size = np.log(n)
     after, before, share = np.log(n - places) / size, np.log(places + 1) / size, (places + 0.5) / n
@@ -82,12 +82,12 @@ def _shapes(places: FloatArray, n: int) -> FloatArray:
 
 
 @functools.cache
-def _basis(n: int) -> tuple[FloatArray, FloatArray]:
+def _orthonormal_shapes(n: int) -> tuple[FloatArray, FloatArray]:
     """(mean, matrix) by which shapes become orthonormal over cells and blocks alike."""
-    lengths, middles = _blocks(n)
+    lengths, middles = _geometric_blocks(n)
     weights = lengths / n + 1 / len(lengths)
     weights /= weights.sum()
-    shapes = _shapes(middles, n)
+    shapes = _row_scale_shapes(middles, n)
     mean = weights @ shapes
     upper = np.linalg.qr((shapes - mean) * np.sqrt(weights)[:, None])[1]
     return mean, np.linalg.inv(upper * np.sign(np.diagonal(upper))[:, None])
@@ -100,13 +100,13 @@ def row_scale(n: int, shape: FloatArray, places: FloatArray | None = None) -> Fl
     """
     if n < _LEAST:
         return row_scale(_LEAST, shape)[_LEAST - n :]
-    mean, matrix = _basis(n)
+    mean, matrix = _orthonormal_shapes(n)
     where = np.arange(float(n)) if places is None else places
-    return np.exp((_shapes(where, n) - mean) @ (matrix @ shape.T))
+    return np.exp((_row_scale_shapes(where, n) - mean) @ (matrix @ shape.T))
 
 
 @dataclass(frozen=True, slots=True)
-class Parameters:
+class BufferParameters:
     """Buffers by the logit of the first pole's distance from 1 and the logs of the gaps between all logits, and rows.
 
     `gaps` (2 d,) begins with that first logit; `shape` (SHAPES,).
@@ -116,7 +116,7 @@ class Parameters:
     shape: FloatArray
 
     @classmethod
-    def of(cls, vector: FloatArray) -> Parameters:
+    def of(cls, vector: FloatArray) -> BufferParameters:
         """From one vector, or from several in rows."""
         return cls(vector[..., :-SHAPES], vector[..., -SHAPES:])
 
@@ -137,7 +137,7 @@ class Parameters:
 
 
 @dataclass(frozen=True, slots=True)
-class _Filter:
+class _BlockFilter:
     """sum_k rate^(t - k) x_k over blocks, for several rates at once: (blocks, ..., rates)."""
 
     power: FloatArray  # rate^length
@@ -147,7 +147,7 @@ class _Filter:
     rate: FloatArray
 
     @classmethod
-    def of(cls, logs: FloatArray, lengths: FloatArray) -> _Filter:
+    def of(cls, logs: FloatArray, lengths: FloatArray) -> _BlockFilter:
         long = lengths.reshape(-1, *(1,) * logs.ndim)
         sums = np.expm1(long * logs) / np.expm1(logs)
         return cls(np.exp(long * logs), sums, sums / long, -1 / np.expm1(logs), np.exp(logs))
@@ -174,27 +174,27 @@ class _Filter:
 
 
 @dataclass(frozen=True, slots=True)
-class Geometric:
+class GeometricBlocks:
     """n cells in geometric blocks, on which errors of a strategy are read whatever n is."""
 
     n: int
 
-    def variances(self, given: Parameters) -> tuple[FloatArray, FloatArray]:
+    def variances(self, given: BufferParameters) -> tuple[FloatArray, FloatArray]:
         """Variances of prefixes, and sums over k of (sum_t g_t(k))^2 / r_k^2, by block: (blocks, ...) each.
 
         `given` may hold several parameters in rows.
         """
-        lengths, middles = _blocks(self.n)
+        lengths, middles = _geometric_blocks(self.n)
         poles, zeros = given.decays
         first, second = np.triu_indices(poles.shape[-1])
         double = np.where(first == second, 1.0, 2.0)
-        outputs, returns = residues(poles, zeros), -residues(zeros, poles)
+        outputs, returns = partial_fraction_residues(poles, zeros), -partial_fraction_residues(zeros, poles)
         squares = row_scale(self.n, given.shape, middles) ** 2
         slow, fast = np.log1p(-poles), np.log1p(-zeros)
-        pairs = _Filter.of(slow[..., first] + slow[..., second], lengths).backward(squares)
+        pairs = _BlockFilter.of(slow[..., first] + slow[..., second], lengths).backward(squares)
         columns = squares + (outputs[..., first] * outputs[..., second] * double * pairs).sum(axis=-1)
         cells = np.sqrt(columns)
-        single = _Filter.of(fast, lengths)
+        single = _BlockFilter.of(fast, lengths)
         ahead = returns * single.backward(cells)
         base = cells - ahead.sum(axis=-1)
         left = (self.n - middles).reshape(-1, *(1,) * (cells.ndim - 1)) * cells
@@ -204,13 +204,13 @@ class Geometric:
         steady = noise * base**2
         out = np.cumsum(long * steady, axis=0) - steady * (long - 1) / 2
         out += 2 * (ahead * single.forward(noise * base)).sum(axis=-1)
-        pairs = _Filter.of(fast[..., first] + fast[..., second], lengths).forward(noise)
+        pairs = _BlockFilter.of(fast[..., first] + fast[..., second], lengths).forward(noise)
         out += (ahead[..., first] * ahead[..., second] * double * pairs).sum(axis=-1)
         return out, noise * every**2
 
-    def error(self, given: Parameters, asked: Asked) -> FloatArray:
+    def error(self, given: BufferParameters, asked: Asked) -> FloatArray:
         """The standard error at unit noise and columns of length 1 of what is asked, about: shape (...)."""
-        n, lengths = self.n, _blocks(self.n)[0]
+        n, lengths = self.n, _geometric_blocks(self.n)[0]
         variances, sums = self.variances(given)
         if asked == "prefixes":
             return np.sqrt(lengths @ variances / n)
@@ -221,20 +221,22 @@ class Geometric:
         return np.sqrt(top * (share @ (variances / top) ** _PEAK) ** (1 / _PEAK))
 
 
-def fit(n: int, asked: Asked, buffers: int = 8, start: Parameters | None = None) -> Parameters:
+def fit_buffer_parameters(
+    n: int, asked: Asked, buffers: int = 8, start: BufferParameters | None = None
+) -> BufferParameters:
     """Parameters of least error for n cells: some CPU-seconds, whatever n is. `start` is what is known of a near n."""
     from scipy.optimize import minimize  # noqa: PLC0415  (slow to import)
 
-    geometric = Geometric(n)
+    geometric = GeometricBlocks(n)
     if start is None:
         gap = np.log((np.log(n) + 2) / (2 * buffers))
-        start = Parameters(np.append(-np.log(n), np.full(2 * buffers - 1, gap)), np.zeros(SHAPES))
+        start = BufferParameters(np.append(-np.log(n), np.full(2 * buffers - 1, gap)), np.zeros(SHAPES))
     size = len(start.vector)
     around = np.concatenate([np.zeros((1, size)), _STEP * np.eye(size), -_STEP * np.eye(size)])
 
     def value(vector: FloatArray) -> tuple[float, FloatArray]:
         with np.errstate(all="ignore"):
-            tried = Parameters.of(vector + around)
+            tried = BufferParameters.of(vector + around)
             found = np.log(geometric.error(tried, asked)) + _SMOOTH * (tried.shape**2).sum(axis=-1)
             found += _EVEN * (np.diff(tried.gaps[..., 1:]) ** 2).sum(axis=-1)
         if not np.isfinite(found).all():
@@ -249,7 +251,7 @@ def fit(n: int, asked: Asked, buffers: int = 8, start: Parameters | None = None)
         bounds=[(None, None)] * (size - SHAPES) + [(-_WIDEST, _WIDEST)] * SHAPES,
         options={"maxiter": _STEPS, "maxcor": 30, "ftol": 1e-11},
     )
-    return Parameters.of(np.asarray(done.x))
+    return BufferParameters.of(np.asarray(done.x))
 
 
 # per size its binary logarithm, sixteen numbers of eight buffers and six of rows
@@ -313,16 +315,16 @@ _BUFFERS = 8  # as in the tables
 
 
 @functools.cache
-def _table(asked: Asked) -> FloatArray:
+def _parameter_table(asked: Asked) -> FloatArray:
     """(sizes, 1 + numbers)."""
     return np.array(_TABLES[asked].split(), dtype=np.float64).reshape(-1, 1 + 2 * _BUFFERS + SHAPES)
 
 
-def fitted(n: int, asked: Asked) -> Parameters:
+def interpolate_parameters(n: int, asked: Asked) -> BufferParameters:
     """Parameters for n >= 2 cells; beyond the table those of its end, stretched to n."""
-    sizes, *columns = _table(asked).T
+    sizes, *columns = _parameter_table(asked).T
     place = math.log2(n)
-    found = Parameters.of(np.array([np.interp(place, sizes, column) for column in columns]))
+    found = BufferParameters.of(np.array([np.interp(place, sizes, column) for column in columns]))
     found.gaps[0] -= math.log(2.0) * (place - float(np.clip(place, sizes[0], sizes[-1])))
     return found
 
@@ -336,7 +338,7 @@ _RANGES = 2**16  # at a time: some MB for each buffer
 
 
 @dataclass(frozen=True, slots=True)
-class Unscaled:
+class UnscaledStrategy:
     """Integer coefficients and rows (n,), and real columns (n,) of least 1 by which all columns are of one length."""
 
     buffers: Buffers
@@ -350,21 +352,21 @@ class Unscaled:
         return Buffered(Toeplitz(self.coefficients, self.rows, columns), self.buffers)
 
 
-def unscaled(n: int, asked: Asked) -> Unscaled:
+def best_buffered_strategy(n: int, asked: Asked) -> UnscaledStrategy:
     """The strategy of least error over n cells that is known for what is asked."""
-    found = fitted(n, asked)
+    found = interpolate_parameters(n, asked)
     buffers = found.buffers
     coefficients = np.rint(COEFFICIENT * buffers.coefficients(np.arange(n))).astype(np.int64)
     scale = row_scale(n, found.shape)
     rows = np.maximum(np.rint(scale * (_ROW / scale.max())), 1).astype(np.int64)
     # in floats: what is measured is priced by its integers
-    squares = causal(coefficients.astype(np.float64) ** 2, rows[::-1].astype(np.float64) ** 2)
+    squares = causal_convolution(coefficients.astype(np.float64) ** 2, rows[::-1].astype(np.float64) ** 2)
     lengths = np.sqrt(squares[::-1])
-    return Unscaled(buffers, coefficients, rows, lengths.max() / lengths)
+    return UnscaledStrategy(buffers, coefficients, rows, lengths.max() / lengths)
 
 
 @dataclass(frozen=True, slots=True)
-class _Parts:
+class _BufferedParts:
     """C (d, n), D (d, n) and P (n,) of the module's docstring."""
 
     ahead: FloatArray
@@ -374,7 +376,7 @@ class _Parts:
 
 @storable
 @dataclass(frozen=True, eq=False)
-class Buffered(Ordered):
+class Buffered(OrderedStrategy):
     """A scaled Toeplitz matrix of integers whose coefficients are those of buffers, rounded."""
 
     operator: Toeplitz
@@ -405,14 +407,14 @@ class Buffered(Ordered):
         return self.operator.columns.astype(np.float64)
 
     def cells(self, values: FloatArray) -> FloatArray:
-        return (causal(self._inverse, values.T / self.operator.multiples) / self._columns).T
+        return (causal_convolution(self._inverse, values.T / self.operator.multiples) / self._columns).T
 
     def spread(self, rows: FloatArray) -> FloatArray:
-        turned = causal(self._inverse, np.ascontiguousarray((rows / self._columns)[:, ::-1]))
+        turned = causal_convolution(self._inverse, np.ascontiguousarray((rows / self._columns)[:, ::-1]))
         return turned[:, ::-1] / self.operator.multiples
 
     def cells_of_rows(self, rows: FloatArray) -> FloatArray:
-        return causal(self._inverse, self.spread(rows) / self.operator.multiples) / self._columns
+        return causal_convolution(self._inverse, self.spread(rows) / self.operator.multiples) / self._columns
 
     def spread_ones(self) -> FloatArray:
         return self.cells_of_rows(np.ones((1, self.operator.shape[1])))[0]
@@ -420,24 +422,24 @@ class Buffered(Ordered):
     # -- errors ------------------------------------------------------------------------------------
 
     @functools.cached_property
-    def _parts(self) -> _Parts:
+    def _parts(self) -> _BufferedParts:
         cells = 1 / self._columns
         noise: FloatArray = 1 / (float(self.operator.coefficients[0]) * self.operator.multiples.astype(np.float64)) ** 2
         decays = (1 - self.buffers.zeros).tolist()
         later = np.append(0.0, cells[:0:-1])
         ahead = np.stack(
-            [u * decayed(later, b)[::-1] for u, b in zip(self.buffers.returns.tolist(), decays, strict=True)]
+            [u * decayed_sums(later, b)[::-1] for u, b in zip(self.buffers.returns.tolist(), decays, strict=True)]
         )
         base = cells - ahead.sum(axis=0)
-        behind = np.stack([decayed(noise * base, b) for b in decays])
+        behind = np.stack([decayed_sums(noise * base, b) for b in decays])
         steady = np.cumsum(noise * base**2) + (ahead * behind).sum(axis=0)
         for i, b in enumerate(decays):
             for j in range(i, len(decays)):
-                both = decayed(noise, b * decays[j])
+                both = decayed_sums(noise, b * decays[j])
                 behind[i] += ahead[j] * both
                 if i != j:
                     behind[j] += ahead[i] * both
-        return _Parts(ahead, behind, steady)
+        return _BufferedParts(ahead, behind, steady)
 
     @functools.cached_property
     def _variances(self) -> FloatArray:
@@ -474,7 +476,7 @@ class Buffered(Ordered):
         return np.maximum(np.where(last > first, found, 0.0), 0.0)
 
     def row_powers(self, query: LinearOperator, power: int) -> FloatArray:
-        inner = contiguous(query)
+        inner = as_contiguous_ranges(query)
         if power != 2:
             return super().row_powers(query, power)
         if isinstance(inner, Window):

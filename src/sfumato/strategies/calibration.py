@@ -14,21 +14,21 @@ from sfumato.privacy.amounts import Currency
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian
 from sfumato.privacy.rounding import sqrt_up
-from sfumato.privacy.sensitivity import Sensitivity, fits
+from sfumato.privacy.sensitivity import Sensitivity, noise_fits_price
 from sfumato.privacy.unit import PrivacyUnit
-from sfumato.strategies.certificates import sensitivity
+from sfumato.strategies.certificates import exact_sensitivity
 from sfumato.strategies.strategy import Strategy
 
 __all__ = [
     "NOISES",
-    "Calibrated",
+    "CalibratedStrategy",
     "NoiseName",
     "calibrate",
-    "cheapest",
-    "left",
+    "cheapest_noise",
     "noise_for",
     "noise_of",
     "price_of",
+    "share_for_tables",
     "spend_in",
 ]
 
@@ -58,21 +58,21 @@ def noise_of(price: Event, sensitivity: Fraction | int, least: Fraction = Fracti
     """
     match price:
         case PureEvent(epsilon=total):
-            return DiscreteLaplace(max(_per(sensitivity, total), least))
+            return DiscreteLaplace(max(_ratio_or_zero(sensitivity, total), least))
         case ZcdpEvent(rho=total):
-            return DiscreteGaussian(max(sqrt_up(_per(sensitivity, 2 * total)), least))
+            return DiscreteGaussian(max(sqrt_up(_ratio_or_zero(sensitivity, 2 * total)), least))
         case GaussianEvent(mu_squared=total):
-            return RoundedGaussian(max(sqrt_up(_per(sensitivity, total)), least))
+            return RoundedGaussian(max(sqrt_up(_ratio_or_zero(sensitivity, total)), least))
         case _:
             raise PlanError("noise is priced as a PureEvent, ZcdpEvent or GaussianEvent")
 
 
-def _per(sensitivity: Fraction | int, total: Fraction) -> Fraction:
+def _ratio_or_zero(sensitivity: Fraction | int, total: Fraction) -> Fraction:
     """What does not change needs no noise, and may be free."""
     return sensitivity / total if sensitivity else Fraction(0)
 
 
-def cheapest(
+def cheapest_noise(
     budget: Budget, laplace: Fraction | int, squared: Fraction | int, currency: Currency | None = None
 ) -> tuple[NoiseLaw, Event]:
     """The noise of less variance that spends a budget, and its price: Laplace at an L1 sensitivity, or Gaussian at a
@@ -104,7 +104,7 @@ _ATTEMPTS = 60  # the scale falls by 2^-30, 2^-29, ... a time, so by more than a
 
 
 @dataclass(frozen=True, slots=True)
-class Calibrated:
+class CalibratedStrategy:
     """An integer strategy with the noise law under which it costs exactly `price` or a hair less.
 
     `cut` is how many times it is counted who had more rows than are counted; `sensitivity` is of both together.
@@ -123,17 +123,17 @@ def noise_for(budget: Budget, asked: str | None) -> NoiseName:
         return "laplace" if budget.kind == "pure" else "gaussian"
     for name in NOISES:
         if asked == name:
-            _limit(budget, name)  # refuses what the budget cannot pay
+            _sensitivity_limit(budget, name)  # refuses what the budget cannot pay
             return name
     raise PlanError(f"noise must be one of {', '.join(NOISES)}, not {asked!r}")
 
 
-def left(unit: PrivacyUnit, power: int) -> Fraction:
+def share_for_tables(unit: PrivacyUnit, power: int) -> Fraction:
     """The share of a sensitivity that is left for tables beside the count of those who had more rows than counted."""
     return Fraction(1) if unit.person is None else 1 - _CUT_SHARES[power]
 
 
-def _limit(budget: Budget, noise: NoiseName) -> tuple[int, Fraction, Event]:
+def _sensitivity_limit(budget: Budget, noise: NoiseName) -> tuple[int, Fraction, Event]:
     """(power of the sensitivity, largest sensitivity per unit scale to that power, price)."""
     price = spend_in(budget, _CURRENCIES[noise])
     match price:
@@ -145,7 +145,7 @@ def _limit(budget: Budget, noise: NoiseName) -> tuple[int, Fraction, Event]:
             return 1, budget.laplace_epsilon, price
 
 
-def _law(noise: NoiseName, scale: Fraction) -> NoiseLaw:
+def _noise_law(noise: NoiseName, scale: Fraction) -> NoiseLaw:
     if noise == "gaussian":
         return RoundedGaussian(scale)
     return DiscreteLaplace(scale) if noise == "laplace" else DiscreteGaussian(scale)
@@ -161,7 +161,7 @@ def calibrate(
     *,
     unit_lattice: bool = False,
     measures: Sequence[str] = (),
-) -> Calibrated:
+) -> CalibratedStrategy:
     """Choose the lattice and the integer strategy for a budget.
 
     `build(s)` is the strategy with its real coefficients multiplied by s and rounded; from s = `fine`
@@ -172,19 +172,19 @@ def calibrate(
     on a unit lattice where that is a whole number.
     Raises PlanError where no lattice fits.
     """
-    power, limit, price = _limit(budget, noise)
-    share = 1 - left(unit, power)
+    power, limit, price = _sensitivity_limit(budget, noise)
+    share = 1 - share_for_tables(unit, power)
 
     def found(strategy: Strategy) -> Sensitivity:
-        return sensitivity(strategy.blocks, sizes, unit, power, measures)
+        return exact_sensitivity(strategy.blocks, sizes, unit, power, measures)
 
-    def fitted(strategy: Strategy) -> Calibrated:
+    def fitted(strategy: Strategy) -> CalibratedStrategy:
         """A strategy as it is, with noise of the scale that it needs."""
         change = found(strategy)
-        cut = _root(change.value * share / (1 - share), power)
+        cut = _integer_root(change.value * share / (1 - share), power)
         ratio = Fraction(change.value + cut**power) / limit
-        law = _law(noise, max(_sqrt_up(ratio) if power == 2 else ratio, _LEAST_SCALE))
-        return _checked(strategy, law, price, change, cut)
+        law = _noise_law(noise, max(_sqrt_up(ratio) if power == 2 else ratio, _LEAST_SCALE))
+        return _check_calibrated(strategy, law, price, change, cut)
 
     if unit_lattice:
         return fitted(build(1.0))
@@ -205,7 +205,7 @@ def calibrate(
             f"the noise would need a scale of 2^{exponent} on the integer lattice, above 2^{_MOST_EXPONENT}; "
             "ask for fewer queries or a larger budget"
         )
-    law = _law(noise, Fraction(2**exponent))
+    law = _noise_law(noise, Fraction(2**exponent))
     allowed = limit * Fraction(2**exponent) ** power
     most = allowed * (1 - share)
     scale = float(most) ** (1 / power) / norm * (1 - 2.0**-30)
@@ -213,20 +213,24 @@ def calibrate(
         strategy = build(scale)
         change = found(strategy)
         if change.value <= most:
-            return _checked(strategy, law, price, change, _root(allowed - change.value, power) if share else 0)
+            return _check_calibrated(
+                strategy, law, price, change, _integer_root(allowed - change.value, power) if share else 0
+            )
         excess = (float(change.value) / float(most)) ** (1 / power)
         scale *= (1 - 2.0 ** (attempt - 30)) / max(excess, 1.0)
     raise PlanError("the strategy does not fit the budget at any scale")
 
 
-def _checked(strategy: Strategy, law: NoiseLaw, price: Event, change: Sensitivity, cut: int) -> Calibrated:
+def _check_calibrated(
+    strategy: Strategy, law: NoiseLaw, price: Event, change: Sensitivity, cut: int
+) -> CalibratedStrategy:
     whole = replace(change, value=change.value + cut**change.power)
-    if not fits(whole, law, price):
+    if not noise_fits_price(whole, law, price):
         raise PlanError("internal error: the calibrated noise does not reach its price")
-    return Calibrated(strategy, law, price, whole, cut)
+    return CalibratedStrategy(strategy, law, price, whole, cut)
 
 
-def _root(value: Fraction, power: int) -> int:
+def _integer_root(value: Fraction, power: int) -> int:
     """The largest whole number whose power is at most this."""
     return math.isqrt(math.floor(value)) if power == 2 else math.floor(value)
 

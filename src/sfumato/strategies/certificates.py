@@ -17,11 +17,19 @@ from sfumato.errors import PlanError
 from sfumato.maps.base import INT64
 from sfumato.operators import Block, Combination, Family
 from sfumato.operators.base import FloatArray, Numbers
-from sfumato.privacy.sensitivity import Certificate, Pairs, Sensitivity, priced
-from sfumato.privacy.sums import Clique, Products, Sum, elementary, extremes, scaled_ends
+from sfumato.privacy.sensitivity import Certificate, ColumnPairs, Sensitivity, best_certified
+from sfumato.privacy.sums import Clique, Products, SumOfProducts, elementary_symmetric, product_extremes, scaled_ends
 from sfumato.privacy.unit import PrivacyUnit
 
-__all__ = ["MOST_PATTERNS", "certificate", "fit", "of_changes", "proposals", "searched", "sensitivity"]
+__all__ = [
+    "MOST_PATTERNS",
+    "exact_sensitivity",
+    "find_certificate",
+    "fit_products",
+    "propose_certificates",
+    "propose_change_certificates",
+    "search_certificate",
+]
 
 
 _MOST_ORDER = 8  # tables of more attributes have other mechanisms, and bounds of power sums grow loose
@@ -32,7 +40,7 @@ _MOST_BITS = 960  # of the largest number of a proposal, which must not leave fl
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Part:
+class _OrderProducts:
     """Products of one order: their sets of features, logarithms of their weights, largest and least product."""
 
     sets: NDArray[np.intp]
@@ -41,7 +49,7 @@ class _Part:
     least: Numbers
 
 
-def fit(total: Sum) -> Products | None:
+def fit_products(total: SumOfProducts) -> Products | None:
     """u, c per order and a shift with |weight| scale 2^shift about c prod u; None where products say nothing."""
     bundles = [b for b in total.bundles if b.sets.size]
     if not bundles or any((b.weights > 0).any() for b in bundles):
@@ -59,23 +67,25 @@ def fit(total: Sum) -> Products | None:
         return None
     logs = np.log(scale.astype(np.float64))
     parts = [
-        _Part(sets, np.log(np.maximum(abs(weights).astype(np.float64), 0.5)) + logs[sets].sum(axis=1), most, least)
+        _OrderProducts(
+            sets, np.log(np.maximum(abs(weights).astype(np.float64), 0.5)) + logs[sets].sum(axis=1), most, least
+        )
         for sets, weights in bundles
-        for most, least in [extremes(low, high, sets)]
+        for most, least in [product_extremes(low, high, sets)]
     ]
-    units = _units(parts, np.log(high.astype(np.float64)), count, top)
-    symmetric = elementary(units * high, top)
+    units = _fit_units(parts, np.log(high.astype(np.float64)), count, top)
+    symmetric = elementary_symmetric(units * high, top)
     levels = [0.0] * (top + 1)
     for part in parts:
         order = part.sets.shape[1]
-        levels[order] = _level(units, part, symmetric[order])
+        levels[order] = _best_product_level(units, part, symmetric[order])
     if not any(levels):
         return None
     shift = max(0, _BITS + 8 - math.floor(math.log2(min(k for k in levels if k))))
     return Products(tuple(map(int, units)), tuple(int(Fraction(k) * 2**shift) for k in levels), shift)
 
 
-def _units(parts: list[_Part], high: FloatArray, count: int, top: int) -> Numbers:
+def _fit_units(parts: list[_OrderProducts], high: FloatArray, count: int, top: int) -> Numbers:
     """Weights' logarithms as sums of one number per feature and one per order, by least squares; then whole numbers."""
     mass = [p.logs + high[p.sets].sum(axis=1) for p in parts]
     largest = max(float(m.max()) for m in mass)
@@ -93,7 +103,7 @@ def _units(parts: list[_Part], high: FloatArray, count: int, top: int) -> Number
     return np.array([round(v) for v in np.exp2(_BITS) * np.exp(found - found.min())], dtype=object)
 
 
-def _level(units: Numbers, part: _Part, whole: int) -> float:
+def _best_product_level(units: Numbers, part: _OrderProducts, whole: int) -> float:
     """The c at which the deviations of the weights from c prod u cost least.
 
     A weight that is too small costs its whole deviation, one too large what the product can fall below 0.
@@ -119,20 +129,20 @@ _MAX_TABLES = 5_000  # blocks: each is a table by itself
 Variables = NDArray[np.intp]
 
 
-def proposals(pairs: Pairs) -> Iterator[Certificate]:
+def propose_certificates(pairs: ColumnPairs) -> Iterator[Certificate]:
     """The cheapest first. Where all cells of every attribute are alike, it is enough to say which attributes change."""
     alike = all(s.alike for s in pairs.terms.slots)
     if not alike:
-        if not _refused(pairs):
+        if not _cell_pairs_overflow(pairs):
             yield Certificate("cells")
         if pairs.squared:
             yield Certificate("pairs")
-    yield from of_changes(pairs.changes.sum)
+    yield from propose_change_certificates(pairs.changes.sum)
     if alike and not pairs.squared:
         yield Certificate("cells")
 
 
-def _refused(pairs: Pairs) -> bool:
+def _cell_pairs_overflow(pairs: ColumnPairs) -> bool:
     """Whether looking at all pairs of cells would end, after long, with inner products that int64 does not hold."""
     terms = pairs.ends[0]
     alone = [f for s in terms.slots if len(s.inside) == 1 for _, f in s.inside]
@@ -140,22 +150,22 @@ def _refused(pairs: Pairs) -> bool:
     return many and any(int(max(f.column_sums(2))) >= INT64 for f in alone)
 
 
-def of_changes(total: Sum) -> Iterator[Certificate]:
+def propose_change_certificates(total: SumOfProducts) -> Iterator[Certificate]:
     """Those that say which attributes change."""
     yield Certificate("apart")
     used = np.array(total.scope(), dtype=np.intp)
     if not len(used):
         return
-    alike = _classes(total, used)
+    alike = _refine_variable_classes(total, used)
     for classes in (alike, np.arange(len(used))):
-        if classes is not None and _patterns(classes) <= _MAX_PATTERNS:
-            yield _permuted(total, used, classes)
-    cliques = _cliques(total)
+        if classes is not None and _count_patterns(classes) <= _MAX_PATTERNS:
+            yield _class_certificate(total, used, classes)
+    cliques = _elimination_cliques(total)
     if cliques is not None:
         yield Certificate("cliques", cliques=cliques)
-    if alike is not None and _MAX_PATTERNS < _patterns(alike) <= MOST_PATTERNS:
-        yield _permuted(total, used, alike)
-    fitted = fit(total)
+    if alike is not None and _MAX_PATTERNS < _count_patterns(alike) <= MOST_PATTERNS:
+        yield _class_certificate(total, used, alike)
+    fitted = fit_products(total)
     if fitted is not None:
         yield Certificate("products", products=fitted)
 
@@ -163,18 +173,18 @@ def of_changes(total: Sum) -> Iterator[Certificate]:
 # ---- attributes that may be permuted ---------------------------------------------------------------------
 
 
-def _permuted(total: Sum, used: Variables, classes: Variables) -> Certificate:
+def _class_certificate(total: SumOfProducts, used: Variables, classes: Variables) -> Certificate:
     # what no product holds is a class of its own
     every = np.full(len(total.states), int(classes.max()) + 1)
     every[used] = classes
     return Certificate("classes", tuple(every.tolist()))
 
 
-def _patterns(classes: Variables) -> int:
+def _count_patterns(classes: Variables) -> int:
     return math.prod(n + 1 for n in np.bincount(classes).tolist())
 
 
-def _classes(total: Sum, used: Variables) -> Variables | None:
+def _refine_variable_classes(total: SumOfProducts, used: Variables) -> Variables | None:
     """Classes of the used variables that look alike from the products around them; None where there are too many.
 
     A product is seen as its weight and the classes and values of its features; variables are told apart by the
@@ -184,33 +194,33 @@ def _classes(total: Sum, used: Variables) -> Variables | None:
     kind = np.array([known.setdefault(tuple(v.tolist()), len(known)) for _, v in total.features], dtype=np.uint64)
     # features that no product holds are coloured too, and counted nowhere
     place = np.searchsorted(used, [v for v, _ in total.features]).clip(max=len(used) - 1)
-    marks = [_mark(b.weights) for b in total.bundles]
+    marks = [_hash_weight_sizes(b.weights) for b in total.bundles]
     classes, found = np.zeros(len(used), dtype=np.intp), 1
     for _ in range(_ROUNDS):
         sums = np.zeros(len(used), dtype=np.uint64)
-        colours = _mixed(classes[place].astype(np.uint64) * np.uint64(len(known)) + kind + np.uint64(1))
+        colours = _mix_hash_bits(classes[place].astype(np.uint64) * np.uint64(len(known)) + kind + np.uint64(1))
         for (sets, _), mark in zip(total.bundles, marks, strict=True):
-            block = _mixed(colours[sets].sum(axis=1, dtype=np.uint64) + mark)
+            block = _mix_hash_bits(colours[sets].sum(axis=1, dtype=np.uint64) + mark)
             for column in sets.T:
-                np.add.at(sums, place[column], _mixed(block ^ colours[column]))
+                np.add.at(sums, place[column], _mix_hash_bits(block ^ colours[column]))
         seen = np.stack([classes.astype(np.uint64), sums], axis=1)
         classes = np.unique(seen, axis=0, return_inverse=True)[1].reshape(-1)
         before, found = found, int(classes.max()) + 1
         if found == before:
             return classes
-        if _patterns(classes) > MOST_PATTERNS:
+        if _count_patterns(classes) > MOST_PATTERNS:
             return None
     return None
 
 
-def _mark(weights: Numbers) -> NDArray[np.uint64]:
+def _hash_weight_sizes(weights: Numbers) -> NDArray[np.uint64]:
     """Numbers that are equal where the sizes of weights are, and differ where they differ but by accident."""
     sizes: Numbers = np.abs(weights)
     low = (sizes & (2**64 - 1)).astype(np.uint64)
     return low ^ (low >> np.uint64(29))
 
 
-def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _mix_hash_bits(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """A fixed random-looking permutation of the numbers of 64 bits."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -220,7 +230,7 @@ def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
 # ---- one attribute after another -------------------------------------------------------------------------
 
 
-def _cliques(total: Sum) -> tuple[Clique, ...] | None:
+def _elimination_cliques(total: SumOfProducts) -> tuple[Clique, ...] | None:
     """The variable with the fewest neighbours first; what is too wide is split. None for too many products."""
     count = sum(len(b.sets) for b in total.bundles if b.sets.shape[1])
     width = max(_WIDTHS[0], min(_WIDTHS[1], _WORK - count.bit_length()))
@@ -230,7 +240,7 @@ def _cliques(total: Sum) -> tuple[Clique, ...] | None:
     scopes: list[tuple[int, ...]] = [tuple(sorted(total.features[f][0] for f in row)) for row in rows]
     found: list[Clique] = []
     while scopes:
-        chosen = _next_of(scopes)
+        chosen = _fewest_neighbours(scopes)
         mine = sorted((s for s in scopes if chosen in s), key=lambda s: (-len(s), s))
         scopes = [s for s in scopes if chosen not in s]
         buckets: list[set[int]] = []
@@ -247,7 +257,7 @@ def _cliques(total: Sum) -> tuple[Clique, ...] | None:
     return tuple(found)
 
 
-def _next_of(scopes: list[tuple[int, ...]]) -> int:
+def _fewest_neighbours(scopes: list[tuple[int, ...]]) -> int:
     """The variable with the fewest neighbours."""
     around: dict[int, set[int]] = {}
     for scope in scopes:
@@ -259,7 +269,7 @@ def _next_of(scopes: list[tuple[int, ...]]) -> int:
 Strategy = Sequence[Block | Family | Combination]
 
 
-def sensitivity(
+def exact_sensitivity(
     blocks: Strategy, sizes: Mapping[str, int], unit: PrivacyUnit, power: int, measures: Sequence[str] = ()
 ) -> Sensitivity:
     """The sensitivity of measuring all blocks together, in exact integers; `measures` are among the attributes.
@@ -268,18 +278,18 @@ def sensitivity(
     Raises PlanError for another power or a strategy that is not integral, WorkloadError for factors that
     do not fit `sizes`.
     """
-    return searched(blocks, sizes, unit, power, measures)[0]
+    return search_certificate(blocks, sizes, unit, power, measures)[0]
 
 
-def certificate(
+def find_certificate(
     blocks: Strategy, sizes: Mapping[str, int], unit: PrivacyUnit, power: int, measures: Sequence[str] = ()
 ) -> Certificate | None:
     """What the planner hands to the wall with a replace-one price: how to prove it. None where none is needed."""
-    return searched(blocks, sizes, unit, power, measures)[1]
+    return search_certificate(blocks, sizes, unit, power, measures)[1]
 
 
-def searched(
+def search_certificate(
     blocks: Strategy, sizes: Mapping[str, int], unit: PrivacyUnit, power: int, measures: Sequence[str] = ()
 ) -> tuple[Sensitivity, Certificate | None]:
     """Both at once."""
-    return priced([b.lowered() for b in blocks], sizes, unit, power, proposals, measures=measures)
+    return best_certified([b.lowered() for b in blocks], sizes, unit, power, propose_certificates, measures=measures)

@@ -25,7 +25,7 @@ from sfumato.strategies.design import Design, Problem
 from sfumato.strategies.strategy import Estimate, Strategy
 from sfumato.workloads import QueryBlock, Workload
 
-__all__ = ["Compound", "joined", "joined_attributes", "planned_jointly"]
+__all__ = ["Compound", "join_problem_attributes", "joined_attributes", "planned_jointly"]
 
 
 _MOST_TABLES = 512  # each is written as a block of its own
@@ -33,7 +33,7 @@ _MOST_CELLS = 4_096  # of attributes that are joined: the Gram of a query has th
 
 
 @dataclass(frozen=True, slots=True)
-class _Joined:
+class _JoinedAttributes:
     """Some attributes as one: its name, theirs in the order of its cells, and how many cells each has."""
 
     name: str
@@ -50,14 +50,14 @@ class _Joined:
         return whole if asked == self.attributes else OnMarginal(self.sizes, axes, whole)
 
 
-class _Lifted(NamedTuple):
+class _LiftedBlock(NamedTuple):
     """A block over joined attributes, and per factor of it the numbers of the factors that it was made of."""
 
     block: Block
     places: tuple[tuple[int, ...], ...]
 
 
-def _lifted(block: Block, joined: Sequence[_Joined]) -> _Lifted:
+def _lift_block(block: Block, joined: Sequence[_JoinedAttributes]) -> _LiftedBlock:
     owner = {a: j for j in joined for a in j.attributes}
     places: dict[object, list[int]] = {}
     for i, group in enumerate(block.groups):
@@ -72,7 +72,7 @@ def _lifted(block: Block, joined: Sequence[_Joined]) -> _Lifted:
         own = [block.groups[i] for i in some], [block.factors[i] for i in some]
         groups.append((one.name,) if one else first)
         factors.append(one.over_all(*own) if one else own[1][0])
-    return _Lifted(Block(tuple(groups), tuple(factors)), tuple(map(tuple, places.values())))
+    return _LiftedBlock(Block(tuple(groups), tuple(factors)), tuple(map(tuple, places.values())))
 
 
 @storable
@@ -89,8 +89,8 @@ class Compound(Strategy):
     sizes: tuple[tuple[int, ...], ...]
 
     @functools.cached_property
-    def _joined(self) -> tuple[_Joined, ...]:
-        return tuple(map(_Joined, self.names, self.attributes, self.sizes))
+    def _joined(self) -> tuple[_JoinedAttributes, ...]:
+        return tuple(map(_JoinedAttributes, self.names, self.attributes, self.sizes))
 
     @functools.cached_property
     def _parts(self) -> tuple[tuple[Block, ...], ...]:
@@ -124,13 +124,13 @@ class Compound(Strategy):
         return self.measured.max_abs
 
     @functools.cached_property
-    def _known_lifts(self) -> dict[int, tuple[Block, _Lifted]]:
+    def _known_lifts(self) -> dict[int, tuple[Block, _LiftedBlock]]:
         return {}
 
-    def _lift(self, query: Block) -> _Lifted:
+    def _lift(self, query: Block) -> _LiftedBlock:
         held = self._known_lifts.get(id(query))
         if held is None or held[0] is not query:
-            held = self._known_lifts[id(query)] = query, _lifted(query, self._joined)
+            held = self._known_lifts[id(query)] = query, _lift_block(query, self._joined)
         return held[1]
 
     def check(self, query: Block) -> None:
@@ -142,7 +142,7 @@ class Compound(Strategy):
         shape: list[int] = []
         for length, some in zip(powers.shape, places, strict=True):
             shape += [1 if length == 1 else query.factors[i].shape[0] for i in some]
-        return np.asarray(powers.reshape(shape).transpose(_back(places)), dtype=np.float64)
+        return np.asarray(powers.reshape(shape).transpose(_inverse_axis_order(places)), dtype=np.float64)
 
     def row_errors(self, query: Block) -> tuple[float, float] | None:
         return self.measured.row_errors(self._lift(query).block)
@@ -150,7 +150,7 @@ class Compound(Strategy):
     def covariance(self, first: Block, second: Block) -> FloatArray:
         (one, ours), (other, theirs) = self._lift(first), self._lift(second)
         found = self.measured.covariance(one, other)
-        return found[np.ix_(_rows(first, ours), _rows(second, theirs))]
+        return found[np.ix_(_lifted_row_order(first, ours), _lifted_row_order(second, theirs))]
 
     def estimate(self, values: Sequence[Numbers], total: int | None) -> Estimate:
         given = iter(values)
@@ -159,21 +159,21 @@ class Compound(Strategy):
 
     def answer(self, estimate: Estimate, query: Block) -> FloatArray:
         block, places = self._lift(query)
-        return self.measured.answer(estimate, block)[_rows(query, places)]
+        return self.measured.answer(estimate, block)[_lifted_row_order(query, places)]
 
     def bias_bound(self, query: Block) -> float:
         return self.measured.bias_bound(self._lift(query).block)
 
 
-def _back(places: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+def _inverse_axis_order(places: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     """The axes of factors in the order of `places`, in the order of their numbers."""
     return tuple(np.argsort([i for some in places for i in some]).tolist())
 
 
-def _rows(query: Block, places: Sequence[tuple[int, ...]]) -> NDArray[np.intp]:
+def _lifted_row_order(query: Block, places: Sequence[tuple[int, ...]]) -> NDArray[np.intp]:
     """(rows,) the place of each row of a query among those of the lifted one."""
     shape = [query.factors[i].shape[0] for some in places for i in some]
-    return np.arange(math.prod(shape)).reshape(shape).transpose(_back(places)).reshape(-1)
+    return np.arange(math.prod(shape)).reshape(shape).transpose(_inverse_axis_order(places)).reshape(-1)
 
 
 def joined_attributes(workload: Workload) -> tuple[tuple[str, ...], ...]:
@@ -186,7 +186,7 @@ def joined_attributes(workload: Workload) -> tuple[tuple[str, ...], ...]:
     return tuple(map(workload.domain.ordered, groups))
 
 
-def joined(problem: Problem) -> tuple[Problem, tuple[_Joined, ...]]:
+def join_problem_attributes(problem: Problem) -> tuple[Problem, tuple[_JoinedAttributes, ...]]:
     """The problem over joined attributes, and these; the same problem where no query joins any.
 
     Raises PlanError where joined attributes have too many cells.
@@ -197,7 +197,7 @@ def joined(problem: Problem) -> tuple[Problem, tuple[_Joined, ...]]:
     if problem.known or work.tables > _MOST_TABLES:
         many = "public tables" if problem.known else f"{work.tables:,} tables, above {_MOST_TABLES:,},"
         raise PlanError(f"{many} beside queries that join attributes")
-    found: list[_Joined] = []
+    found: list[_JoinedAttributes] = []
     for some in joint:
         sizes = work.domain.sizes(some)
         cells = math.prod(sizes)
@@ -206,11 +206,11 @@ def joined(problem: Problem) -> tuple[Problem, tuple[_Joined, ...]]:
         name = " x ".join(some)
         while name in (*work.domain.names, *work.domain.levels, *(j.name for j in found)):
             name += "'"
-        found.append(_Joined(name, some, sizes))
+        found.append(_JoinedAttributes(name, some, sizes))
     inside = {a for some in joint for a in some}
     kept = {n: a for n, a in work.domain.attributes.items() if n not in inside}
     over = Domain({**kept, **{j.name: math.prod(j.sizes) for j in found}})
-    items = tuple(QueryBlock(q.part, _lifted(q.block, found).block, q.weight, q.unit) for q in work.blocks)
+    items = tuple(QueryBlock(q.part, _lift_block(q.block, found).block, q.weight, q.unit) for q in work.blocks)
     return replace(problem, workload=Workload(over, items)), tuple(found)
 
 
@@ -219,7 +219,7 @@ def planned_jointly(problem: Problem, planner: Callable[[Problem], Design]) -> D
 
     Raises PlanError where the planner does, or `joined`.
     """
-    whole, found = joined(problem)
+    whole, found = join_problem_attributes(problem)
     design = planner(whole)
     if not found:
         return design

@@ -31,19 +31,19 @@ if TYPE_CHECKING:
     from sfumato.strategies.strategy import Strategy
 
 __all__ = [
+    "FactorPart",
     "Lift",
-    "Part",
-    "agreements",
-    "along",
-    "between",
+    "agreement_levels",
+    "apply_along_axis",
+    "bilinear_form",
     "by_agreement",
-    "check_size",
-    "combine",
-    "component",
+    "centred_cross_product",
+    "check_covariance_size",
+    "combine_kronecker_terms",
     "component_powers",
-    "form",
     "residual_agreement",
     "residual_covariance",
+    "table_component",
     "unit_powers",
 ]
 
@@ -101,7 +101,7 @@ def component_powers(
         return out
     if len(sizes) == 1:
         return _single_powers(factor, sizes[0], power, lifts[0])
-    return _joint_powers(factor, sizes, power, lifts)
+    return _joint_component_powers(factor, sizes, power, lifts)
 
 
 def unit_powers(n: int, lift: Lift | None, power: int) -> tuple[FloatArray, FloatArray]:
@@ -135,7 +135,7 @@ def _single_powers(factor: LinearOperator, n: int, power: int, lift: Lift | None
     return {(): mean**power, (0,): np.where(contrast <= noise, 0.0, contrast)}
 
 
-def _joint_powers(
+def _joint_component_powers(
     factor: LinearOperator, sizes: Sequence[int], power: int, lifts: Sequence[Lift | None]
 ) -> dict[tuple[int, ...], FloatArray]:
     out = {t: np.empty(factor.shape[0]) for t in _index_subsets(len(sizes))}
@@ -145,7 +145,7 @@ def _joint_powers(
         for t in out:
             part = table
             for axis, lift in enumerate(lifts):
-                part = component(part, axis + 1, lift, contrast=axis in t)
+                part = table_component(part, axis + 1, lift, contrast=axis in t)
             flat = np.abs(part.reshape(b - a, -1))
             powers = (flat**power).sum(axis=1)
             powers[flat.max(axis=1) <= 1e-12 * largest] = 0.0
@@ -153,14 +153,14 @@ def _joint_powers(
     return out
 
 
-def component(table: FloatArray, axis: int, lift: Lift | None, *, contrast: bool) -> FloatArray:
+def table_component(table: FloatArray, axis: int, lift: Lift | None, *, contrast: bool) -> FloatArray:
     if lift is None:
         mean = table.mean(axis=axis, keepdims=True)
         return table - mean if contrast else mean
-    return along(table, axis, lift.spread.T if contrast else lift.tilt[None, :])
+    return apply_along_axis(table, axis, lift.spread.T if contrast else lift.tilt[None, :])
 
 
-def along(table: FloatArray, axis: int, matrix: FloatArray) -> FloatArray:
+def apply_along_axis(table: FloatArray, axis: int, matrix: FloatArray) -> FloatArray:
     """A matrix applied along one axis."""
     return np.moveaxis(np.tensordot(matrix, table, axes=(1, axis)), 0, axis)
 
@@ -173,7 +173,7 @@ Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FactorPart:
     """Some factors of the first block and some of the second, by number, and terms (rows, rows) over these."""
 
     first: tuple[int, ...]
@@ -181,7 +181,7 @@ class Part:
     terms: Iterable[FloatArray]
 
 
-def check_size(first: int, second: int) -> None:
+def check_covariance_size(first: int, second: int) -> None:
     """Refuse more covariances of so many answers with so many others than fit."""
     if first * second > DENSE_LIMIT:
         raise PlanError(
@@ -190,7 +190,7 @@ def check_size(first: int, second: int) -> None:
         )
 
 
-def form(first: LinearOperator, second: LinearOperator, run: Callable[[FloatArray], FloatArray]) -> FloatArray:
+def bilinear_form(first: LinearOperator, second: LinearOperator, run: Callable[[FloatArray], FloatArray]) -> FloatArray:
     """first · G · secondᵀ, where `run` maps rows (c, columns of second) to rows times Gᵀ, (c, columns of first).
 
     The rows of `second` are made dense, some at a time.
@@ -203,7 +203,9 @@ def form(first: LinearOperator, second: LinearOperator, run: Callable[[FloatArra
     return out
 
 
-def combine(weights: FloatArray, parts: Sequence[Part], first: Block, second: Block) -> FloatArray:
+def combine_kronecker_terms(
+    weights: FloatArray, parts: Sequence[FactorPart], first: Block, second: Block
+) -> FloatArray:
     """The sum over terms of `weights` (one axis per part) times the Kronecker product of the parts' terms.
 
     (rows of first, rows of second)
@@ -224,21 +226,21 @@ def residual_covariance(residuals: Residuals, first: Block, second: Block) -> Fl
     """Residuals.covariance, for blocks that can be answered."""
     lifts = dict(zip(residuals.names, residuals.lifts, strict=True))
     sizes = dict(zip(residuals.names, residuals.shape, strict=True))
-    parts: list[Part] = []
+    parts: list[FactorPart] = []
     common: list[tuple[str, ...]] = []
-    for ours, theirs in _parted(first, second):
-        a, b = _sub(first, ours), _sub(second, theirs)
+    for ours, theirs in _connected_factors(first, second):
+        a, b = _block_of_factors(first, ours), _block_of_factors(second, theirs)
         shared = tuple(n for n in a.attributes if n in b.attributes)
         common.append(shared)
-        terms = map(partial(_term, a, b, lifts, sizes), _subsets(shared))
-        parts.append(Part(ours, theirs, terms))
+        terms = map(partial(_covariance_term, a, b, lifts, sizes), _member_subsets(shared))
+        parts.append(FactorPart(ours, theirs, terms))
     places = {n: i for i, n in enumerate(residuals.names)}
     held = [places[n] for shared in common for n in shared]
-    variances = np.array([residuals.set_variance(s) for s in _subsets(held)])
-    return combine(variances.reshape([2 ** len(shared) for shared in common]), parts, first, second)
+    variances = np.array([residuals.set_variance(s) for s in _member_subsets(held)])
+    return combine_kronecker_terms(variances.reshape([2 ** len(shared) for shared in common]), parts, first, second)
 
 
-def _parted(first: Block, second: Block) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+def _connected_factors(first: Block, second: Block) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     """The factors of two blocks by number, as far apart as no attribute joins them."""
     parts: list[tuple[set[str], list[tuple[int, int]]]] = []
     for side, block in enumerate((first, second)):
@@ -255,22 +257,22 @@ def _parted(first: Block, second: Block) -> list[tuple[tuple[int, ...], tuple[in
     ]
 
 
-def _sub(block: Block, chosen: Sequence[int]) -> Block:
+def _block_of_factors(block: Block, chosen: Sequence[int]) -> Block:
     return Block(tuple(block.groups[j] for j in chosen), tuple(block.factors[j] for j in chosen))
 
 
-def _subsets(members: Sequence[Item]) -> list[tuple[Item, ...]]:
+def _member_subsets(members: Sequence[Item]) -> list[tuple[Item, ...]]:
     """All subsets, in the order of (2, ..., 2) arrays with one axis per member."""
     choices = itertools.product((False, True), repeat=len(members))
     return [tuple(itertools.compress(members, c)) for c in choices]
 
 
-def _term(
+def _covariance_term(
     first: Block, second: Block, lifts: Mapping[str, Lift | None], sizes: Mapping[str, int], inside: Sequence[str]
 ) -> FloatArray:
     """W_1 (⊗_inside P Pᵀ ⊗_rest t tᵀ) W_2ᵀ."""
     if second.rows > first.rows:
-        return _term(second, first, lifts, sizes, inside).T
+        return _covariance_term(second, first, lifts, sizes, inside).T
     kept = [1 + second.attributes.index(n) for n in first.attributes if n in inside]
     order = [0, *kept, *(i for i in range(1, 1 + len(second.attributes)) if i not in kept)]
 
@@ -278,9 +280,9 @@ def _term(
         table = rows.reshape(len(rows), *(sizes[n] for n in second.attributes))
         for axis, n in enumerate(second.attributes, 1):
             lift = lifts[n]
-            table = component(table, axis, lift, contrast=n in inside)
+            table = table_component(table, axis, lift, contrast=n in inside)
             if n in inside and lift is not None:
-                table = along(table, axis, lift.spread)
+                table = apply_along_axis(table, axis, lift.spread)
         # all axes but those inside have length 1 by now
         table = table.transpose(order).reshape(len(rows), *(sizes[n] if n in inside else 1 for n in first.attributes))
         for axis, n in enumerate(first.attributes, 1):
@@ -291,15 +293,15 @@ def _term(
                 table = table * tilt.reshape(place)
         return table.reshape(len(rows), -1)
 
-    return form(first.operator, second.operator, run)
+    return bilinear_form(first.operator, second.operator, run)
 
 
-def between(first: Block, second: Block, sizes: Mapping[str, int], inside: Sequence[str]) -> FloatArray:
+def centred_cross_product(first: Block, second: Block, sizes: Mapping[str, int], inside: Sequence[str]) -> FloatArray:
     """W_1 (⊗_inside (I - J / n) ⊗_rest J / n²) W_2ᵀ, `inside` among what both blocks hold: (rows, rows)."""
-    return _term(first, second, dict.fromkeys(sizes), sizes, inside)
+    return _covariance_term(first, second, dict.fromkeys(sizes), sizes, inside)
 
 
-def agreements(first: Block, second: Block) -> tuple[int, ...]:
+def agreement_levels(first: Block, second: Block) -> tuple[int, ...]:
     """For every attribute that two tables have in common: whether cells may differ (2) or not (1)."""
     pairs = zip(first.attributes, first.factors, strict=True)
     return tuple(min(2, f.shape[1]) for name, f in pairs if name in second.attributes)
@@ -311,7 +313,7 @@ def residual_agreement(residuals: Residuals, first: Block, second: Block) -> Flo
     sizes = dict(zip(residuals.names, residuals.shape, strict=True))
     common = [n for n in first.attributes if n in second.attributes]
     held = [residuals.names.index(n) for n in common]
-    out = np.array([residuals.set_variance(s) for s in _subsets(held)]).reshape((2,) * len(held))
+    out = np.array([residuals.set_variance(s) for s in _member_subsets(held)]).reshape((2,) * len(held))
     for name in common:
         n = sizes[name]
         ways = np.array([[n**-2, n**-2], [1 - 1 / n, -1 / n]])[:, : min(2, n)]

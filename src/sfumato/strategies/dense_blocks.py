@@ -32,8 +32,8 @@ __all__ = [
     "Spectrum",
     "factor_block",
     "gram_block",
-    "squared",
-    "units",
+    "rounding_units",
+    "spectrum_of_square",
 ]
 
 
@@ -44,14 +44,14 @@ _LOSS = 2e-11  # part of a bound that rounding may take, per row, before a slowe
 _CLEAR = 1e-7  # smallest pivot of correlations whose rank is beyond doubt
 
 
-def _lapack() -> ModuleType:
+def _load_lapack() -> ModuleType:
     """scipy.linalg, which costs a quarter of the library's import and is needed only to factor."""
     import scipy.linalg  # noqa: PLC0415
 
     return scipy.linalg
 
 
-def units(size: int) -> float:
+def rounding_units(size: int) -> float:
     """Units of rounding, of the trace or the norm, that a decomposition or a sum over `size` terms may be off by.
 
     Worst cases grow with the size and are not met; errors of random sign grow with its root. This takes the root
@@ -93,13 +93,13 @@ class Spectrum:
         return image
 
 
-def _positive(values: FloatArray) -> FloatArray:
+def _raise_to_rounding(values: FloatArray) -> FloatArray:
     """Values below rounding are raised to it: any positive numbers give a valid strategy."""
     largest = max(float(values.max()), float(np.finfo(np.float64).tiny))
     return np.maximum(values, len(values) * _EPS * largest)
 
 
-def _proved(roots: FloatArray, squares: float, plain: float) -> float:
+def _root_sum_bound(roots: FloatArray, squares: float, plain: float) -> float:
     """A bound on the sum of the true roots where those found are in doubt.
 
     By Hoffman and Wielandt the true s^2 differ by some delta of norm `squares` and the s themselves by one of norm
@@ -111,20 +111,20 @@ def _proved(roots: FloatArray, squares: float, plain: float) -> float:
     return max(float((np.cumsum(falling) - lost).max(initial=0.0)), 0.0)
 
 
-def squared(square: FloatArray, roundings: float) -> Spectrum:
+def spectrum_of_square(square: FloatArray, roundings: float) -> Spectrum:
     """The spectrum of a matrix in doubt by `roundings` units of rounding, which is overwritten."""
-    doubt = (roundings + units(len(square))) * _EPS * float(np.trace(square))
-    eigenvalues, vectors = _lapack().eigh(square, overwrite_a=True, check_finite=False, driver="evd")
-    proved = _proved(np.sqrt(np.maximum(eigenvalues, 0.0)), doubt, 0.0)
-    return Spectrum(vectors, np.sqrt(_positive(eigenvalues)), proved)
+    doubt = (roundings + rounding_units(len(square))) * _EPS * float(np.trace(square))
+    eigenvalues, vectors = _load_lapack().eigh(square, overwrite_a=True, check_finite=False, driver="evd")
+    proved = _root_sum_bound(np.sqrt(np.maximum(eigenvalues, 0.0)), doubt, 0.0)
+    return Spectrum(vectors, np.sqrt(_raise_to_rounding(eigenvalues)), proved)
 
 
-def _singular(scaled: FloatArray, roundings: float) -> Spectrum:
+def _spectrum_of_factor(scaled: FloatArray, roundings: float) -> Spectrum:
     """The spectrum of scaled^T scaled, for scaled (k, p), without squaring."""
-    _, singular, rows = _lapack().svd(scaled, full_matrices=False, check_finite=False)
+    _, singular, rows = _load_lapack().svd(scaled, full_matrices=False, check_finite=False)
     norm = float(np.linalg.norm(singular))
-    proved = _proved(singular, roundings * _EPS * norm**2, units(sum(scaled.shape)) * _EPS * norm)
-    return Spectrum(rows.T, _positive(singular), proved)
+    proved = _root_sum_bound(singular, roundings * _EPS * norm**2, rounding_units(sum(scaled.shape)) * _EPS * norm)
+    return Spectrum(rows.T, _raise_to_rounding(singular), proved)
 
 
 class DenseBlock(Protocol):
@@ -179,23 +179,23 @@ class GramBlock:
 
     @property
     def _roundings(self) -> float:
-        return 0.0 if self.factor is None else units(len(self.factor))
+        return 0.0 if self.factor is None else rounding_units(len(self.factor))
 
     def decompose(self, v: FloatArray) -> Spectrum:
         root, p = np.sqrt(v[self.index]), len(self.index)
         scaled = self.gram * root
         scaled *= root[:, None]
-        quick = squared(scaled, self._roundings)
+        quick = spectrum_of_square(scaled, self._roundings)
         if quick.clear:
             return quick
         if self.factor is not None:
-            return _singular(self.factor * root, 0.0)
+            return _spectrum_of_factor(self.factor * root, 0.0)
         norms = np.sqrt(self.squares)
         correlations = self.gram / norms / norms[:, None]
-        found = _singular(_lapack().cholesky(correlations, check_finite=False) * (norms * root), 0.0)
+        found = _spectrum_of_factor(_load_lapack().cholesky(correlations, check_finite=False) * (norms * root), 0.0)
         # rounding of the correlations, relative to their least eigenvalue, is relative to every eigenvalue of S
-        least = float(_lapack().eigvalsh(correlations, check_finite=False)[0]) / p - units(p) * _EPS
-        relative = 2 * units(p) * _EPS / least if least > 0.0 else 1.0
+        least = float(_load_lapack().eigvalsh(correlations, check_finite=False)[0]) / p - rounding_units(p) * _EPS
+        relative = 2 * rounding_units(p) * _EPS / least if least > 0.0 else 1.0
         return Spectrum(found.vectors, found.roots, max(quick.proved, found.proved * (1 - relative)))
 
     def cost(self, spectrum: Spectrum, squares: FloatArray) -> float:
@@ -233,11 +233,11 @@ class FactorBlock:
 
     def decompose(self, v: FloatArray) -> Spectrum:
         scaled = self.factor * np.sqrt(v[self.index])
-        roundings = 0.0 if self.gram is None else 2 * units(len(self.gram))
-        quick = squared(scaled @ scaled.T, roundings + units(sum(scaled.shape)))
+        roundings = 0.0 if self.gram is None else 2 * rounding_units(len(self.gram))
+        quick = spectrum_of_square(scaled @ scaled.T, roundings + rounding_units(sum(scaled.shape)))
         if quick.clear:
             return Spectrum((scaled.T @ quick.vectors) / quick.roots, quick.roots, quick.proved)
-        return _singular(scaled, roundings)
+        return _spectrum_of_factor(scaled, roundings)
 
     def cost(self, spectrum: Spectrum, squares: FloatArray) -> float:
         left = np.sqrt(squares[self.index])[:, None] * (spectrum.vectors / np.sqrt(spectrum.roots))
@@ -262,8 +262,8 @@ def gram_block(gram: FloatArray, index: IntArray, factor: FloatArray | None = No
     if _least_pivot(correlations) > _CLEAR:
         return GramBlock(gram, index, factor)
     if factor is not None:
-        return _reduced(factor, index)
-    eigenvalues, vectors = _lapack().eigh(correlations, check_finite=False, driver="evd")
+        return _reduce_factor_rank(factor, index)
+    eigenvalues, vectors = _load_lapack().eigh(correlations, check_finite=False, driver="evd")
     if eigenvalues[0] < -1e-8 * eigenvalues[-1]:
         raise WorkloadError(
             "the gram is not positive semidefinite: its correlations have the eigenvalue "
@@ -281,22 +281,22 @@ def factor_block(factor: FloatArray, index: IntArray) -> DenseBlock:
     norms = np.sqrt(np.einsum("ij,ij->i", factor, factor))
     norms[norms == 0.0] = 1.0
     rows = factor / norms[:, None]
-    return FactorBlock(factor, index) if _least_pivot(rows @ rows.T) > _CLEAR else _reduced(factor, index)
+    return FactorBlock(factor, index) if _least_pivot(rows @ rows.T) > _CLEAR else _reduce_factor_rank(factor, index)
 
 
 def _least_pivot(correlations: FloatArray) -> float:
     """The smallest pivot of a matrix with unit diagonal: near zero where its rank is deficient."""
     try:
-        return float(np.diagonal(_lapack().cholesky(correlations, check_finite=False)).min()) ** 2
+        return float(np.diagonal(_load_lapack().cholesky(correlations, check_finite=False)).min()) ** 2
     except np.linalg.LinAlgError:
         return 0.0
 
 
-def _reduced(factor: FloatArray, index: IntArray) -> DenseBlock:
+def _reduce_factor_rank(factor: FloatArray, index: IntArray) -> DenseBlock:
     """The same Gram from a factor of full row rank."""
     norms = np.sqrt(np.einsum("ij,ij->j", factor, factor))
     norms[norms == 0.0] = 1.0
-    _, singular, rows = _lapack().svd(factor / norms, full_matrices=False, check_finite=False)
+    _, singular, rows = _load_lapack().svd(factor / norms, full_matrices=False, check_finite=False)
     kept = singular > max(factor.shape) * _EPS * singular[0]
     return FactorBlock(singular[kept][:, None] * rows[kept] * norms, index)
 
@@ -332,12 +332,12 @@ class Queries:
         out, start = np.zeros((self.shape[1],) * 2), 0
         for operator, weight in self.blocks:
             stop = start + operator.shape[0]
-            out += weight * _gram(operator, weights[start:stop])
+            out += weight * _row_weighted_gram(operator, weights[start:stop])
             start = stop
         return out
 
 
-def _gram(operator: LinearOperator, weights: FloatArray) -> FloatArray:
+def _row_weighted_gram(operator: LinearOperator, weights: FloatArray) -> FloatArray:
     if isinstance(operator, Contiguous):
         # each row adds its weight on a square: four corners, then sums along both axes
         n = operator.shape[1] + 1

@@ -25,7 +25,16 @@ from sfumato._util.display import Progress
 from sfumato.operators.base import FloatArray, single_thread
 from sfumato.strategies.dense_blocks import DenseBlock, Spectrum
 
-__all__ = ["Bounded", "Solution", "cold_start", "pair_bound", "relative_gap", "solve", "titled", "warm_start"]
+__all__ = [
+    "BoundedOptimum",
+    "Solution",
+    "cold_start",
+    "optimality_title",
+    "pair_bound",
+    "relative_gap",
+    "solve_dual",
+    "warm_start",
+]
 
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -47,7 +56,7 @@ _FINER_TOLERANCE = 2e-8  # for these, so that what a step left is not lost in it
 _END = 8
 
 
-class Bounded:
+class BoundedOptimum:
     """A strategy between two bounds."""
 
     __slots__ = ()
@@ -67,7 +76,7 @@ def relative_gap(lower: float, upper: float) -> float:
     return upper / lower - 1 if lower > 0.0 else math.inf
 
 
-def titled(what: str, gap: float) -> str:
+def optimality_title(what: str, gap: float) -> str:
     """What a search found, by how near to the best it is proved to be: the optimum to a thousandth, or how far off."""
     if gap <= _OPTIMAL:
         return f"the optimal {what}"
@@ -91,7 +100,7 @@ class Solution:
 
 
 @dataclass(frozen=True, slots=True)
-class _Point:
+class _DualPoint:
     v: FloatArray
     spectra: tuple[Spectrum, ...]
     total: float  # t(v)
@@ -112,7 +121,7 @@ class _Point:
         return self.share / 2 + self.excess
 
 
-def _evaluate(blocks: Sequence[DenseBlock], v: FloatArray, least: float) -> _Point:
+def _evaluate_dual(blocks: Sequence[DenseBlock], v: FloatArray, least: float) -> _DualPoint:
     v = np.maximum(v / v.sum(), least)
     v /= v.sum()
     spectra = tuple(block.decompose(v) for block in blocks)
@@ -120,10 +129,10 @@ def _evaluate(blocks: Sequence[DenseBlock], v: FloatArray, least: float) -> _Poi
     for block, spectrum in zip(blocks, spectra, strict=True):
         diagonal += np.bincount(block.index, weights=spectrum.diagonal(), minlength=len(v))
     total = float(diagonal.sum())
-    return _Point(v, spectra, total, diagonal / total)
+    return _DualPoint(v, spectra, total, diagonal / total)
 
 
-def _bounds(blocks: Sequence[DenseBlock], point: _Point) -> tuple[float, float, FloatArray]:
+def _duality_bounds(blocks: Sequence[DenseBlock], point: _DualPoint) -> tuple[float, float, FloatArray]:
     """Proved lower and upper bounds at v, and the column scaling that attains the upper one.
 
     One scale for all columns always serves. Where every block has full rank, columns may be scaled one by one to
@@ -146,7 +155,9 @@ def _bounds(blocks: Sequence[DenseBlock], point: _Point) -> tuple[float, float, 
     return lower, float(np.sqrt(square)) * (1 + rounding * (2 + spread)), squares
 
 
-def _newton(blocks: Sequence[DenseBlock], point: _Point, target: float, slack: float, products: int) -> FloatArray:
+def _dual_newton_direction(
+    blocks: Sequence[DenseBlock], point: _DualPoint, target: float, slack: float, products: int
+) -> FloatArray:
     """The Newton direction in log v by conjugate gradients, of at most so many `products` with the Hessian.
 
     Ends when the residual has the energy `target` and no part above `slack` times v: the one bounds the distance of
@@ -183,22 +194,22 @@ def _newton(blocks: Sequence[DenseBlock], point: _Point, target: float, slack: f
     return step
 
 
-def _smoothed(blocks: Sequence[DenseBlock], point: _Point, least: float) -> _Point:
+def _fixed_point_steps(blocks: Sequence[DenseBlock], point: _DualPoint, least: float) -> _DualPoint:
     """After steps of the fixed point, which ascend but for rounding."""
     for _ in range(_SMOOTHED):
-        further = _evaluate(blocks, point.share**2 / point.v, least)
+        further = _evaluate_dual(blocks, point.share**2 / point.v, least)
         if further.total < point.total:
             break
         point = further
     return point
 
 
-def _moved(v: FloatArray, step: FloatArray) -> FloatArray:
+def _step_log_weights(v: FloatArray, step: FloatArray) -> FloatArray:
     """v moved along a step of log v; downward linearly, so that a weight that should vanish does at once."""
     return v * np.where(step < 0.0, np.maximum(1.0 + step, 0.01), np.exp(np.minimum(step, 2.0)))
 
 
-def solve(
+def solve_dual(
     blocks: Sequence[DenseBlock],
     start: FloatArray,
     *,
@@ -218,7 +229,7 @@ def solve(
     """
     full = all(block.full for block in blocks)
     least = max(0.05 * tolerance / len(start), 1e-30)  # costs t a part tolerance / 40, and keeps S well conditioned
-    point, iterations, length, idle = _evaluate(blocks, start, least), 1, 1.0, 0
+    point, iterations, length, idle = _evaluate_dual(blocks, start, least), 1, 1.0, 0
     best, best_v, lowest = np.inf, point.v, np.inf
     hasty = not full and sum(len(s.vectors) * len(s.roots) ** 2 for s in point.spectra) > _LONG
     products = _FEW_PRODUCTS if hasty else _MOST_PRODUCTS
@@ -230,10 +241,10 @@ def solve(
             best, best_v = crude, point.v
         last = idle > _PATIENCE or iterations >= max_iterations or energy < _REST
         if last and certify and not full and crude > best:
-            point = _evaluate(blocks, best_v, least)
+            point = _evaluate_dual(blocks, best_v, least)
         lower, upper, squares = 0.0, np.inf, point.v
         if certify and (last or energy <= tolerance):
-            lower, upper, squares = _bounds(blocks, point)
+            lower, upper, squares = _duality_bounds(blocks, point)
         if progress is not None:
             progress(iterations, min(float(np.sqrt(best)), upper / lower if lower > 0.0 else np.inf) - 1.0)
         if last or upper <= lower * (1 + tolerance) or (not certify and energy <= tolerance):
@@ -241,17 +252,17 @@ def solve(
         second_order = full and energy > tolerance  # the gap will be about the energy, not its root
         target = max(min(0.0025, 10 * energy) * energy, tolerance / 100 if second_order else tolerance**2 / 1000)
         slack = np.inf if second_order else max(tolerance / 2, (0.1 if hasty else 0.03) * (crude - 1))
-        moved = _moved(point.v, length * _newton(blocks, point, target, slack, products))
+        moved = _step_log_weights(point.v, length * _dual_newton_direction(blocks, point, target, slack, products))
         fixed = point.share**2 / point.v
         proved = min(sum(spectrum.proved for spectrum in point.spectra), point.total * (1 - tolerance / 1000))
         del point  # its vectors are not needed any more, and are as large as the Gram
-        point, iterations, length = _evaluate(blocks, moved, least), iterations + 1, min(1.0, 2 * length)
+        point, iterations, length = _evaluate_dual(blocks, moved, least), iterations + 1, min(1.0, 2 * length)
         if hasty:
-            point, iterations = _smoothed(blocks, point, least), iterations + _SMOOTHED
+            point, iterations = _fixed_point_steps(blocks, point, least), iterations + _SMOOTHED
             products = products if point.energy < energy / _STALLED else min(2 * products, _MOST_PRODUCTS)
         if point.total < proved and iterations < max_iterations:
             del point
-            point, iterations, length = _evaluate(blocks, fixed, least), iterations + 1, length / 8
+            point, iterations, length = _evaluate_dual(blocks, fixed, least), iterations + 1, length / 8
 
 
 def cold_start(blocks: Sequence[DenseBlock]) -> FloatArray:
@@ -269,11 +280,11 @@ def warm_start(blocks: Sequence[DenseBlock]) -> FloatArray:
     Of many, what the step from a quarter to half the size left tells what the last one will: where each evaluation
     costs seconds, that saves one.
     """
-    return np.exp(_stretched(blocks, many=len(cold_start(blocks)) >= _MANY_ORDERED).start)
+    return np.exp(_coarse_to_fine_start(blocks, many=len(cold_start(blocks)) >= _MANY_ORDERED).start)
 
 
 @dataclass(frozen=True, slots=True)
-class _Stretched:
+class _StretchedStart:
     """log v from half the size, stretched, and what that misses at the `ends`, as seen at half the size.
 
     left: what both missed there, stretched; share: of it, what they are expected to miss here.
@@ -289,28 +300,28 @@ class _Stretched:
         return self.middle + self.ends + self.share * self.left
 
 
-def _stretched(blocks: Sequence[DenseBlock], *, many: bool) -> _Stretched:
+def _coarse_to_fine_start(blocks: Sequence[DenseBlock], *, many: bool) -> _StretchedStart:
     cold = cold_start(blocks)
     size = len(cold)
     if size <= _COARSEST:
-        return _Stretched(np.log(cold), np.zeros(size), np.zeros(size))
+        return _StretchedStart(np.log(cold), np.zeros(size), np.zeros(size))
     coarse = [block.every_second() for block in blocks]
-    known = _stretched(coarse, many=many)
+    known = _coarse_to_fine_start(coarse, many=many)
     tolerance = _FINER_TOLERANCE if many else _COARSE_TOLERANCE
-    v = solve(coarse, np.exp(known.start), tolerance=tolerance, max_iterations=10, certify=False).v
+    v = solve_dual(coarse, np.exp(known.start), tolerance=tolerance, max_iterations=10, certify=False).v
     found, half, middle = np.log(v), len(v), len(v) // 2
     missed = found - known.middle if half > _COARSEST else np.zeros(half)
     ends = np.concatenate([missed[:middle], np.full(size - half, missed[middle]), missed[middle:]])
     places, whole = np.linspace(0, half - 1, size), np.arange(half)
     if not many or half <= _COARSEST:
-        return _Stretched(np.interp(places, whole, found), ends, np.zeros(size))
+        return _StretchedStart(np.interp(places, whole, found), ends, np.zeros(size))
     # a factor common to all weights says nothing
     left, before = (x - float(v @ x) for x in (missed - known.ends, known.left))
     square = float(v @ before**2)
     share = min(max(float(v @ (left * before)) / square, 0.0), 1.0) if square > 0.0 else 0.0
     further = np.interp(places, whole, left)
     further[:_END], further[-_END:] = left[:_END], left[-_END:]
-    return _Stretched(np.interp(places, whole, found), ends, further, share)
+    return _StretchedStart(np.interp(places, whole, found), ends, further, share)
 
 
 def pair_bound(gram: FloatArray) -> float:

@@ -28,11 +28,18 @@ from numpy.typing import ArrayLike
 from sfumato._util.display import Progress
 from sfumato.errors import WorkloadError
 from sfumato.operators.base import FloatArray, real_array, single_thread
-from sfumato.strategies.dense_blocks import Queries, squared, units
-from sfumato.strategies.dense_dual import Bounded
+from sfumato.strategies.dense_blocks import Queries, rounding_units, spectrum_of_square
+from sfumato.strategies.dense_dual import BoundedOptimum
 from sfumato.strategies.dense_optimal import DenseProblem
 
-__all__ = ["Largest", "Point", "optimize_largest", "optimize_largest_rows", "raised", "search"]
+__all__ = [
+    "LargestErrorOptimum",
+    "SaddlePoint",
+    "floor_weights",
+    "minimize_duality_gap",
+    "optimize_largest",
+    "optimize_largest_rows",
+]
 
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -47,7 +54,7 @@ _IDLE = 1e-3  # share of a row, relative to the mean share, below which it bends
 
 
 @dataclass(frozen=True, slots=True)
-class Largest(Bounded):
+class LargestErrorOptimum(BoundedOptimum):
     """A strategy A and a proof of how close its largest error is to the least.
 
     The largest weighted standard error of the queries F x answered by least squares from A x + z, z of standard
@@ -78,7 +85,7 @@ def optimize_largest(
     tolerance: float = 1e-5,
     max_iterations: int = 60,
     progress: Progress | None = None,
-) -> Largest:
+) -> LargestErrorOptimum:
     """The strategy of least largest variance for the queries `matrix` (k, m), to a relative gap of `tolerance`.
 
     `weights` (k,), positive, multiply the variances of the queries. Unconnected cells are separate problems, of
@@ -91,25 +98,25 @@ def optimize_largest(
         raise WorkloadError(f"tolerance is {tolerance!r}; allowed are finite numbers >= 0, such as 1e-5")
     if max_iterations < 1:
         raise WorkloadError(f"max_iterations is {max_iterations}; allowed are integers >= 1")
-    scaled = _read(matrix, weights)
+    scaled = _read_weighted_matrix(matrix, weights)
     k, m = scaled.shape
     scale = float(np.ldexp(1.0, int(np.frexp(np.abs(scaled).max(initial=0.0))[1])))
     scaled = scaled / scale
     asked = np.flatnonzero(scaled.any(axis=0))
     if not len(asked):
-        return Largest(np.zeros((0, m)), np.full(k, 1 / k), np.full(m, 1 / m), 0.0, 0.0, 0)
-    found: list[Largest] = []
+        return LargestErrorOptimum(np.zeros((0, m)), np.full(k, 1 / k), np.full(m, 1 / m), 0.0, 0.0, 0)
+    found: list[LargestErrorOptimum] = []
     with single_thread():
         for part in DenseProblem(None, scaled[:, asked]).components():
             columns = asked[part]
             rows = np.flatnonzero(scaled[:, columns].any(axis=1))
-            one = _component(scaled[np.ix_(rows, columns)], tolerance, max_iterations, progress)
+            one = _optimize_largest_component(scaled[np.ix_(rows, columns)], tolerance, max_iterations, progress)
             strategy, on_rows, on_cells = np.zeros((len(one.strategy), m)), np.zeros(k), np.zeros(m)
             strategy[:, columns], on_rows[rows], on_cells[columns] = one.strategy, one.rows, one.cells
             lower, upper = one.lower_bound * scale, one.upper_bound * scale
-            found.append(Largest(strategy, on_rows, on_cells, lower, upper, one.iterations))
+            found.append(LargestErrorOptimum(strategy, on_rows, on_cells, lower, upper, one.iterations))
     worst = max(found, key=lambda one: one.lower_bound)
-    return Largest(
+    return LargestErrorOptimum(
         np.concatenate([one.strategy for one in found]),
         worst.rows,
         worst.cells,
@@ -119,7 +126,7 @@ def optimize_largest(
     )
 
 
-def _read(matrix: ArrayLike, weights: ArrayLike | None) -> FloatArray:
+def _read_weighted_matrix(matrix: ArrayLike, weights: ArrayLike | None) -> FloatArray:
     """F with every row times the root of its weight."""
     out = np.asarray(real_array(matrix, "matrix"), dtype=np.float64)
     if out.ndim != 2 or 0 in out.shape or not np.isfinite(out).all():
@@ -133,7 +140,7 @@ def _read(matrix: ArrayLike, weights: ArrayLike | None) -> FloatArray:
 
 
 @dataclass(frozen=True, slots=True)
-class Point(ABC):
+class SaddlePoint(ABC):
     """The scaled matrix U diag(s) V^T at weights l and v, and the shares p / t and q / t; `even` is as for `search`."""
 
     even: float
@@ -194,7 +201,7 @@ class Point(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class _Dense(Point):
+class _DensePoint(SaddlePoint):
     """A point of a matrix that is written out."""
 
     left: FloatArray
@@ -218,26 +225,28 @@ class _Dense(Point):
         return image
 
 
-Evaluate = Callable[[float, FloatArray, FloatArray], Point]
+Evaluate = Callable[[float, FloatArray, FloatArray], SaddlePoint]
 
 
-def raised(rows: FloatArray, cells: FloatArray, even: float) -> tuple[FloatArray, FloatArray]:
+def floor_weights(rows: FloatArray, cells: FloatArray, even: float) -> tuple[FloatArray, FloatArray]:
     """Weights of sum 1, none much below the least that the even part leaves."""
     rows, cells = (np.maximum(w / w.sum(), even / 10 / len(w)) for w in (rows, cells))
     return rows / rows.sum(), cells / cells.sum()
 
 
-def _evaluate(matrix: FloatArray, rank: int, even: float, rows: FloatArray, cells: FloatArray) -> Point:
+def _evaluate_largest_error(
+    matrix: FloatArray, rank: int, even: float, rows: FloatArray, cells: FloatArray
+) -> SaddlePoint:
     from scipy.linalg import svd  # noqa: PLC0415  (slow to import)
 
-    rows, cells = raised(rows, cells, even)
+    rows, cells = floor_weights(rows, cells, even)
     u, s, vt = svd(np.sqrt(rows)[:, None] * matrix * np.sqrt(cells), full_matrices=False, check_finite=False)
     u, s, right = u[:, :rank], np.maximum(s[:rank], _EPS * s[0]), np.ascontiguousarray(vt[:rank].T)
     p, q = (np.einsum("ij,ij->i", side * (s / s.sum()), side) for side in (u, right))
-    return _Dense(even, rows, cells, s, right, p, q, np.ascontiguousarray(u))
+    return _DensePoint(even, rows, cells, s, right, p, q, np.ascontiguousarray(u))
 
 
-def _newton(point: Point, target: float, slack: float) -> FloatArray:
+def _largest_newton_direction(point: SaddlePoint, target: float, slack: float) -> FloatArray:
     """The Newton direction in (log l, log v) by conjugate gradients.
 
     t grows in proportion to l and v together, so along that direction its Hessian says nothing; a square of the
@@ -271,9 +280,9 @@ def _newton(point: Point, target: float, slack: float) -> FloatArray:
     return step
 
 
-def search(
+def minimize_duality_gap(
     evaluate: Evaluate, rows: FloatArray, cells: FloatArray, tolerance: float, most: int, progress: Progress | None
-) -> tuple[Point, int]:
+) -> tuple[SaddlePoint, int]:
     """The point of least gap that Newton steps from these weights find.
 
     With an even part e the maximum has l_i = (1 - e) p_i / t + e / k, so that p_i / l_i <= t / (1 - e) for every i,
@@ -299,7 +308,7 @@ def search(
             point = replace(point, even=even)
             energy = point.energy
         target = max(min(0.0025, 10 * energy) * energy, tolerance**2 / 1000)
-        step = length * _newton(point, target, max(tolerance / 2, 0.03 * (crude - 1)))
+        step = length * _largest_newton_direction(point, target, max(tolerance / 2, 0.03 * (crude - 1)))
         # downward linearly, so that a weight that should vanish does at once
         grown = point.weights * np.where(step < 0.0, np.maximum(1 + step, 0.01), np.exp(np.minimum(step, 2.0)))
         moved, iterations, length = evaluate(even, grown[:k], grown[k:]), iterations + 1, 2 * length
@@ -310,13 +319,15 @@ def search(
         point, length = moved, min(length, 1.0)
 
 
-def _component(matrix: FloatArray, tolerance: float, most: int, progress: Progress | None) -> Largest:
+def _optimize_largest_component(
+    matrix: FloatArray, tolerance: float, most: int, progress: Progress | None
+) -> LargestErrorOptimum:
     """The optimum where all cells are connected and no row or column is zero."""
     k, m = matrix.shape
     norms = np.linalg.norm(matrix, axis=0)
     rank = int(np.linalg.matrix_rank(matrix / norms))
-    evaluate = functools.partial(_evaluate, matrix, rank)
-    point, iterations = search(evaluate, np.ones(k), norms**2, tolerance, most, progress)
+    evaluate = functools.partial(_evaluate_largest_error, matrix, rank)
+    point, iterations = minimize_duality_gap(evaluate, np.ones(k), norms**2, tolerance, most, progress)
     s, width = point.roots, np.sqrt(point.cells)[:, None]
     strategy = (point.right / width * np.sqrt(s)).T
     back = matrix @ (point.right * width / np.sqrt(s))
@@ -329,14 +340,14 @@ def _component(matrix: FloatArray, tolerance: float, most: int, progress: Progre
     strategy /= size * (1 + 4 * _EPS)
     upper *= size * (1 + unit)
     lower = max(point.total * (1 - (k + m) * _EPS) - math.sqrt(rank) * unit * float(np.linalg.norm(s)), 0.0)
-    return Largest(strategy, point.rows, point.cells, lower, upper, iterations)
+    return LargestErrorOptimum(strategy, point.rows, point.cells, lower, upper, iterations)
 
 
 _CLEAR = 1e-8  # least eigenvalue of the correlations of the cells below which digits would be lost
 
 
 @dataclass(frozen=True, slots=True)
-class _Implicit(Point):
+class _ImplicitPoint(SaddlePoint):
     """A point of queries that are not written out; `proved` is at most the true t."""
 
     queries: Queries
@@ -364,7 +375,7 @@ class _Implicit(Point):
 
 def optimize_largest_rows(
     queries: Queries, *, tolerance: float = 1e-5, max_iterations: int = 60, progress: Progress | None = None
-) -> Largest | None:
+) -> LargestErrorOptimum | None:
     """The strategy of least largest variance, as `optimize_largest`; None where cells are alike, unasked or apart.
 
     One iteration takes some tens of products of (m, m) matrices and of passes over the queries.
@@ -377,27 +388,29 @@ def optimize_largest_rows(
     with single_thread():
         if float(np.linalg.eigvalsh(gram / norms / norms[:, None])[0]) < _CLEAR:
             return None
-        found, iterations = search(
+        found, iterations = minimize_duality_gap(
             functools.partial(_evaluate_rows, queries), np.ones(k), norms**2, tolerance, max_iterations, progress
         )
-        assert isinstance(found, _Implicit)
+        assert isinstance(found, _ImplicitPoint)
         strategy = (found.right / np.sqrt(found.cells)[:, None] * np.sqrt(found.roots)).T
         strategy /= math.sqrt(float(np.einsum("ij,ij->j", strategy, strategy).max())) * (1 + 4 * _EPS)
         # from the strategy alone: however inexact the roots are, this is what it attains
         inverse = np.linalg.inv(strategy)
         attained = math.sqrt(float(queries.forms(inverse @ inverse.T).max()))
-        doubt = units(len(gram)) * _EPS * np.linalg.cond(strategy)
-    return Largest(strategy, found.rows, found.cells, found.proved, attained * (1 + float(doubt)), iterations)
+        doubt = rounding_units(len(gram)) * _EPS * np.linalg.cond(strategy)
+    return LargestErrorOptimum(
+        strategy, found.rows, found.cells, found.proved, attained * (1 + float(doubt)), iterations
+    )
 
 
-def _evaluate_rows(queries: Queries, even: float, rows: FloatArray, cells: FloatArray) -> _Implicit:
-    rows, cells = raised(rows, cells, even)
+def _evaluate_rows(queries: Queries, even: float, rows: FloatArray, cells: FloatArray) -> _ImplicitPoint:
+    rows, cells = floor_weights(rows, cells, even)
     width = np.sqrt(cells)
     # sums over the rows and along the cells come before the eigenvalues
-    found = squared(queries.gram(rows) * width * width[:, None], units(len(rows) + len(cells)))
+    found = spectrum_of_square(queries.gram(rows) * width * width[:, None], rounding_units(len(rows) + len(cells)))
     s, right = found.roots, found.vectors
     scaled = width[:, None] * right
     p = rows * queries.forms((scaled / s) @ scaled.T)
     q = np.einsum("ij,ij->i", right * s, right)
     total = float(s.sum())
-    return _Implicit(even, rows, cells, s, right, p / total, q / total, queries, found.proved)
+    return _ImplicitPoint(even, rows, cells, s, right, p / total, q / total, queries, found.proved)

@@ -11,13 +11,21 @@ from sfumato._util.display import Progress
 from sfumato.errors import WorkloadError
 from sfumato.operators.base import FloatArray, single_thread
 from sfumato.strategies.dense_blocks import DenseBlock, IntArray, factor_block, gram_block
-from sfumato.strategies.dense_dual import Bounded, cold_start, solve, warm_start
+from sfumato.strategies.dense_dual import BoundedOptimum, cold_start, solve_dual, warm_start
 
-__all__ = ["Columns", "DenseProblem", "Optimum", "Part", "distinct_columns", "optimize", "read_problem"]
+__all__ = [
+    "DenseProblem",
+    "DistinctColumns",
+    "DualPart",
+    "Optimum",
+    "find_distinct_columns",
+    "optimize_dense",
+    "read_problem",
+]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class DualPart:
     """A block of the dual, and how the columns of its strategy become those of the cells.
 
     Cell j gets column `coordinate[j]` times `sign[j]`; both are (m,).
@@ -82,21 +90,21 @@ class DenseProblem:
             parts.append(np.flatnonzero(reached))
         return parts
 
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[DualPart, ...]:
         """The blocks of the dual: one, or two halves where the Gram is unchanged by reversing the cells."""
         every = np.arange(self.size)
         if self.gram is None and self.factor is not None and 2 * len(self.factor) <= self.size:
             block = factor_block(self.factor, every)
         else:
             gram = self._leading.T @ self._leading if self.gram is None else self.gram
-            halves = _halves(gram, self.factor) if np.array_equal(gram, gram[::-1, ::-1]) else ()
+            halves = _mirror_halves(gram, self.factor) if np.array_equal(gram, gram[::-1, ::-1]) else ()
             if halves:
                 return halves
             block = gram_block(gram, every, self.factor)
-        return (Part(block, every, np.ones(self.size)),)
+        return (DualPart(block, every, np.ones(self.size)),)
 
 
-def _halves(gram: FloatArray, factor: FloatArray | None) -> tuple[Part, ...]:
+def _mirror_halves(gram: FloatArray, factor: FloatArray | None) -> tuple[DualPart, ...]:
     """The two halves of a Gram that is unchanged by reversing the cells.
 
     In the basis (e_j + e_j') / 2 and (e_j - e_j') / 2 of a cell j and its mirror j' (e_j for the middle one)
@@ -118,13 +126,13 @@ def _halves(gram: FloatArray, factor: FloatArray | None) -> tuple[Part, ...]:
     place = np.minimum(every, m - 1 - every)
     sign = np.concatenate([np.ones(low), np.zeros(m - 2 * low), -np.ones(low)])
     return (
-        Part(gram_block(even, every[:half], roots[0]), place, np.ones(m)),
-        Part(gram_block(odd, every[:low], roots[1]), np.minimum(place, low - 1), sign),
+        DualPart(gram_block(even, every[:half], roots[0]), place, np.ones(m)),
+        DualPart(gram_block(odd, every[:low], roots[1]), np.minimum(place, low - 1), sign),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class DistinctColumns:
     """The distinct nonzero columns: `cells` represent them; cell j is `sign[j]` times number `kind[j]`, -1 if zero."""
 
     cells: IntArray
@@ -132,7 +140,7 @@ class Columns:
     sign: FloatArray
 
 
-def distinct_columns(problem: DenseProblem) -> Columns:
+def find_distinct_columns(problem: DenseProblem) -> DistinctColumns:
     """Find zero columns and columns equal up to sign, exactly."""
     squares = problem.squares()
     _, group, counts = np.unique(squares, return_inverse=True, return_counts=True)
@@ -150,7 +158,7 @@ def distinct_columns(problem: DenseProblem) -> Columns:
     represented = np.array(cells, dtype=np.intp)
     nonzero = kind >= 0
     sign[nonzero] *= sign[represented[kind[nonzero]]]
-    return Columns(represented, kind, sign)
+    return DistinctColumns(represented, kind, sign)
 
 
 def read_problem(gram: ArrayLike | None, matrix: ArrayLike | None) -> tuple[DenseProblem, float]:
@@ -158,8 +166,8 @@ def read_problem(gram: ArrayLike | None, matrix: ArrayLike | None) -> tuple[Dens
 
     Raises WorkloadError for arrays that are not finite, not of the right shapes, not a Gram, or not of one workload.
     """
-    square = None if gram is None else _symmetric(_finite(gram, "gram"))
-    factor = None if matrix is None else _finite(matrix, "matrix")
+    square = None if gram is None else _check_symmetric_gram(_finite_matrix(gram, "gram"))
+    factor = None if matrix is None else _finite_matrix(matrix, "matrix")
     if factor is not None:
         largest, asked = float(np.abs(factor).max(initial=0.0)), factor.any(axis=0)
     elif square is not None:
@@ -186,7 +194,7 @@ def read_problem(gram: ArrayLike | None, matrix: ArrayLike | None) -> tuple[Dens
     return problem, float(np.ldexp(1.0, exponent))
 
 
-def _finite(array: ArrayLike, name: str) -> FloatArray:
+def _finite_matrix(array: ArrayLike, name: str) -> FloatArray:
     try:
         out = np.asarray(array, dtype=np.float64)
     except (TypeError, ValueError) as problem:
@@ -200,7 +208,7 @@ def _finite(array: ArrayLike, name: str) -> FloatArray:
     return out
 
 
-def _symmetric(gram: FloatArray) -> FloatArray:
+def _check_symmetric_gram(gram: FloatArray) -> FloatArray:
     if gram.shape[0] != gram.shape[1]:
         raise WorkloadError(f"gram has shape {gram.shape}; it must be square, (m, m): F^T F of a workload F (k, m)")
     diagonal = np.diagonal(gram)
@@ -223,7 +231,7 @@ _NOTHING = 1e-24  # of a squared length: what rounding leaves of columns in the 
 
 
 @dataclass(frozen=True, slots=True)
-class Optimum(Bounded):
+class Optimum(BoundedOptimum):
     """A strategy A and a proof of how close to the best it is.
 
     The factorization norm of a workload F, unnormalised, is the least ||R||_F ||A||_{1->2} over R A = F: the
@@ -245,7 +253,7 @@ class Optimum(Bounded):
     iterations: int
 
 
-def optimize(
+def optimize_dense(
     gram: ArrayLike | None = None,
     *,
     matrix: ArrayLike | None = None,
@@ -273,18 +281,18 @@ def optimize(
         raise WorkloadError(f"max_iterations is {max_iterations}; allowed are integers >= 1")
     problem, scale = read_problem(gram, matrix)
     if problem.factor is not None and problem.size > _MANY and _FEW * len(problem.factor) <= problem.size:
-        return _of_few_rows(problem.factor, scale, tolerance, max_iterations, progress)
-    columns = distinct_columns(problem)
+        return _optimize_few_rows(problem.factor, scale, tolerance, max_iterations, progress)
+    columns = find_distinct_columns(problem)
     with single_thread():
         reduced = problem.on(columns.cells)
         found = [
-            (cells, _component(reduced.on(cells), ordered, tolerance, max_iterations, progress))
+            (cells, _optimize_component(reduced.on(cells), ordered, tolerance, max_iterations, progress))
             for cells in reduced.components()
         ]
-    return _joined(found, columns, scale)
+    return _join_components(found, columns, scale)
 
 
-def _of_few_rows(
+def _optimize_few_rows(
     factor: FloatArray, scale: float, tolerance: float, max_iterations: int, progress: Progress | None
 ) -> Optimum:
     """The optimum of few rows over very many columns, of which few bind: those that stick out, found one after another.
@@ -296,10 +304,10 @@ def _of_few_rows(
     norms = np.linalg.norm(factor, axis=1)
     kept = np.flatnonzero(norms > 0.0)
     rows = factor[kept] / norms[kept, None]
-    chosen = np.unique(np.concatenate([rows.argmax(axis=1), rows.argmin(axis=1), _spanning(rows)]))
+    chosen = np.unique(np.concatenate([rows.argmax(axis=1), rows.argmin(axis=1), _spanning_columns(rows)]))
     best: Optimum | None = None
     for _ in range(_MOST_ROUNDS):
-        found = optimize(
+        found = optimize_dense(
             matrix=factor[:, chosen], tolerance=tolerance / 2, max_iterations=max_iterations, progress=progress
         )
         with single_thread():
@@ -326,7 +334,7 @@ def _of_few_rows(
     return best
 
 
-def _spanning(rows: FloatArray) -> IntArray:
+def _spanning_columns(rows: FloatArray) -> IntArray:
     """Columns that span what all of them span: the longest of what those before leave over, one after another."""
     left, out = rows.copy(), list[int]()
     first = float(np.einsum("ij,ij->j", left, left).max())
@@ -341,14 +349,14 @@ def _spanning(rows: FloatArray) -> IntArray:
     return np.array(out, dtype=np.intp)
 
 
-def _component(
+def _optimize_component(
     problem: DenseProblem, ordered: bool, tolerance: float, max_iterations: int, progress: Progress | None
 ) -> Optimum:
     """The optimum where all cells are connected and no two columns are equal up to sign."""
     parts = problem.parts()
     blocks = [part.block for part in parts]
     start = warm_start(blocks) if ordered else cold_start(blocks)
-    solution = solve(blocks, start, tolerance=tolerance, max_iterations=max_iterations, progress=progress)
+    solution = solve_dual(blocks, start, tolerance=tolerance, max_iterations=max_iterations, progress=progress)
     rows: list[FloatArray] = []
     for part, spectrum in zip(parts, solution.spectra, strict=True):
         scaled = spectrum.vectors * np.sqrt(spectrum.roots)
@@ -363,7 +371,7 @@ def _component(
     )
 
 
-def _joined(found: list[tuple[IntArray, Optimum]], columns: Columns, scale: float) -> Optimum:
+def _join_components(found: list[tuple[IntArray, Optimum]], columns: DistinctColumns, scale: float) -> Optimum:
     """The optimum of all cells from those of unconnected ones: squares of norms add up, and weights follow them."""
     m = len(columns.kind)
     lower = float(np.sqrt(sum(part.lower_bound**2 for _, part in found)))

@@ -21,26 +21,26 @@ from sfumato.privacy.unit import Neighbours
 from sfumato.strategies import descent, given, merged_planning
 from sfumato.strategies.compound import joined_attributes
 from sfumato.strategies.dense_blocks import Queries
-from sfumato.strategies.dense_dual import pair_bound, titled
-from sfumato.strategies.dense_largest import Largest, optimize_largest, optimize_largest_rows
-from sfumato.strategies.dense_optimal import optimize
-from sfumato.strategies.dense_pure import PureStrategy, optimize_pure, turned
+from sfumato.strategies.dense_dual import optimality_title, pair_bound
+from sfumato.strategies.dense_largest import LargestErrorOptimum, optimize_largest, optimize_largest_rows
+from sfumato.strategies.dense_optimal import optimize_dense
+from sfumato.strategies.dense_pure import PureStrategy, optimize_pure, rotate_to_least_l1
 from sfumato.strategies.design import Design, Problem
 from sfumato.strategies.factors import (
     BIAS_BITS,
     Cells,
-    Factor,
+    StrategyFactor,
     TotalOnly,
-    coefficients,
+    basis_coefficients,
     quantise,
     rounding_bias,
     row_basis,
 )
 from sfumato.strategies.product import Product
-from sfumato.strategies.stacked import FINE, Piece, column_price, share_design, weighted_error
+from sfumato.strategies.stacked import FINE, StackedPiece, column_price, share_design, weighted_error
 from sfumato.strategies.trees import is_ordered
 from sfumato.workloads import QueryBlock
-from sfumato.workloads.core import on_domain
+from sfumato.workloads.core import block_on_domain
 
 __all__ = [
     "BY_SYMMETRY",
@@ -77,7 +77,7 @@ _Family = tuple[tuple[str, ...], list[int]]  # attributes, and the numbers of th
 
 
 @dataclass(frozen=True, slots=True)
-class _Solved:
+class _SolvedFactor:
     """One factor before rounding: an exact integer factor, or real coefficients over an integer basis.
 
     `gap` says how far from its optimum it is at most, infinity where that is not known.
@@ -85,7 +85,7 @@ class _Solved:
     `weights` are then those of the queries whose weighted mean it bounds.
     """
 
-    factor: Factor | None
+    factor: StrategyFactor | None
     coefficients: FloatArray | None
     basis: LinearOperator | None
     bound: float
@@ -93,7 +93,7 @@ class _Solved:
     weights: FloatArray | None = None
     gap: float = 0.0
 
-    def at(self, scale: float) -> Factor:
+    def at(self, scale: float) -> StrategyFactor:
         if self.factor is not None:
             return self.factor
         assert self.coefficients is not None
@@ -109,7 +109,7 @@ def columns_first(problem: Problem) -> bool:
 def several(problem: Problem) -> bool:
     """Whether no table by itself holds all queries, or it is a product of too many factors to be rounded one by one."""
     blocks = problem.workload.blocks
-    return (len(blocks) == 1 and _real(blocks[0]) > MAX_REAL) or len(families(problem)) != 1
+    return (len(blocks) == 1 and _count_real_factors(blocks[0]) > MAX_REAL) or len(families(problem)) != 1
 
 
 def near_alone(problem: Problem) -> bool:
@@ -127,7 +127,7 @@ def asks_columns(problem: Problem) -> bool:
     if len(tables) == 1:
         (names, _), few_rows = tables[0], not problem.unit.total_is_public
         if math.prod(problem.sizes[a] for a in names) <= MAX_DENSE or (
-            few_rows and given.applies(problem, names, problem.workload.blocks)
+            few_rows and given.asks_few_queries(problem, names, problem.workload.blocks)
         ):
             return False
     return not problem.is_marginal
@@ -135,7 +135,7 @@ def asks_columns(problem: Problem) -> bool:
 
 def over_columns(problem: Problem, progress: Progress | None = None) -> Design:
     """The optimum over the distinct columns of all queries together. Raises PlanError where it does not apply."""
-    found = merged_planning.design(problem, progress)
+    found = merged_planning.design_merged(problem, progress)
     if problem.noise != "laplace":
         return found
     notes = () if found.bound is None else (laplace_note(problem, found.bound),)
@@ -144,20 +144,20 @@ def over_columns(problem: Problem, progress: Progress | None = None) -> Design:
 
 def families_apart(problem: Problem, progress: Progress | None = None) -> list[Design]:
     """The optimum for each maximal table, the budget split between them. Raises PlanError where there is none."""
-    return _apart(problem, families(problem), progress)
+    return _design_separate_families(problem, families(problem), progress)
 
 
-def _apart(problem: Problem, tables: list[_Family], progress: Progress | None) -> list[Design]:
+def _design_separate_families(problem: Problem, tables: list[_Family], progress: Progress | None) -> list[Design]:
     """The optimum of each family, the budget shared between them; of several also one product."""
     power = problem.power
-    pieces: list[Piece] = []
+    pieces: list[StackedPiece] = []
     bounds: list[float | None] = []
     if not 0 < len(tables) <= MAX_FAMILIES:
         raise PlanError("too many tables to optimise one by one; marginals serve them together")
     for names, members in tables:
         blocks = [problem.workload.blocks[i] for i in members]
-        groups, solved = _solve(problem, names, blocks, progress)
-        piece, bound = _piece(problem, groups, solved, members if len(tables) > 1 else [], power)
+        groups, solved = _solve_family(problem, names, blocks, progress)
+        piece, bound = _family_piece(problem, groups, solved, members if len(tables) > 1 else [], power)
         pieces.append(piece)
         if problem.unit.total_is_public:
             bound = _pair_bound(problem, names, blocks, solved[0].weights if len(solved) == 1 else None)
@@ -174,9 +174,9 @@ def _apart(problem: Problem, tables: list[_Family], progress: Progress | None) -
         design = replace(design, bound=None, notes=(laplace_note(problem, bound),))
     if problem.noise == "laplace" and problem.largest:
         # neither is proved the best: what has the least mean may have the least largest error too
-        return [design, *_apart(replace(problem, objective="cells"), tables, progress)]
+        return [design, *_design_separate_families(replace(problem, objective="cells"), tables, progress)]
     # tables that share attributes may be better answered from one product than from strategies of their own
-    shared = descent.design(problem) if len(tables) > 1 else None
+    shared = descent.design_by_descent(problem) if len(tables) > 1 else None
     return [design] if shared is None else [design, shared]
 
 
@@ -223,60 +223,71 @@ def families(problem: Problem) -> list[_Family]:
     out: list[tuple[tuple[str, ...], list[int]]] = []
     for names, members in found.items():
         cells = math.prod(problem.sizes[a] for a in names)
-        if len(members) == 1 or cells <= MAX_DENSE or given.applies(problem, names, [blocks[i] for i in members]):
+        if (
+            len(members) == 1
+            or cells <= MAX_DENSE
+            or given.asks_few_queries(problem, names, [blocks[i] for i in members])
+        ):
             out.append((names, members))
         else:
             out += [(order(blocks[i].attributes), [i]) for i in members]
     return sorted(out)
 
 
-def _real(query: QueryBlock) -> int:
+def _count_real_factors(query: QueryBlock) -> int:
     """Factors of a block whose optimum has real coefficients."""
     return sum(not isinstance(f, Identity | Total) for f in query.block.factors)
 
 
-def _solve(
+def _solve_family(
     problem: Problem, names: tuple[str, ...], blocks: list[QueryBlock], progress: Progress | None
-) -> tuple[tuple[tuple[str, ...], ...], list[_Solved]]:
+) -> tuple[tuple[tuple[str, ...], ...], list[_SolvedFactor]]:
     """The groups of attributes and the optimum of each."""
-    if len(blocks) == 1 and (_real(blocks[0]) <= MAX_REAL or math.prod(problem.sizes[a] for a in names) > MAX_DENSE):
+    if len(blocks) == 1 and (
+        _count_real_factors(blocks[0]) <= MAX_REAL or math.prod(problem.sizes[a] for a in names) > MAX_DENSE
+    ):
         query = blocks[0].block
         weight = math.sqrt(problem.objective_weight(blocks[0]))
         if not query.factors:
-            return ((),), [_Solved(Cells(1), None, None, weight, 0.0)]
-        solved = [_factor(f, [(f, 1.0)], problem, progress) for f in query.factors]
+            return ((),), [_SolvedFactor(Cells(1), None, None, weight, 0.0)]
+        solved = [_solve_factor(f, [(f, 1.0)], problem, progress) for f in query.factors]
         first = solved[0]
         solved[0] = replace(first, bound=first.bound * weight)
         return query.groups, solved
     # by the symmetry of their cells, the optimum is that of one of them, measured in each
-    shared = given.shared(blocks) if math.prod(problem.sizes[a] for a in names) > MAX_DENSE else ()
+    shared = given.shared_groups(blocks) if math.prod(problem.sizes[a] for a in names) > MAX_DENSE else ()
     rest = tuple(a for a in names if not any(a in g for g in shared))
     domain = Domain({a: problem.workload.domain[a] for a in rest})
-    operators = [(on_domain(domain, given.beside(q.block, shared)), problem.objective_weight(q)) for q in blocks]
+    operators = [
+        (block_on_domain(domain, given.block_beside_groups(q.block, shared)), problem.objective_weight(q))
+        for q in blocks
+    ]
     whole = operators[0][0] if len(operators) == 1 else Stack(tuple(o for o, _ in operators))
-    cells = [_factor(Identity(math.prod(problem.sizes[a] for a in g)), [], problem, progress) for g in shared]
-    return (*shared, rest), [*cells, _factor(whole, operators, problem, progress)]
+    cells = [_solve_factor(Identity(math.prod(problem.sizes[a] for a in g)), [], problem, progress) for g in shared]
+    return (*shared, rest), [*cells, _solve_factor(whole, operators, problem, progress)]
 
 
-def _factor(
+def _solve_factor(
     whole: LinearOperator,
     weighted: Sequence[tuple[LinearOperator, float]],
     problem: Problem,
     progress: Progress | None,
-) -> _Solved:
+) -> _SolvedFactor:
     """The certified optimum of one group of attributes; for Laplace noise its bound and a strategy of small L1 norm."""
     if isinstance(whole, Identity):
-        return _Solved(Cells(whole.n), None, None, 1.0 if problem.largest else math.sqrt(whole.n), 0.0)
+        return _SolvedFactor(Cells(whole.n), None, None, 1.0 if problem.largest else math.sqrt(whole.n), 0.0)
     if isinstance(whole, Total):
-        return _Solved(TotalOnly(whole.n), None, None, 1.0, 0.0)
+        return _SolvedFactor(TotalOnly(whole.n), None, None, 1.0, 0.0)
     cells = whole.shape[1]
     ordered = all(is_ordered(o) for o, _ in weighted)
     limit = MAX_DENSE_ORDERED if ordered else MAX_DENSE
-    if cells > limit and given.affordable(whole):
-        best, basis, found = given.optimum(whole, weighted, laplace=problem.noise == "laplace", progress=progress)
+    if cells > limit and given.is_small_integral(whole):
+        best, basis, found = given.optimize_spanning_rows(
+            whole, weighted, laplace=problem.noise == "laplace", progress=progress
+        )
         # the largest variance is at least their mean
         bound = best.lower_bound / (math.sqrt(whole.shape[0]) if problem.largest else 1.0)
-        return _Solved(None, found, basis, bound, 0.0, gap=math.inf if problem.largest else best.gap)
+        return _SolvedFactor(None, found, basis, bound, 0.0, gap=math.inf if problem.largest else best.gap)
     if cells > limit:
         raise PlanError(f"{cells:,} cells are above the limit of {limit:,} for dense optimisation")
     gram = np.zeros((cells, cells))
@@ -287,22 +298,22 @@ def _factor(
         rows = [np.asarray(o.dense(), dtype=np.float64) * math.sqrt(w) for o, w in weighted]
         matrix = np.vstack(rows)
     weights = None
-    largest = _largest(Queries(tuple(weighted)), matrix, progress) if problem.largest else None
+    largest = _solve_largest_error(Queries(tuple(weighted)), matrix, progress) if problem.largest else None
     if largest is not None:
         strategy, bound, weights = largest.strategy, largest.lower_bound, largest.rows
         reached, gap = largest.upper_bound * math.sqrt(whole.shape[0]), largest.gap
     else:
         tolerance = _TOLERANCE if cells <= MAX_DENSE else _TOLERANCE_OF_MANY
-        best = optimize(gram, matrix=matrix, ordered=ordered, tolerance=tolerance, progress=progress)
+        best = optimize_dense(gram, matrix=matrix, ordered=ordered, tolerance=tolerance, progress=progress)
         # the largest variance is at least their mean
         strategy, bound = best.strategy, best.lower_bound / (math.sqrt(whole.shape[0]) if problem.largest else 1.0)
         # of what it is not the optimum of, no more is known
         reached, gap = best.upper_bound, math.inf if problem.largest else best.gap
     rank = len(strategy)
     basis = row_basis(gram, whole, rank)
-    found = coefficients(strategy, basis)
+    found = basis_coefficients(strategy, basis)
     if problem.noise == "laplace":
-        found, length = turned(found, basis)
+        found, length = rotate_to_least_l1(found, basis)
         if problem.largest and matrix is not None:
             own = found if basis is None else found @ np.asarray(basis.dense(), dtype=np.float64)
             pure = _pure_largest(matrix, weights, own, ordered=ordered)
@@ -310,12 +321,14 @@ def _factor(
             pure = optimize_pure(gram, ordered=ordered)
             pure = pure if pure.value < reached * length else None
         if pure is not None:
-            return _Solved(None, pure.coefficients, pure.basis, bound, 0.0, weights)
+            return _SolvedFactor(None, pure.coefficients, pure.basis, bound, 0.0, weights)
     bias = rounding_bias(found, whole) if basis is None and rank < cells else 0.0
-    return _Solved(None, found, basis, bound, bias, weights, gap)
+    return _SolvedFactor(None, found, basis, bound, bias, weights, gap)
 
 
-def _largest(queries: Queries, matrix: FloatArray | None, progress: Progress | None) -> Largest | None:
+def _solve_largest_error(
+    queries: Queries, matrix: FloatArray | None, progress: Progress | None
+) -> LargestErrorOptimum | None:
     """The certified optimum of the largest error; None where it takes too long."""
     k, cells = queries.shape
     found = None
@@ -355,13 +368,13 @@ def _pure_largest(
     return best
 
 
-def _piece(
+def _family_piece(
     problem: Problem,
     groups: tuple[tuple[str, ...], ...],
-    solved: list[_Solved],
+    solved: list[_SolvedFactor],
     members: list[int],
     power: int,
-) -> tuple[Piece, float | None]:
+) -> tuple[StackedPiece, float | None]:
     real = [s for s in solved if s.factor is None]
     # coefficients of large numbers are small ones
     large = max((math.log2(max(s.basis.max_abs, 1.0)) for s in real if s.basis is not None), default=0.0)
@@ -372,20 +385,20 @@ def _piece(
     names = ", ".join(a for g in groups for a in g) or "the total"
     # where the total is known more is possible
     near = math.inf if problem.unit.total_is_public else math.prod(1 + s.gap for s in solved) - 1
-    kind = "an L1 factorization" if power == 1 else titled("factorization", near)
+    kind = "an L1 factorization" if power == 1 else optimality_title("factorization", near)
     title = f"{kind} over {names}" if real else f"noise on every cell of {names}"
     bias = sum(s.bias for s in real)
     unit = Product(groups, sizes, tuple(fixed), 1, problem.unit.total_is_public, bias=bias, title=title)
     fine = 2.0 ** (bits * len(real)) if real else FINE
-    build = functools.partial(_build, unit, solved, 2.0**bits)
+    build = functools.partial(_build_scaled_product, unit, solved, 2.0**bits)
     # at s = 1 the strategy is its normalised form: unit-sized columns
     normal = unit.divisor**2
     # (a piece that stands alone takes the whole budget, so its error need not be known yet)
     error = weighted_error(problem, unit, members) * normal if members else 1.0
-    return Piece(build, error, column_price(unit, power), fine), math.prod(s.bound for s in solved)
+    return StackedPiece(build, error, column_price(unit, power), fine), math.prod(s.bound for s in solved)
 
 
-def _build(unit: Product, solved: list[_Solved], fixed: float, s: float) -> Product:
+def _build_scaled_product(unit: Product, solved: list[_SolvedFactor], fixed: float, s: float) -> Product:
     """The strategy at scale s: the first real factor takes up the scale, else the integer multiple does."""
     factors = list(unit.factors)
     multiple = 1
@@ -412,7 +425,7 @@ def _pair_bound(
     if cells > MAX_DENSE_ORDERED or cells < 2:
         return None
     domain = Domain({a: problem.workload.domain[a] for a in names})
-    operators = [(on_domain(domain, q.block), problem.objective_weight(q)) for q in blocks]
+    operators = [(block_on_domain(domain, q.block), problem.objective_weight(q)) for q in blocks]
     if weights is not None:
         return pair_bound(Queries(tuple(operators)).gram(weights))
     share = 1 / sum(q.rows for q in blocks) if problem.largest else 1.0

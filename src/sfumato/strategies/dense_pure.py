@@ -21,9 +21,9 @@ from numpy.typing import ArrayLike
 from sfumato.operators import LinearOperator, Sparse
 from sfumato.operators.base import FloatArray, single_thread
 from sfumato.strategies.dense_blocks import IntArray
-from sfumato.strategies.dense_optimal import distinct_columns, read_problem
+from sfumato.strategies.dense_optimal import find_distinct_columns, read_problem
 
-__all__ = ["PureStrategy", "error_and_gradient", "optimize_pure", "turned"]
+__all__ = ["PureStrategy", "optimize_pure", "pure_error_and_gradient", "rotate_to_least_l1"]
 
 
 _BRANCHING = 16  # cells of a block
@@ -65,7 +65,7 @@ def optimize_pure(gram: ArrayLike, *, ordered: bool = False, tolerance: float = 
 
     Raises WorkloadError for a gram that is not a finite, symmetric, positive semidefinite matrix.
     """
-    columns = distinct_columns(read_problem(gram, None)[0])
+    columns = find_distinct_columns(read_problem(gram, None)[0])
     n = len(columns.kind)
     # opposite columns ask for different sums, so they stay apart
     keys = np.where(columns.kind < 0, -1, 2 * columns.kind + (columns.sign < 0))
@@ -79,12 +79,12 @@ def optimize_pure(gram: ArrayLike, *, ordered: bool = False, tolerance: float = 
         reduced = whole[np.ix_(first, first)] / largest
         order = np.arange(len(first)) if ordered else _spectral_order(reduced)
         ready = reduced[np.ix_(order, order)]
-        found = _best(ready, tolerance) if len(ready) > _KEPT else _known(ready.tobytes(), tolerance)
+        found = _best_pure_sums(ready, tolerance) if len(ready) > _KEPT else _known(ready.tobytes(), tolerance)
         sums, iterations = found[0], found[2]
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
         sums = sums[(sums > _NEGLIGIBLE).any(axis=1)][:, back]
-        value, _ = error_and_gradient(reduced, sums) if len(sums) else (float(np.trace(reduced)), sums)
+        value, _ = pure_error_and_gradient(reduced, sums) if len(sums) else (float(np.trace(reduced)), sums)
     coefficients = np.concatenate([np.eye(len(first)), sums]) / (1 + sums.sum(axis=0))
     basis = None
     if len(first) < n:
@@ -92,7 +92,7 @@ def optimize_pure(gram: ArrayLike, *, ordered: bool = False, tolerance: float = 
     return PureStrategy(coefficients, basis, float(np.sqrt(max(value, 0.0) * largest)), iterations)
 
 
-def turned(coefficients: FloatArray, basis: LinearOperator | None) -> tuple[FloatArray, float]:
+def rotate_to_least_l1(coefficients: FloatArray, basis: LinearOperator | None) -> tuple[FloatArray, float]:
     """(O C, the largest L1 norm of a column of O C Q) for C = `coefficients`, (l, c), Q = `basis` and a rotation O.
 
     With equal independent noise every O C Q has the error of C Q, but their columns differ in L1 norm. The optimum for
@@ -118,7 +118,7 @@ def turned(coefficients: FloatArray, basis: LinearOperator | None) -> tuple[Floa
     return tried[best], lengths[best]
 
 
-def error_and_gradient(gram: FloatArray, sums: FloatArray) -> tuple[float, FloatArray]:
+def pure_error_and_gradient(gram: FloatArray, sums: FloatArray) -> tuple[float, FloatArray]:
     """f(T) and its gradient (p, n) for a Gram (n, n) and T = `sums`, (p, n): see the top of this file.
 
     With K = (I + TᵀT)^-1 the gradient is 2 (1 ((K o G) s)ᵀ - T K E K), and T K = (I + T Tᵀ)^-1 T.
@@ -151,60 +151,62 @@ def _known(gram: bytes, tolerance: float) -> tuple[FloatArray, float, int]:
     """
     whole = np.frombuffer(gram)
     n = math.isqrt(len(whole))
-    return _best(whole.reshape(n, n).copy(), tolerance)
+    return _best_pure_sums(whole.reshape(n, n).copy(), tolerance)
 
 
-def _best(gram: FloatArray, tolerance: float) -> tuple[FloatArray, float, int]:
+def _best_pure_sums(gram: FloatArray, tolerance: float) -> tuple[FloatArray, float, int]:
     """(T, error, steps): the best of the cells alone and the searches from a coarser domain and from blocks."""
     n = len(gram)
     parts, limit = round(n / _BRANCHING), min(_ITERATIONS, max(1, _WORK // n**2))
     runs = [(np.zeros((0, n)), float(np.trace(gram)), 0)]
     if parts >= _BRANCHING // 2:
-        start, spent = _refined(gram, parts, tolerance)
-        sums, error, steps = _search(gram, start, tolerance, limit)
+        start, spent = _coarse_pure_start(gram, parts, tolerance)
+        sums, error, steps = _minimize_pure_error(gram, start, tolerance, limit)
         runs.append((sums, error, steps + spent))
     for largest, sizes in _STARTS:
         if n <= largest:
-            runs.append(_search(gram, _blocks(n, sizes), tolerance, limit))
+            runs.append(_minimize_pure_error(gram, _block_sums(n, sizes), tolerance, limit))
     best = min(runs, key=lambda run: run[1])
     return best[0], best[1], sum(run[2] for run in runs)
 
 
-def _refined(gram: FloatArray, parts: int, tolerance: float) -> tuple[FloatArray, int]:
+def _coarse_pure_start(gram: FloatArray, parts: int, tolerance: float) -> tuple[FloatArray, int]:
     """A start whose sums are those of a good strategy for `parts` blocks of cells; and the steps that took."""
-    edges = _edges(len(gram), parts)
+    edges = _block_edges(len(gram), parts)
     sizes = np.diff(np.append(edges, len(gram)))
     coarse = np.add.reduceat(np.add.reduceat(gram, edges, axis=0), edges, axis=1) / np.outer(sizes, sizes)
-    sums, _, spent = _search(coarse, _blocks(parts, (_BRANCHING // 2,)), tolerance, _COARSE_ITERATIONS)
+    sums, _, spent = _minimize_pure_error(coarse, _block_sums(parts, (_BRANCHING // 2,)), tolerance, _COARSE_ITERATIONS)
     strategy = np.concatenate([np.eye(parts), sums]) / (1 + sums.sum(axis=0))
     tree = np.repeat(strategy, sizes, axis=1)
-    return min((w * tree for w in _WEIGHTS), key=lambda t: error_and_gradient(gram, t)[0]), spent
+    return min((w * tree for w in _WEIGHTS), key=lambda t: pure_error_and_gradient(gram, t)[0]), spent
 
 
-def _edges(n: int, parts: int) -> IntArray:
+def _block_edges(n: int, parts: int) -> IntArray:
     """Where blocks of nearly equal size begin."""
     return np.arange(parts) * n // parts
 
 
-def _blocks(n: int, sizes: tuple[int, ...]) -> FloatArray:
+def _block_sums(n: int, sizes: tuple[int, ...]) -> FloatArray:
     """Sums of adjacent cells, in blocks of about every given size that is smaller than n, and the total."""
     cells, rows = np.arange(n), [np.full(n, True)]
     for size in sizes:
         if size < n:
             parts = -(-n // size)
-            block = np.searchsorted(_edges(n, parts), cells, side="right") - 1
+            block = np.searchsorted(_block_edges(n, parts), cells, side="right") - 1
             rows += [block == k for k in range(parts)]
     return np.array(rows, dtype=np.float64)
 
 
-def _search(gram: FloatArray, start: FloatArray, tolerance: float, limit: int) -> tuple[FloatArray, float, int]:
+def _minimize_pure_error(
+    gram: FloatArray, start: FloatArray, tolerance: float, limit: int
+) -> tuple[FloatArray, float, int]:
     """A local minimum of f over T >= 0 by projected quasi-Newton steps: (T, f(T), steps)."""
     from scipy.optimize import Bounds, minimize  # noqa: PLC0415  (slow to import)
 
     shape = start.shape
 
     def value(flat: FloatArray) -> tuple[float, FloatArray]:
-        error, gradient = error_and_gradient(gram, flat.reshape(shape))
+        error, gradient = pure_error_and_gradient(gram, flat.reshape(shape))
         return error, gradient.reshape(-1)
 
     done = minimize(

@@ -29,17 +29,26 @@ from sfumato.domain import Domain
 from sfumato.errors import WorkloadError
 from sfumato.operators import Identity, LinearOperator, Stack, Total
 from sfumato.operators.base import FloatArray, real_array, single_thread
-from sfumato.strategies.dense_blocks import DenseBlock, IntArray, Queries, Spectrum, squared, units
-from sfumato.strategies.dense_dual import Bounded, cold_start, solve, titled
-from sfumato.strategies.dense_largest import Largest, Point, raised, search
-from sfumato.strategies.dense_optimal import DenseProblem, optimize, read_problem
+from sfumato.strategies.dense_blocks import DenseBlock, IntArray, Queries, Spectrum, rounding_units, spectrum_of_square
+from sfumato.strategies.dense_dual import BoundedOptimum, cold_start, optimality_title, solve_dual
+from sfumato.strategies.dense_largest import LargestErrorOptimum, SaddlePoint, floor_weights, minimize_duality_gap
+from sfumato.strategies.dense_optimal import DenseProblem, optimize_dense, read_problem
 from sfumato.strategies.design import Design, Problem
-from sfumato.strategies.factors import coefficients, quantise, row_basis
+from sfumato.strategies.factors import basis_coefficients, quantise, row_basis
 from sfumato.strategies.product import Product
 from sfumato.strategies.trees import is_ordered
-from sfumato.workloads.core import on_domain
+from sfumato.workloads.core import block_on_domain
 
-__all__ = ["MAX_SWAP", "PairBlock", "SwapOptimum", "design", "swap_largest", "swap_levels", "swap_near", "swap_optimum"]
+__all__ = [
+    "MAX_SWAP",
+    "PairBlock",
+    "SwapOptimum",
+    "design_swap_optimum",
+    "swap_largest",
+    "swap_levels",
+    "swap_near",
+    "swap_optimum",
+]
 
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -50,7 +59,7 @@ _ONCE = 1_024  # cells beyond which one has to do: the way to the second takes t
 
 
 @dataclass(frozen=True, slots=True)
-class SwapOptimum(Bounded):
+class SwapOptimum(BoundedOptimum):
     """A strategy M for replace-one and a proof of how close to the best it is.
 
     With z of standard deviation diam(M), the answers R (M x + z) - b n have, summed over the queries, the variance
@@ -137,8 +146,8 @@ class PairBlock:
         inner = self.factor @ graph @ self.factor.T
         # what forming the factor and the products may be off by, in units of the trace
         size, degree = len(graph), float(np.diagonal(graph).max())
-        doubt = 8 * units(size) * degree * float(np.linalg.norm(self.factor)) ** 2 / float(np.trace(inner))
-        found = squared(inner, doubt)
+        doubt = 8 * rounding_units(size) * degree * float(np.linalg.norm(self.factor)) ** 2 / float(np.trace(inner))
+        found = spectrum_of_square(inner, doubt)
         vectors = self.factor.T @ (found.vectors / np.sqrt(found.roots))
         return _PairSpectrum(vectors, found.roots, found.proved, self, v)
 
@@ -176,14 +185,14 @@ def swap_optimum(
     problem, scale = read_problem(gram, matrix)
     size = problem.size
     with single_thread():
-        factor = _centred(problem)
+        factor = _centred_factor(problem)
         if not len(factor):
             even = 2 / (size * (size - 1)) if size > 1 else 0.0
             return SwapOptimum(np.zeros((0, size)), even * (1 - np.eye(size)), 0.0, 0.0, 0)
         first, second = np.triu_indices(size, 1)
         block = PairBlock(factor, first, second)
         begin = cold_start([block]) if start is None else np.asarray(start, dtype=np.float64)[first, second]
-        found = solve([block], begin, tolerance=tolerance, max_iterations=max_iterations, progress=progress)
+        found = solve_dual([block], begin, tolerance=tolerance, max_iterations=max_iterations, progress=progress)
         strategy = found.spectra[0].vectors.T
         largest = float(block.distances(strategy.T @ strategy).max())
     weights = np.zeros((size, size))
@@ -197,7 +206,7 @@ def swap_optimum(
     )
 
 
-def _centred(problem: DenseProblem) -> FloatArray:
+def _centred_factor(problem: DenseProblem) -> FloatArray:
     """H (r, m) of full row rank with H^T H the Gram of F less its row means; no rows where all columns are equal."""
     from scipy.linalg import eigh, svd  # noqa: PLC0415  (slow to import)
 
@@ -250,7 +259,7 @@ def swap_near(gram: FloatArray, *, ordered: bool = True, progress: Progress | No
     after a projection. `gram` is F^T F, (m, m); `ordered` says that neighbouring cells are alike.
     """
     means = gram.mean(axis=0)
-    found = optimize(gram - means - means[:, None] + means.mean(), ordered=ordered, progress=progress)
+    found = optimize_dense(gram - means - means[:, None] + means.mean(), ordered=ordered, progress=progress)
     strategy, root = found.strategy - found.strategy.mean(axis=1)[:, None], np.sqrt(found.dual)
     with single_thread():
         product = strategy.T @ strategy
@@ -270,7 +279,7 @@ def swap_near(gram: FloatArray, *, ordered: bool = True, progress: Progress | No
 
 
 @dataclass(frozen=True, slots=True)
-class _Pairs(Point):
+class _PairPoint(SaddlePoint):
     """`cells` are the pairs, `left` is K and `right` is B; `proved` is at most the true t."""
 
     queries: Queries
@@ -303,7 +312,7 @@ def swap_largest(
     tolerance: float = 8e-5,
     max_iterations: int = 100,
     progress: Progress | None = None,
-) -> Largest:
+) -> LargestErrorOptimum:
     """The strategy M of least largest standard error of the queries (k, m) at noise diam(M), as in `swap`.
 
     The columns of the strategy sum to zero and lie at most 1 apart; `cells` are the weights on the pairs of cells in
@@ -321,13 +330,15 @@ def swap_largest(
     first, second = np.triu_indices(m, 1)
     with single_thread():
         alike = np.full(k, 1 / k)
-        basis = _basis(_centred_pairs(queries.gram(alike)))
+        basis = _centred_span_basis(_centred_pairs(queries.gram(alike)))
         if not basis.shape[1]:
-            return Largest(np.zeros((0, m)), alike, np.full(len(first), 1 / max(len(first), 1)), 0.0, 0.0, 0)
-        evaluate = functools.partial(_evaluate, queries, basis, first, second)
+            return LargestErrorOptimum(
+                np.zeros((0, m)), alike, np.full(len(first), 1 / max(len(first), 1)), 0.0, 0.0, 0
+            )
+        evaluate = functools.partial(_evaluate_pairs, queries, basis, first, second)
         start = PairBlock(basis.T, first, second).squares
-        found, iterations = search(evaluate, np.ones(k), start, tolerance, max_iterations, progress)
-        assert isinstance(found, _Pairs)
+        found, iterations = minimize_duality_gap(evaluate, np.ones(k), start, tolerance, max_iterations, progress)
+        assert isinstance(found, _PairPoint)
         strategy = found.strategy
         strategy -= strategy.mean(axis=1, keepdims=True)
         strategy /= math.sqrt(float(found.block.distances(strategy.T @ strategy).max())) * (1 + 4 * _EPS)
@@ -335,8 +346,8 @@ def swap_largest(
         inverse = np.linalg.pinv(strategy)
         attained = math.sqrt(float(queries.forms(inverse @ inverse.T).max()))
         singular = np.linalg.svd(strategy, compute_uv=False)
-        doubt = units(m) * _EPS * float(singular[0] / singular[-1])
-    return Largest(strategy, found.rows, found.cells, found.proved, attained * (1 + doubt), iterations)
+        doubt = rounding_units(m) * _EPS * float(singular[0] / singular[-1])
+    return LargestErrorOptimum(strategy, found.rows, found.cells, found.proved, attained * (1 + doubt), iterations)
 
 
 def _centred_pairs(gram: FloatArray) -> FloatArray:
@@ -344,14 +355,14 @@ def _centred_pairs(gram: FloatArray) -> FloatArray:
     return gram - means - means[:, None] + means.mean()
 
 
-def _basis(gram: FloatArray) -> FloatArray:
+def _centred_span_basis(gram: FloatArray) -> FloatArray:
     """(m, r) orthonormal: what the centred queries span, which no weights on them change."""
     values, columns = np.linalg.eigh(gram)
     largest = max(float(values[-1]), float(np.finfo(np.float64).tiny))
     return columns[:, values > 64 * len(gram) * _EPS * largest]
 
 
-def _evaluate(
+def _evaluate_pairs(
     queries: Queries,
     basis: FloatArray,
     first: np.ndarray[tuple[int], np.dtype[np.intp]],
@@ -359,8 +370,8 @@ def _evaluate(
     even: float,
     rows: FloatArray,
     pairs: FloatArray,
-) -> _Pairs:
-    rows, pairs = raised(rows, pairs, even)
+) -> _PairPoint:
+    rows, pairs = floor_weights(rows, pairs, even)
     inside = basis.T @ queries.gram(rows) @ basis
     values, columns = np.linalg.eigh(inside)
     values = np.maximum(values, len(values) * _EPS * float(values[-1]))
@@ -370,13 +381,15 @@ def _evaluate(
     image = factor @ graph
     inner = image @ factor.T
     degree, size = float(np.diagonal(graph).max()), float(np.linalg.norm(factor)) ** 2
-    found = squared(inner, 8 * units(len(graph)) * degree * size / float(np.trace(inner)) + units(len(rows)))
+    found = spectrum_of_square(
+        inner, 8 * rounding_units(len(graph)) * degree * size / float(np.trace(inner)) + rounding_units(len(rows))
+    )
     s = found.roots
     left, right = image.T @ (found.vectors / s**2), factor.T @ (found.vectors / s)
     p = rows * queries.forms((left * s) @ left.T)
     q = pairs * np.maximum(block.distances((right * s) @ right.T), 0.0)
     total = float(s.sum())
-    return _Pairs(even, rows, pairs, s, right, p / total, q / total, queries, block, left, found.proved)
+    return _PairPoint(even, rows, pairs, s, right, p / total, q / total, queries, block, left, found.proved)
 
 
 MAX_SWAP = 256  # cells: the search over all pairs of them stays within seconds
@@ -391,7 +404,7 @@ _MAX_ENTRIES = 2**22  # 32 MB of queries; above, their Gram matrix alone is used
 _MAX_WORK = 2**29  # operations of one pass over all queries
 
 
-def design(problem: Problem, progress: Progress | None = None) -> Design | None:
+def design_swap_optimum(problem: Problem, progress: Progress | None = None) -> Design | None:
     """The optimum over the joint table of all that is asked; None where it does not apply.
 
     It does under Gaussian noise and a public total, for at most MAX_SWAP cells, or MAX_ALONE of a table that is asked
@@ -399,12 +412,12 @@ def design(problem: Problem, progress: Progress | None = None) -> Design | None:
     simply asked for one by one: noise on every cell is then the optimum, and its integers are small. No strategy for
     parts of the table errs less.
     """
-    names = _table(problem)
+    names = _joint_table_attributes(problem)
     blocks = problem.workload.blocks
     if names is None or (len(blocks) == 1 and all(isinstance(f, Identity) for f in blocks[0].block.factors)):
         return None
     domain = Domain({a: problem.workload.domain[a] for a in names})
-    operators = [(on_domain(domain, q.block), problem.objective_weight(q)) for q in blocks]
+    operators = [(block_on_domain(domain, q.block), problem.objective_weight(q)) for q in blocks]
     gram = np.zeros((domain.size, domain.size))
     for operator, weight in operators:
         gram += weight * np.asarray(operator.gram().dense(), dtype=np.float64)
@@ -422,8 +435,10 @@ def design(problem: Problem, progress: Progress | None = None) -> Design | None:
     failed = found.gap > _GAP and domain.size <= MAX_ALONE
     if rank == 0 or failed or (basis is None and rank + 1 < domain.size):
         return None
-    title = f"{titled('factorization', found.gap)} over {', '.join(names)} for a known total"
-    build = functools.partial(_build, title, names, domain.shape, coefficients(found.strategy, basis), basis)
+    title = f"{optimality_title('factorization', found.gap)} over {', '.join(names)} for a known total"
+    build = functools.partial(
+        _build_swap_product, title, names, domain.shape, basis_coefficients(found.strategy, basis), basis
+    )
     return Design("factorization", build, 2.0**_BITS, found.lower_bound)
 
 
@@ -440,7 +455,7 @@ def _least_mean(
     return swap_optimum(None if matrix is not None else gram, matrix=matrix, tolerance=tolerance, progress=progress)
 
 
-def _table(problem: Problem) -> tuple[str, ...] | None:
+def _joint_table_attributes(problem: Problem) -> tuple[str, ...] | None:
     """The attributes of the joint table of all queries, where its optimum is offered."""
     if not problem.unit.total_is_public or problem.noise != "gaussian":
         return None
@@ -453,7 +468,7 @@ def _table(problem: Problem) -> tuple[str, ...] | None:
     return problem.workload.domain.ordered(frozenset(names)) if 1 < cells <= most else None
 
 
-def _build(
+def _build_swap_product(
     title: str, names: tuple[str, ...], shape: tuple[int, ...], real: FloatArray, basis: LinearOperator | None, s: float
 ) -> Product:
     return Product((names,), (shape,), (quantise(real, basis, s, known_total=True),), 1, True, title=title)

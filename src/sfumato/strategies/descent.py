@@ -15,12 +15,12 @@ import numpy as np
 from sfumato.operators import LinearOperator, Total
 from sfumato.operators.base import FloatArray, single_thread
 from sfumato.privacy.unit import Neighbours
-from sfumato.strategies.dense_optimal import optimize
+from sfumato.strategies.dense_optimal import optimize_dense
 from sfumato.strategies.design import Design, Problem
 from sfumato.strategies.factors import quantise
 from sfumato.strategies.product import Product
 
-__all__ = ["design"]
+__all__ = ["design_by_descent"]
 
 MAX_SIZE = 512  # cells of one attribute
 MAX_CELLS = 4_000_000  # 32 MB a vector over all cells
@@ -31,7 +31,7 @@ _ROUNDS = 10  # of all attributes by turns; it ends before, where a round gains 
 _TOLERANCE = 1e-5  # relative, of the error: far below what a plan shows
 
 
-def design(problem: Problem) -> Design | None:
+def design_by_descent(problem: Problem) -> Design | None:
     """The product strategy, without a bound; None where it does not apply or some query would not be answered.
 
     It does for the mean squared error under add-remove and Gaussian noise, over two or three attributes.
@@ -46,7 +46,9 @@ def design(problem: Problem) -> Design | None:
     fits = 2 <= len(names) <= 3 and 2 <= len(blocks) <= _MAX_TERMS and math.prod(sizes.values()) <= MAX_CELLS
     if not fits or len(products) < len(blocks) or max(sizes.values()) > MAX_SIZE:
         return None
-    strategies = _descend([_grams(g, sizes) for g in products], np.array([problem.objective_weight(q) for q in blocks]))
+    strategies = _descend_by_attribute(
+        [_attribute_grams(g, sizes) for g in products], np.array([problem.objective_weight(q) for q in blocks])
+    )
     if strategies is None:
         return None
     bits = max(_LEAST_BITS, _BITS // len(names))
@@ -61,11 +63,11 @@ def design(problem: Problem) -> Design | None:
     return Design("factorization", build, 2.0 ** (bits * len(names)))
 
 
-def _grams(factors: Mapping[str, LinearOperator], sizes: Mapping[str, int]) -> list[FloatArray]:
+def _attribute_grams(factors: Mapping[str, LinearOperator], sizes: Mapping[str, int]) -> list[FloatArray]:
     return [np.asarray((factors.get(a) or Total(n)).gram().dense(), dtype=np.float64) for a, n in sizes.items()]
 
 
-def _descend(grams: list[list[FloatArray]], weights: FloatArray) -> list[FloatArray] | None:
+def _descend_by_attribute(grams: list[list[FloatArray]], weights: FloatArray) -> list[FloatArray] | None:
     """Strategies A_i, (n_i, n_i), of unit columns; None where some attribute is not determined in full."""
     axes = range(len(grams[0]))
     inverses: list[FloatArray] = [np.eye(len(g)) for g in grams[0]]
@@ -77,7 +79,7 @@ def _descend(grams: list[list[FloatArray]], weights: FloatArray) -> list[FloatAr
         for i in axes:
             shares = weights * np.delete(traces, i, axis=1).prod(axis=1)
             gram = sum(s * own[i] for s, own in zip(shares, grams, strict=True))
-            found = optimize(gram / shares.sum(), tolerance=_TOLERANCE)
+            found = optimize_dense(gram / shares.sum(), tolerance=_TOLERANCE)
             if len(found.strategy) < len(inverses[i]):
                 return None
             strategies[i] = found.strategy

@@ -186,7 +186,7 @@ class Problem:
             return top
         low, high = 1.0, 1.0
         for f in block.factors:
-            ends = [a * b for a in (low, high) for b in _extremes(f)]
+            ends = [a * b for a in (low, high) for b in _entry_extremes(f)]
             low, high = min(ends), max(ends)
         return high - low or top
 
@@ -197,7 +197,7 @@ class Problem:
         return float(item.weight) / max(float(item.block.operator.max_abs), 1e-300) ** 2
 
 
-def _extremes(operator: LinearOperator) -> tuple[float, float]:
+def _entry_extremes(operator: LinearOperator) -> tuple[float, float]:
     """The smallest and the largest entry, or what they lie between where the entries are too many to list."""
     if not operator.binary and math.prod(operator.shape) <= _LISTED:
         dense = np.asarray(operator.dense(), dtype=np.float64)

@@ -20,15 +20,15 @@ __all__ = [
     "SOLVED",
     "Cells",
     "Contrasts",
-    "Factor",
     "Matrix",
+    "StrategyFactor",
     "TotalOnly",
-    "coefficients",
+    "basis_coefficients",
     "gram_of",
-    "inverted",
-    "mirrored",
+    "invert_whole_gram",
     "pseudo_inverse",
     "quantise",
+    "reversal_signs",
     "rounding_bias",
     "row_basis",
 ]
@@ -41,23 +41,23 @@ SOLVED = 2_048  # cells up to which an inverse is solved for; beyond, its triang
 def gram_of(matrix: FloatArray) -> FloatArray:
     """AᵀA, of a large A in half the cells where these may be reversed, and then equal to its reverse to the bit."""
     n = matrix.shape[1]
-    signs = mirrored(matrix) if n > SOLVED else None
+    signs = reversal_signs(matrix) if n > SOLVED else None
     if signs is None:
         return matrix.T @ matrix
     inside = np.array(matrix[:, : -(-n // 2)])
     inside[:, n // 2 :] *= math.sqrt(0.5)  # the middle cell, where there is one
     halves = [part.T @ part for part in (inside[signs > 0], inside[signs < 0][:, : n // 2])]
-    return _unfolded(2 * halves[0], 2 * halves[1], n)
+    return _unfold_mirror_halves(2 * halves[0], 2 * halves[1], n)
 
 
-def mirrored(matrix: FloatArray) -> NDArray[np.int64] | None:
+def reversal_signs(matrix: FloatArray) -> NDArray[np.int64] | None:
     """The sign by which each row changes when the cells are reversed; None where one changes otherwise."""
     back = matrix[:, ::-1]
     even = (matrix == back).all(axis=1)
     return np.where(even, 1, -1) if (even | (matrix == -back).all(axis=1)).all() else None
 
 
-def _unfolded(even: FloatArray, odd: FloatArray, n: int) -> FloatArray:
+def _unfold_mirror_halves(even: FloatArray, odd: FloatArray, n: int) -> FloatArray:
     """The (n, n) matrix that is `even` on (e_i + e_(n-1-i)) / sqrt 2 and the middle cell, `odd` on the differences."""
     half = n // 2
     out = np.empty((n, n))
@@ -76,20 +76,20 @@ def pseudo_inverse(gram: FloatArray) -> tuple[FloatArray, FloatArray | None]:
     """(gram^+, projector onto its range or None where that is everything), in halves where it equals its reverse."""
     n = len(gram)
     if n <= SOLVED or not np.array_equal(gram, gram[::-1, ::-1]):
-        return inverted(gram)
+        return invert_whole_gram(gram)
     outer, half = -(-n // 2), n // 2
     even = gram[:outer, :outer] + gram[:outer, half:][:, ::-1]
     even[half:] *= math.sqrt(0.5)
     even[:, half:] *= math.sqrt(0.5)
     odd = gram[:half, :half] - gram[:half, n - half :][:, ::-1]
-    (first, one), (second, two) = inverted(even), inverted(odd)
+    (first, one), (second, two) = invert_whole_gram(even), invert_whole_gram(odd)
     if one is None and two is None:
-        return _unfolded(first, second, n), None
+        return _unfold_mirror_halves(first, second, n), None
     onto = [np.eye(len(g)) if p is None else p for g, p in ((even, one), (odd, two))]
-    return _unfolded(first, second, n), _unfolded(onto[0], onto[1], n)
+    return _unfold_mirror_halves(first, second, n), _unfold_mirror_halves(onto[0], onto[1], n)
 
 
-def inverted(gram: FloatArray) -> tuple[FloatArray, FloatArray | None]:
+def invert_whole_gram(gram: FloatArray) -> tuple[FloatArray, FloatArray | None]:
     """As `pseudo_inverse`, in one piece."""
     from scipy.linalg import LinAlgError, cho_solve, cholesky, eigh  # noqa: PLC0415  (slow to import)
     from scipy.linalg.lapack import dpotri  # noqa: PLC0415
@@ -136,7 +136,7 @@ _COLUMNS = 64  # rounded together: 2 MB at 4,096 rows, which a core keeps
 _SPAN_TOLERANCE = 1e-8  # relative: half of a double's digits, as pseudo-inverses of quantised strategies round
 
 
-class Factor(ABC):
+class StrategyFactor(ABC):
     """An integer map `measured` (l, n), read as `scale` times a strategy with unit-sized columns."""
 
     @property
@@ -177,7 +177,7 @@ class Factor(ABC):
 
 @storable
 @dataclass(frozen=True)
-class Cells(Factor):
+class Cells(StrategyFactor):
     """Every cell itself."""
 
     n: int
@@ -207,7 +207,7 @@ class Cells(Factor):
 
 @storable
 @dataclass(frozen=True)
-class TotalOnly(Factor):
+class TotalOnly(StrategyFactor):
     """The sum over all cells of a group, and nothing finer."""
 
     n: int
@@ -236,7 +236,7 @@ class TotalOnly(Factor):
 
 @storable
 @dataclass(frozen=True, eq=False)
-class Matrix(Factor):
+class Matrix(StrategyFactor):
     """Any integer operator, reconstructed by least squares.
 
     These are solved over the cells or, where a few rows measure very many cells, over the rows: the cells that explain
@@ -282,7 +282,7 @@ class Matrix(Factor):
             units = np.zeros((rows, len(chosen)))
             units[chosen, np.arange(len(chosen))] = 1.0
             outer[:, chosen] = self._forward(self._backward(units))
-        return inverted((outer + outer.T) / 2)[0]
+        return invert_whole_gram((outer + outer.T) / 2)[0]
 
     def _check_size(self, size: int, what: str) -> None:
         if size > MAX_DENSE_CELLS:
@@ -393,7 +393,7 @@ class Contrasts(Matrix):
         return self._solved[0].sum(axis=1)
 
 
-def coefficients(strategy: FloatArray, basis: LinearOperator | None) -> FloatArray:
+def basis_coefficients(strategy: FloatArray, basis: LinearOperator | None) -> FloatArray:
     """C with strategy = C Q for an integer basis Q of its row space (the identity if None)."""
     if basis is None:
         return strategy
@@ -425,17 +425,17 @@ def _round_columns(values: FloatArray, scale: float = 1.0) -> NDArray[np.int64]:
     by 1 changes it by 2 |entry| + 1 or so; the best entry is moved, a few times over.
     """
     out, n = np.empty(values.shape, dtype=np.int64), values.shape[1]
-    signs = mirrored(values) if n > SOLVED else None
+    signs = reversal_signs(values) if n > SOLVED else None
     last = n if signs is None else -(-n // 2)
     for start in range(0, last, _COLUMNS):
         chosen = slice(start, min(start + _COLUMNS, last))
-        out[:, chosen] = _rounded(values[:, chosen] * scale)
+        out[:, chosen] = _round_column_chunk(values[:, chosen] * scale)
     if signs is not None:
         out[:, last:] = signs[:, None] * out[:, : n - last][:, ::-1]
     return out
 
 
-def _rounded(values: FloatArray) -> FloatArray:
+def _round_column_chunk(values: FloatArray) -> FloatArray:
     """Some columns of _round_columns."""
     wanted = (values**2).sum(axis=0)
     rounded = np.rint(values)

@@ -18,18 +18,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sfumato._util.codec import later, storable
-from sfumato._util.files import forget
+from sfumato._util.codec import deferred_field, storable
+from sfumato._util.files import release_pages
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import Block, Grouping, Identity, LinearOperator, Residual, Scaled
 from sfumato.operators.base import FloatArray, Numbers
-from sfumato.strategies.covariance import between, check_size, component_powers
+from sfumato.strategies.covariance import centred_cross_product, check_covariance_size, component_powers
 from sfumato.strategies.design import Problem
-from sfumato.strategies.geography_tree import IntArray, Passes, Place, Tree
+from sfumato.strategies.geography_tree import GroupTree, IntArray, Passes, PlaceOrder
 from sfumato.strategies.strategy import Estimate, KnownGroups, Strategy
 from sfumato.workloads import RECORDS, QueryBlock, QueryFamily, Workload
 
-__all__ = ["Asked", "Sets", "Spine", "level_tables", "place_of", "read_levels", "subsets"]
+__all__ = ["AskedLevels", "Sets", "Spine", "all_subsets", "level_attribute_position", "level_tables", "read_levels"]
 
 
 Sets = tuple[int, ...]
@@ -37,7 +37,7 @@ Sets = tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Asked:
+class AskedLevels:
     """place: the position of the attribute with levels; levels: of every level below the root its operator over cells.
 
     tables: (level, set of the other attributes) to the weight of each query of that table; tree: of all levels asked.
@@ -46,26 +46,26 @@ class Asked:
 
     place: int
     levels: tuple[LinearOperator, ...]
-    tree: Tree
+    tree: GroupTree
     tables: dict[tuple[int, Sets], float]
     sizes: tuple[int, ...]
     fixed: int = 0
 
     @classmethod
-    def of(cls, problem: Problem) -> Asked:
+    def of(cls, problem: Problem) -> AskedLevels:
         """Raises PlanError for a workload that asks anything but tables at the levels of one attribute, or whose known
         totals are of other groups."""
         work = problem.workload
-        place = place_of(work)
+        place = level_attribute_position(work)
         if place is None:
             raise PlanError("no table is asked at a level of an attribute")
-        totals = _totals(problem, place)
+        totals = _known_group_totals(problem, place)
         levels, asked = level_tables(work, place, [k.operator for k in totals])
         weights = np.concatenate([problem.table_weights(item) for item in work.items]).tolist()
         tables: dict[tuple[int, Sets], float] = {}
         for table, weight in zip(asked, weights, strict=True):
             tables[table] = tables.get(table, 0.0) + weight
-        tree, _ = Tree.of_codes(read_levels(levels))
+        tree, _ = GroupTree.of_codes(read_levels(levels))
         fixed = [i for i, f in enumerate(levels, 1) for k in totals if k.operator.shape == f.shape]
         return cls(place, levels, tree, tables, work.domain.shape, max(fixed, default=0))
 
@@ -86,24 +86,24 @@ class Asked:
         level adds to the objective, over all cells: sum over tables A of w_A prod_S (n - 1) / prod_(A - S) n."""
         out: dict[Sets, FloatArray] = {}
         for (level, table), weight in self.tables.items():
-            for s in subsets(table):
+            for s in all_subsets(table):
                 if self.contrasts(s) > 0:
                     rest = self.cells(table) / self.cells(s)
                     out.setdefault(s, np.zeros(self.tree.depth + 1))[level] += weight * self.contrasts(s) / rest
         return out
 
 
-def subsets(members: Sets) -> Iterator[Sets]:
+def all_subsets(members: Sets) -> Iterator[Sets]:
     """All subsets, the empty one first."""
     return itertools.chain.from_iterable(itertools.combinations(members, r) for r in range(len(members) + 1))
 
 
-def place_of(work: Workload) -> int | None:
+def level_attribute_position(work: Workload) -> int | None:
     """The position of the one attribute that is asked at levels; None where there is none, or several."""
     owners = {
         name
         for item in work.items
-        for name, factor in _factors(item)
+        for name, factor in _item_factors(item)
         if isinstance(factor, Grouping) and name is not None
     }
     return work.domain.names.index(owners.pop()) if len(owners) == 1 else None
@@ -116,7 +116,7 @@ def level_tables(
     the order of the workload, its level and its set of other attributes. Raises PlanError for what is no table of cells
     at a level."""
     names = work.domain.names
-    found = {key: operator for key, operator in map(_level, also) if operator is not None}
+    found = {key: operator for key, operator in map(_factor_level, also) if operator is not None}
     asked: list[tuple[bytes, Sets]] = []
     for q in (q for item in work.items for q in item.blocks()):
         if q.block.by_attribute() is None:
@@ -125,7 +125,7 @@ def level_tables(
         own = factors.pop(names[place], None)
         if not all(isinstance(f, Identity) for f in factors.values()) or q.unit != RECORDS:
             raise PlanError("only tables of cells are answered from all levels of a tree together")
-        key, operator = _level(own)
+        key, operator = _factor_level(own)
         if operator is not None:
             found.setdefault(key, operator)
         asked.append((key, tuple(sorted(names.index(a) for a in factors))))
@@ -141,14 +141,14 @@ def read_levels(levels: tuple[LinearOperator, ...]) -> list[IntArray]:
     return [f.codes if isinstance(f, Grouping) else np.arange(f.shape[1], dtype=np.int64) for f in levels]
 
 
-def _totals(problem: Problem, place: int) -> list[KnownGroups]:
+def _known_group_totals(problem: Problem, place: int) -> list[KnownGroups]:
     found = [k for k in problem.known if isinstance(k, KnownGroups)]
     if len(found) < len(problem.known) or any(k.axis != place for k in found):
         raise PlanError("public totals are used where they are of groups of the attribute that is asked at levels")
     return found
 
 
-def _factors(item: QueryBlock | QueryFamily) -> Iterator[tuple[str | None, LinearOperator]]:
+def _item_factors(item: QueryBlock | QueryFamily) -> Iterator[tuple[str | None, LinearOperator]]:
     if isinstance(item, QueryFamily):
         yield from ((item.family.names[i], item.family.factors[i]) for i in np.unique(item.family.sets).tolist())
     else:
@@ -156,7 +156,7 @@ def _factors(item: QueryBlock | QueryFamily) -> Iterator[tuple[str | None, Linea
         yield from ((g[0] if len(g) == 1 else None, f) for g, f in groups)
 
 
-def _level(factor: LinearOperator | None) -> tuple[bytes, LinearOperator | None]:
+def _factor_level(factor: LinearOperator | None) -> tuple[bytes, LinearOperator | None]:
     """A name for the level that a factor over cells stands for, and its operator; none for all records together."""
     if factor is None:
         return b"", None
@@ -189,7 +189,7 @@ class Spine(Strategy):
     multiples: tuple[int, ...]
     residual: bool = False
     public_total: bool = False
-    known: tuple[KnownGroups, ...] = later(())
+    known: tuple[KnownGroups, ...] = deferred_field(())
 
     def __post_init__(self) -> None:
         if not len(self.at) == len(self.sets) == len(self.multiples) or not all(m > 0 for m in self.multiples):
@@ -235,9 +235,9 @@ class Spine(Strategy):
     # -- how precisely everything is known -------------------------------------------------------------------
 
     @functools.cached_property
-    def places(self) -> Place:
+    def places(self) -> PlaceOrder:
         """The tree, and how it reads factors over its attribute."""
-        return Place.of(read_levels(self.levels), self.shape[self.place])
+        return PlaceOrder.of(read_levels(self.levels), self.shape[self.place])
 
     @functools.cached_property
     def totals(self) -> tuple[FloatArray, ...]:
@@ -251,7 +251,7 @@ class Spine(Strategy):
         out: dict[Sets, FloatArray] = {}
         for level, s, m in zip(self.at, self.sets, self.multiples, strict=True):
             cells = math.prod(self.shape[i] for i in s)
-            for inside in (s,) if self.residual else subsets(s):
+            for inside in (s,) if self.residual else all_subsets(s):
                 held = math.prod(self.shape[i] for i in inside)
                 own = float(m * cells) ** 2 if self.residual else float(m) ** 2 * held / cells
                 out.setdefault(inside, np.zeros(len(self.levels) + 1))[level] += own
@@ -304,7 +304,7 @@ class Spine(Strategy):
             component_powers(f, tuple(self.shape[i] for i in g), 2) for g, f in zip(groups, rest.factors, strict=True)
         ]
         held = tuple(sorted(i for g in groups for i in g))
-        for s in subsets(held):
+        for s in all_subsets(held):
             chosen = [p[tuple(k for k, i in enumerate(g) if i in s)] for p, g in zip(parts, groups, strict=True)]
             if any(not c.any() for c in chosen):
                 continue
@@ -338,30 +338,30 @@ class Spine(Strategy):
         return out
 
     def covariance(self, first: Block, second: Block) -> FloatArray:
-        check_size(first.rows, second.rows)
+        check_covariance_size(first.rows, second.rows)
         (one, here, ours), (other, there, theirs) = self._split(first), self._split(second)
         self.check(first)
         self.check(second)
         common = tuple(sorted({self.names.index(a) for a in ours.attributes if a in theirs.attributes}))
         sizes = dict(zip(self.names, self.shape, strict=True))
         out = np.zeros((1, 1, 1, 1))
-        for s in subsets(common):
+        for s in all_subsets(common):
             if s not in self.precisions:
                 continue
-            term = between(ours, theirs, sizes, [self.names[i] for i in s])
+            term = centred_cross_product(ours, theirs, sizes, [self.names[i] for i in s])
             if term.any():
                 own = self.places.covariances(one, other, self.passes(s))
                 out = out + own[:, None, :, None] * term[None, :, None, :]
         (a, b, c, d) = out.shape
-        rows = _order(np.arange(a * b).reshape(a, b), here, first)
-        columns = _order(np.arange(c * d).reshape(c, d), there, second)
+        rows = _reorder_query_rows(np.arange(a * b).reshape(a, b), here, first)
+        columns = _reorder_query_rows(np.arange(c * d).reshape(c, d), there, second)
         return np.broadcast_to(out, (a, b, c, d)).reshape(a * b, c * d)[np.ix_(rows, columns)]
 
     # -- the way back ---------------------------------------------------------------------------------------------
 
     def estimate(self, values: Sequence[Numbers], total: int | None) -> Estimate:
         """The residuals are smoothed when they are first asked for."""
-        return _Smoothed(self, tuple(values), total, {})
+        return _SmoothedLevels(self, tuple(values), total, {})
 
     def answer(self, estimate: Estimate, query: Block) -> FloatArray:
         factor, at, rest = self._split(query)
@@ -397,7 +397,7 @@ class Spine(Strategy):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class _Smoothed:
+class _SmoothedLevels:
     """Measured values, and per residual the estimates at all its levels, (nodes, cells), in the order of the tree."""
 
     strategy: Spine
@@ -452,7 +452,7 @@ class _Smoothed:
             for start in range(0, len(table), step):
                 rows = table[start : start + step].sum(axis=drop, dtype=np.float64)
                 yield level, times, start, rows.reshape(len(rows), -1)
-                forget(values)
+                release_pages(values)
 
     def _contrasts(self, rows: FloatArray, s: Sets) -> None:
         sizes = [self.strategy.shape[i] for i in s]
@@ -463,7 +463,7 @@ class _Smoothed:
                 table -= table.mean(axis=axis, keepdims=True)
 
 
-def _order(numbers: IntArray, at: int | None, query: Block) -> IntArray:
+def _reorder_query_rows(numbers: IntArray, at: int | None, query: Block) -> IntArray:
     """Rows counted by (the tree's factor, the others) in the order of a query's own factors."""
     if at is None:
         return numbers.reshape(-1)

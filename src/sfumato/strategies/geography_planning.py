@@ -14,11 +14,11 @@ from sfumato.errors import PlanError
 from sfumato.operators.base import FloatArray
 from sfumato.privacy.unit import Neighbours
 from sfumato.strategies.design import Design, Problem
-from sfumato.strategies.geography import Asked, Sets, Spine, place_of, subsets
-from sfumato.strategies.geography_tree import Passes, Tree, slopes
+from sfumato.strategies.geography import AskedLevels, Sets, Spine, all_subsets, level_attribute_position
+from sfumato.strategies.geography_tree import GroupTree, Passes, variance_slopes
 from sfumato.strategies.strategy import KnownGroups
 
-__all__ = ["Allocation", "allocate", "bound", "designs", "tall"]
+__all__ = ["LevelAllocation", "allocate_precisions", "allocation_bound", "design_geography", "has_tall_attribute"]
 
 
 _STEPS = 200  # of the search on one tree, which has as many unknowns as levels: some twenty do
@@ -36,7 +36,7 @@ Precisions = dict[Sets, FloatArray]
 
 
 @dataclass(frozen=True, slots=True)
-class Allocation:
+class LevelAllocation:
     """Per set (levels,) the precision of its residual, infinite where it is known; error: sum of weighted variances at
     unit price."""
 
@@ -44,7 +44,7 @@ class Allocation:
     error: float
 
 
-def allocate(asked: Asked, tree: Tree, *, replaced: bool, public: bool) -> Allocation:
+def allocate_precisions(asked: AskedLevels, tree: GroupTree, *, replaced: bool, public: bool) -> LevelAllocation:
     """The best precisions; `tree` may have merged nodes. public: the total is known, or those of the groups of a level,
     and neither measured nor priced.
 
@@ -57,17 +57,17 @@ def allocate(asked: Asked, tree: Tree, *, replaced: bool, public: bool) -> Alloc
     left = {s: c for s, c in left.items() if c.any()}
     if not left:
         raise PlanError("all that is asked is public; it needs no measurement")
-    solver = _Solver(tree, known)
+    solver = _PrecisionSolver(tree, known)
     if not replaced:
         prices = {s: np.full(len(c), asked.price(s)) for s, c in left.items()}
         found, error = solver.shared(left, prices)
-        return Allocation(found, error)
-    return _replaced(asked, solver, left, public=public)
+        return LevelAllocation(found, error)
+    return _allocate_replaced(asked, solver, left, public=public)
 
 
 @dataclass(frozen=True, slots=True)
-class _Solver:
-    tree: Tree
+class _PrecisionSolver:
+    tree: GroupTree
     known: Mapping[Sets, NDArray[np.bool_]]
 
     def shared(
@@ -107,7 +107,7 @@ class _Solver:
         def value(x: FloatArray) -> tuple[float, FloatArray]:
             passes = Passes.of(tree, [np.array([[a]]) for a in precisions(x)])
             error = sum(float((w * v).sum()) for w, v in zip(weights, passes.variances, strict=True))
-            found = np.array([float(g.sum()) for g in slopes(passes, weights)])[free] / price[free]
+            found = np.array([float(g.sum()) for g in variance_slopes(passes, weights)])[free] / price[free]
             # least where the price is 1
             return math.log(error) + float(x.sum()), 1.0 - found / error
 
@@ -132,7 +132,7 @@ class _Solver:
         return out, math.exp(value(best)[0] - 1.0)
 
     @staticmethod
-    def _start(effect: FloatArray, tree: Tree) -> FloatArray:
+    def _start(effect: FloatArray, tree: GroupTree) -> FloatArray:
         """The optimum where all nodes of a level have as many children: there levels commute."""
         nodes = np.array([float(c.sum()) for c in tree.counts])
         inside = nodes[-1] / nodes
@@ -143,9 +143,11 @@ class _Solver:
 # ---- where a record is replaced ----------------------------------------------------------------------------
 
 
-def _replaced(asked: Asked, solver: _Solver, effects: Precisions, *, public: bool) -> Allocation:
+def _allocate_replaced(
+    asked: AskedLevels, solver: _PrecisionSolver, effects: Precisions, *, public: bool
+) -> LevelAllocation:
     sets = list(effects)
-    costs = _costs(asked, solver.tree, sets, public=public)
+    costs = _pair_costs(asked, solver.tree, sets, public=public)
 
     def priced(found: Precisions) -> FloatArray:
         flat = np.array([found[s] for s in sets])
@@ -173,25 +175,25 @@ def _replaced(asked: Asked, solver: _Solver, effects: Precisions, *, public: boo
         weights = weights * each**power
         weights /= weights.sum()
     assert best is not None
-    return Allocation(best[1], best[0])
+    return LevelAllocation(best[1], best[0])
 
 
-def _costs(asked: Asked, tree: Tree, sets: Sequence[Sets], *, public: bool) -> FloatArray:
+def _pair_costs(asked: AskedLevels, tree: GroupTree, sets: Sequence[Sets], *, public: bool) -> FloatArray:
     """(pairs, sets, levels) what a unit of precision adds to the squared distance of two such records."""
     changing = tuple(sorted({i for s in sets for i in s}))
-    choices = list(subsets(changing)) if len(changing) <= _MOST_CHANGED else [(), changing]
+    choices = list(all_subsets(changing)) if len(changing) <= _MOST_CHANGED else [(), changing]
     out: list[list[FloatArray]] = []
-    for together in _together(tree, asked.fixed if public else 0, many=asked.sizes[asked.place] > MOST_PAIRED):
+    for together in _shared_level_sets(tree, asked.fixed if public else 0, many=asked.sizes[asked.place] > MOST_PAIRED):
         for changed in choices:
             if changed or not together.all():
-                out.append([_cost(asked, s, together, changed) for s in sets])
+                out.append([_record_pair_cost(asked, s, together, changed) for s in sets])
     if not public:
         # a record may vanish without another in its place
         out.append([np.full(tree.depth + 1, asked.price(s)) for s in sets])
     return np.array(out)
 
 
-def _together(tree: Tree, fixed: int, *, many: bool) -> list[NDArray[np.bool_]]:
+def _shared_level_sets(tree: GroupTree, fixed: int, *, many: bool) -> list[NDArray[np.bool_]]:
     """Sets of levels at which two records may lie in one group, (levels,): those down to the level `fixed`, in whose
     groups records are replaced, and what is above some level."""
     levels = tree.depth + 1
@@ -203,7 +205,7 @@ def _together(tree: Tree, fixed: int, *, many: bool) -> list[NDArray[np.bool_]]:
     return [np.arange(levels) <= c for c in last]
 
 
-def _cost(asked: Asked, s: Sets, together: NDArray[np.bool_], changed: Sets) -> FloatArray:
+def _record_pair_cost(asked: AskedLevels, s: Sets, together: NDArray[np.bool_], changed: Sets) -> FloatArray:
     inner = math.prod(-1 / asked.sizes[i] if i in changed else 1 - 1 / asked.sizes[i] for i in s)
     return 2.0 * (asked.price(s) - np.where(together, inner, 0.0))
 
@@ -216,13 +218,13 @@ _TOGETHER = 2**21  # numbers of one array of a pass: 16 MB
 _ROUNDS_BOUND = 3  # of weights: each is multiplied by what it was worth; the largest bound counts
 
 
-def bound(asked: Asked, tree: Tree, found: Allocation) -> float:
+def allocation_bound(asked: AskedLevels, tree: GroupTree, found: LevelAllocation) -> float:
     """On the root of the sum of weighted variances at unit price, one record more or less; `tree` may be a merged one.
 
     The weights start as the allocation's own: what each group's column is worth to the error.
     """
     effects = {s: c for s, c in asked.residuals().items() if s in found.precisions}
-    weights = _worth(asked, tree, found, effects)
+    weights = _group_worths(asked, tree, found, effects)
     best = 0.0
     for _ in range(_ROUNDS_BOUND):
         weights = weights / float(weights @ tree.counts[-1])
@@ -243,7 +245,9 @@ def bound(asked: Asked, tree: Tree, found: Allocation) -> float:
     return best
 
 
-def _worth(asked: Asked, tree: Tree, found: Allocation, effects: dict[Sets, FloatArray]) -> FloatArray:
+def _group_worths(
+    asked: AskedLevels, tree: GroupTree, found: LevelAllocation, effects: dict[Sets, FloatArray]
+) -> FloatArray:
     """(finest groups,) by how much a unit of precision at one of its cells would lower the error."""
     out = np.zeros(len(tree.counts[-1]))
     known: dict[bytes, FloatArray] = {}
@@ -255,35 +259,35 @@ def _worth(asked: Asked, tree: Tree, found: Allocation, effects: dict[Sets, Floa
         if key not in known:
             passes = Passes.of(cut, [np.array([[a]]) for a in found.precisions[s][: depth + 1] / unit])
             sides = [np.array([[c]]) * n[:, None] for c, n in zip(effect / top, cut.counts, strict=False)]
-            slope = slopes(passes, sides)[depth][:, 0] / cut.counts[depth]
+            slope = variance_slopes(passes, sides)[depth][:, 0] / cut.counts[depth]
             # of a group, in equal parts to all that is finer
-            known[key] = _down(tree, depth, slope / _finer(tree, depth))
+            known[key] = _spread_to_finest(tree, depth, slope / _count_finest_groups(tree, depth))
         out += known[key] * (top / unit**2 * asked.cells(s))
     return out
 
 
-def _down(tree: Tree, depth: int, values: FloatArray) -> FloatArray:
+def _spread_to_finest(tree: GroupTree, depth: int, values: FloatArray) -> FloatArray:
     for level in range(depth, tree.depth):
         values = values[tree.parents[level]]
     return values
 
 
-def _up(tree: Tree, depth: int, values: FloatArray) -> FloatArray:
+def _sum_from_finest(tree: GroupTree, depth: int, values: FloatArray) -> FloatArray:
     """(groups of a level,) sums over all finest groups in each."""
     for level in range(tree.depth, depth, -1):
         values = tree.sums(level, tree.kids[level - 1] * values)
     return values
 
 
-def _finer(tree: Tree, depth: int) -> FloatArray:
-    return _up(tree, depth, np.ones(len(tree.counts[-1])))
+def _count_finest_groups(tree: GroupTree, depth: int) -> FloatArray:
+    return _sum_from_finest(tree, depth, np.ones(len(tree.counts[-1])))
 
 
-def _root_trace(tree: Tree, effect: FloatArray, weights: FloatArray) -> tuple[float, FloatArray]:
+def _root_trace(tree: GroupTree, effect: FloatArray, weights: FloatArray) -> tuple[float, FloatArray]:
     """tr sqrt(M), or a hair less, and (finest groups,) what each is worth in it: its share of the diagonal."""
     depth = int(np.flatnonzero(effect).max())
-    cut, inside = tree.cut(depth), _up(tree, depth, weights)
-    levels = [_up(tree, level, weights) for level in range(depth + 1)]
+    cut, inside = tree.cut(depth), _sum_from_finest(tree, depth, weights)
+    levels = [_sum_from_finest(tree, level, weights) for level in range(depth + 1)]
     high = 0.5 * math.log(sum(c * float(q.max()) for c, q in zip(effect, levels, strict=False)))
     low = 0.5 * math.log(effect[depth] * float(inside.min()))
     nodes = np.arange(low - _TAIL, high + _TAIL + _STEP, _STEP)
@@ -298,7 +302,7 @@ def _root_trace(tree: Tree, effect: FloatArray, weights: FloatArray) -> tuple[fl
             total += c * float((n @ v) @ share)
         diagonal += np.maximum(1.0 - t**2 * passes.variances[depth] / inside[:, None], 0.0) @ share
     # a group's diagonal belongs to all finer ones by their weights
-    return total, _down(tree, depth, diagonal / inside) * weights
+    return total, _spread_to_finest(tree, depth, diagonal / inside) * weights
 
 
 _TALL = 1_500  # cells, above which nobody looks for symmetries (strategies/union.py); with 2,000 all others took
@@ -310,39 +314,44 @@ _NEGATIVE = 1e-7  # of all that is spent: a weight of a table that the search le
 _NONE = 1e-7  # of the largest multiple's square: what is spent on such a table or residual is not worth its line
 
 
-def tall(problem: Problem) -> bool:
+def has_tall_attribute(problem: Problem) -> bool:
     """Whether tables are asked at levels of one attribute with so many cells that other designs fall back to noise on
     every query, after minutes. None could err less by more than this one is above its bound."""
-    place = place_of(problem.workload)
+    place = level_attribute_position(problem.workload)
     return place is not None and problem.workload.domain.shape[place] > _TALL
 
 
-def designs(problem: Problem) -> list[Design]:
+def design_geography(problem: Problem) -> list[Design]:
     """Whole tables where the best precisions are theirs, else residuals; none for what is not of this kind.
 
     For the mean error under Gaussian noise of tables of cells at levels of one attribute that lie in each other.
     Raises PlanError where nothing is left to be measured.
     """
-    if problem.noise == "laplace" or problem.largest or place_of(problem.workload) is None:
+    if problem.noise == "laplace" or problem.largest or level_attribute_position(problem.workload) is None:
         return []
     if sum(2**item.order * len(item.rows_each) for item in problem.workload.items) > _MOST_SETS:
         return []
     try:
-        asked = Asked.of(problem)
+        asked = AskedLevels.of(problem)
     except PlanError:
         return []
     tree = asked.tree.merged()
     public = problem.unit.total_is_public
     replaced = problem.unit.neighbours is Neighbours.REPLACE_ONE
-    found = allocate(asked, tree, replaced=replaced, public=public)
-    tables = _tables(asked, found)
-    proved = None if replaced else bound(asked, tree, found)
-    chosen = {k: math.sqrt(v) for k, v in (_residuals(asked, found) if tables is None else tables).items()}
-    return [_design(problem, asked, chosen, proved, residual=tables is None)]
+    found = allocate_precisions(asked, tree, replaced=replaced, public=public)
+    tables = _table_multiples(asked, found)
+    proved = None if replaced else allocation_bound(asked, tree, found)
+    chosen = {k: math.sqrt(v) for k, v in (_residual_multiples(asked, found) if tables is None else tables).items()}
+    return [_design_level_multiples(problem, asked, chosen, proved, residual=tables is None)]
 
 
-def _design(
-    problem: Problem, asked: Asked, multiples: dict[tuple[int, Sets], float], proved: float | None, *, residual: bool
+def _design_level_multiples(
+    problem: Problem,
+    asked: AskedLevels,
+    multiples: dict[tuple[int, Sets], float],
+    proved: float | None,
+    *,
+    residual: bool,
 ) -> Design:
     keys = sorted(multiples, key=lambda k: (k[0], len(k[1]), k[1]))
     real = np.array([multiples[k] for k in keys])
@@ -373,7 +382,7 @@ def _design(
     return Design("marginals", build, 2.0**bits / float(real.min()), proved, notes)
 
 
-def _residuals(asked: Asked, found: Allocation) -> dict[tuple[int, Sets], float]:
+def _residual_multiples(asked: AskedLevels, found: LevelAllocation) -> dict[tuple[int, Sets], float]:
     """Per residual and level the square of its multiple: n I - J has prod n^2 times the precision."""
     out: dict[tuple[int, Sets], float] = {}
     for s, each in found.precisions.items():
@@ -386,7 +395,7 @@ def _residuals(asked: Asked, found: Allocation) -> dict[tuple[int, Sets], float]
     return out
 
 
-def _tables(asked: Asked, found: Allocation) -> dict[tuple[int, Sets], float] | None:
+def _table_multiples(asked: AskedLevels, found: LevelAllocation) -> dict[tuple[int, Sets], float] | None:
     """Per table and level the square of its multiple, where whole tables have these precisions; else None.
 
     Residuals never err more than tables: these are measured where nothing is lost, as they can be read by anybody.
@@ -399,7 +408,7 @@ def _tables(asked: Asked, found: Allocation) -> dict[tuple[int, Sets], float] | 
         }
         for s in sorted(left, key=lambda s: -len(s)):
             square = left[s]
-            for inside in subsets(s):
+            for inside in all_subsets(s):
                 if inside in left:
                     left[inside] -= square * asked.cells(inside) / asked.cells(s)
             negative -= min(square, 0.0)

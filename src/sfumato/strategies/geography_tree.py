@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato._util.bundles import shorten
-from sfumato._util.codec import fingerprint
+from sfumato._util.codec import value_fingerprint
 from sfumato.domain import Domain
 from sfumato.errors import PlanError
 from sfumato.operators import Compose, Grouping, Identity, LinearOperator, Stack, Total
@@ -21,14 +21,24 @@ from sfumato.operators.base import DENSE_LIMIT, FloatArray, real_array
 from sfumato.privacy.unit import Neighbours, PrivacyUnit, Within
 from sfumato.strategies.strategy import KnownGroups
 
-__all__ = ["WITHIN", "IntArray", "Passes", "Place", "Tree", "read_totals", "read_unit", "relation", "slopes"]
+__all__ = [
+    "WITHIN",
+    "GroupTree",
+    "IntArray",
+    "Passes",
+    "PlaceOrder",
+    "neighbour_relation",
+    "read_totals",
+    "read_unit",
+    "variance_slopes",
+]
 
 
 IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Tree:
+class GroupTree:
     """Level 0 is the root alone. Of every further level, per node:
 
     parents: its parent in the level above, ascending, every parent at least once; kids: how many such nodes each
@@ -41,7 +51,7 @@ class Tree:
     starts: tuple[IntArray, ...]
 
     @classmethod
-    def of(cls, parents: Sequence[IntArray], kids: Sequence[FloatArray] | None = None) -> Tree:
+    def of(cls, parents: Sequence[IntArray], kids: Sequence[FloatArray] | None = None) -> GroupTree:
         """From the parents of every level below the root; one node of each kind unless `kids` are given."""
         given = [np.ones(len(p)) for p in parents] if kids is None else list(kids)
         counts = [np.ones(1)]
@@ -51,7 +61,7 @@ class Tree:
         return cls(tuple(parents), tuple(given), tuple(counts), starts)
 
     @classmethod
-    def of_codes(cls, codes: Sequence[IntArray]) -> tuple[Tree, list[IntArray]]:
+    def of_codes(cls, codes: Sequence[IntArray]) -> tuple[GroupTree, list[IntArray]]:
         """From the group of every cell at every level below the root, coarse to fine; the last has all that is told.
 
         Also returns, per level, the nodes in the tree's order: `order[i]` is the group that stands at place i.
@@ -78,9 +88,9 @@ class Tree:
         """Number of levels below the root."""
         return len(self.parents)
 
-    def cut(self, depth: int) -> Tree:
+    def cut(self, depth: int) -> GroupTree:
         """The levels down to one of them."""
-        return Tree(self.parents[:depth], self.kids[:depth], self.counts[: depth + 1], self.starts[:depth])
+        return GroupTree(self.parents[:depth], self.kids[:depth], self.counts[: depth + 1], self.starts[:depth])
 
     def sums(self, level: int, values: FloatArray) -> FloatArray:
         """(nodes of the level above, ...) sums over children of values over a level below the root, (nodes, ...)."""
@@ -92,7 +102,7 @@ class Tree:
         last = len(self.parents[level - 1]) if parent + 1 == len(starts) else int(starts[parent + 1])
         return int(starts[parent]), last
 
-    def branch(self, level: int, node: int) -> tuple[Tree, list[int]]:
+    def branch(self, level: int, node: int) -> tuple[GroupTree, list[int]]:
         """What lies below one node of a level as a tree of its own, with that node as its root, and the place of the
         first node of each of its levels in this tree. For trees of one node of each kind."""
         first, last = node, node + 1
@@ -102,9 +112,9 @@ class Tree:
             first, last = self.run(below, first)[0], self.run(below, last - 1)[1]
             parents.append(self.parents[below - 1][first:last] - above)
             places.append(first)
-        return Tree.of(parents), places
+        return GroupTree.of(parents), places
 
-    def merged(self) -> Tree:
+    def merged(self) -> GroupTree:
         """The same tree with nodes merged that have equal subtrees and equal ancestors' subtrees.
 
         Whatever is decided by levels alone is equal on them.
@@ -125,7 +135,7 @@ class Tree:
             parents.append(above)
             kids.append(number / size[above])
             home, width = new.reshape(-1), len(found)
-        return Tree.of(parents, kids)
+        return GroupTree.of(parents, kids)
 
     def _kinds(self, level: int, below: IntArray) -> IntArray:
         """(nodes above the level,) numbers of kinds: nodes whose children are the same number of the same kinds."""
@@ -148,13 +158,13 @@ class Passes:
     the sum of its children (of levels above the last); `variances`, that of the estimate from all.
     """
 
-    tree: Tree
+    tree: GroupTree
     within: tuple[FloatArray, ...]
     spread: tuple[FloatArray, ...]
     variances: tuple[FloatArray, ...]
 
     @classmethod
-    def of(cls, tree: Tree, precisions: Sequence[FloatArray]) -> Passes:
+    def of(cls, tree: GroupTree, precisions: Sequence[FloatArray]) -> Passes:
         """precisions: per level (nodes or 1, columns). That of the last is positive; an infinite one is exact."""
         depth = tree.depth
         own: list[FloatArray] = [np.zeros((0, 0))] * (depth + 1)
@@ -167,13 +177,13 @@ class Passes:
                 own[level - 1] = 1.0 / (precisions[level - 1] + 1.0 / spread[level - 1])
         found = [own[0]]
         for level in range(1, depth + 1):
-            share = _share(own[level], spread[level - 1][tree.parents[level - 1]])
+            share = _share_of_spread(own[level], spread[level - 1][tree.parents[level - 1]])
             found.append(own[level] * (1.0 - share) + share**2 * found[-1][tree.parents[level - 1]])
         return cls(tree, tuple(own), tuple(spread), tuple(found))
 
     def share(self, level: int) -> FloatArray:
         """(nodes, columns) of a level below the root: what a node takes of what its parent's sum is off by."""
-        return _share(self.within[level], self.spread[level - 1][self.tree.parents[level - 1]])
+        return _share_of_spread(self.within[level], self.spread[level - 1][self.tree.parents[level - 1]])
 
     def solve(self, given: Sequence[FloatArray | None], known: Sequence[FloatArray] = ()) -> list[FloatArray]:
         """Per level (nodes, c): the covariance of all nodes times `given`, precision times value of what was measured.
@@ -207,12 +217,12 @@ class Passes:
         return out
 
 
-def _share(own: FloatArray, spread: FloatArray) -> FloatArray:
+def _share_of_spread(own: FloatArray, spread: FloatArray) -> FloatArray:
     with np.errstate(invalid="ignore"):
         return np.where(spread > 0, own / spread, 0.0)
 
 
-def slopes(passes: Passes, weights: Sequence[FloatArray]) -> list[FloatArray]:
+def variance_slopes(passes: Passes, weights: Sequence[FloatArray]) -> list[FloatArray]:
     """Per level (nodes, columns): minus the derivative of sum weights * variances by the precision of all such nodes.
 
     weights: per level (nodes or 1, columns), for all nodes that one stands for together.
@@ -239,7 +249,7 @@ def slopes(passes: Passes, weights: Sequence[FloatArray]) -> list[FloatArray]:
         # within = 1 / (precision + 1 / spread)
         out.append(of_own[level] * passes.within[level] ** 2)
         if level < depth:
-            of_spread[level] += of_own[level] * _share(passes.within[level], passes.spread[level]) ** 2
+            of_spread[level] += of_own[level] * _share_of_spread(passes.within[level], passes.spread[level]) ** 2
     return out
 
 
@@ -250,7 +260,7 @@ Factor = LinearOperator | None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class _Read:
+class _LevelRows:
     """A level, and rows over the groups there: all of them where `factor` is None; else the factor's, which stands over
     groups, or over cells of which `first` has one for every group."""
 
@@ -277,23 +287,23 @@ class _Read:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Place:
+class PlaceOrder:
     """order: per level the group that stands at each place of the tree, and whether that is its number (`plain`).
 
     codes: the group of every cell at every level below the root.
     """
 
-    tree: Tree
+    tree: GroupTree
     order: tuple[IntArray, ...]
     codes: tuple[IntArray, ...]
     cells: int
     plain: tuple[bool, ...]
-    known: dict[int, tuple[Factor, _Read]]
+    known: dict[int, tuple[Factor, _LevelRows]]
 
     @classmethod
-    def of(cls, codes: list[IntArray], cells: int) -> Place:
+    def of(cls, codes: list[IntArray], cells: int) -> PlaceOrder:
         """Raises PlanError for levels that do not lie in each other."""
-        tree, order = Tree.of_codes(codes)
+        tree, order = GroupTree.of_codes(codes)
         plain = tuple(bool((np.diff(o) > 0).all()) for o in order)
         return cls(tree, tuple(order), tuple(codes), cells, plain, {})
 
@@ -328,42 +338,42 @@ class Place:
 
     def level_of(self, factor: Factor) -> int:
         """The level that has to be known; one more than there are for what is finer than all."""
-        return max(self._read(part).level for part in _parts(factor))
+        return max(self._read(part).level for part in _flatten_stack(factor))
 
-    def _read(self, factor: Factor) -> _Read:
+    def _read(self, factor: Factor) -> _LevelRows:
         """The coarsest level whose groups a factor does not tell apart inside, and its rows there."""
         if factor is None or isinstance(factor, Total):
-            return _Read(0)
+            return _LevelRows(0)
         if id(factor) not in self.known:
             # the factor is kept, so that no other gets its number
             self.known[id(factor)] = factor, self._found(factor)
         return self.known[id(factor)][1]
 
-    def _found(self, factor: LinearOperator) -> _Read:
+    def _found(self, factor: LinearOperator) -> _LevelRows:
         right = factor.right if isinstance(factor, Compose) else factor
         if isinstance(right, Identity | Grouping):
             codes = right.codes if isinstance(right, Grouping) else np.arange(self.cells, dtype=np.int64)
             for level, own in enumerate(self.codes, 1):
                 if len(self.order[level]) == right.shape[0] and np.array_equal(own, codes):
-                    return _Read(level, factor.left if isinstance(factor, Compose) else None)
+                    return _LevelRows(level, factor.left if isinstance(factor, Compose) else None)
         for level in range(len(self.codes) + 1):
             codes = self.codes[level - 1] if level else np.zeros(self.cells, dtype=np.int64)
             first = np.unique(codes, return_index=True)[1]
-            if len(first) == self.cells or _constant(factor, codes, first):
-                return _Read(level, factor, first)
-        return _Read(len(self.codes) + 1)
+            if len(first) == self.cells or _is_constant_on_groups(factor, codes, first):
+                return _LevelRows(level, factor, first)
+        return _LevelRows(len(self.codes) + 1)
 
     # -- what they see -------------------------------------------------------------------------------------------
 
     def apply(self, factor: Factor, nodes: Callable[[int], FloatArray]) -> FloatArray:
         """(rows, c) of a factor, from (groups, c) of any level."""
-        found = [read.apply(nodes(read.level)) for read in map(self._read, _parts(factor))]
+        found = [read.apply(nodes(read.level)) for read in map(self._read, _flatten_stack(factor))]
         return found[0] if len(found) == 1 else np.concatenate(found)
 
     def variances(self, factor: Factor, passes: Passes) -> FloatArray:
         """(rows,) variances, w Cov wᵀ, of every row w of a factor."""
         out: list[FloatArray] = []
-        for part in _parts(factor):
+        for part in _flatten_stack(factor):
             read = self._read(part)
             if part is None or read.factor is None:
                 out.append(self.placed(read.level, passes.variances[read.level][:, 0]))
@@ -376,37 +386,37 @@ class Place:
     def covariances(self, first: Factor, second: Factor, passes: Passes) -> FloatArray:
         """w Cov zᵀ of all rows w and z: (rows of first, rows of second)."""
         columns: list[FloatArray] = []
-        for part in _parts(second):
+        for part in _flatten_stack(second):
             read = self._read(part)
             # the levels that the rows of the first stand on, from one pass of the second's
-            needed = sorted({self._read(p).level for p in _parts(first)})
+            needed = sorted({self._read(p).level for p in _flatten_stack(first)})
             for a, b in self._chunks(part, read):
                 solved = self._pass(read, self._rows(read, a, b), passes)
                 at = {level: self.placed(level, solved[level]) for level in needed}
                 columns.append(self.apply(first, at.__getitem__))
         return np.concatenate(columns, axis=1)
 
-    def _rows(self, read: _Read, start: int, stop: int) -> FloatArray:
+    def _rows(self, read: _LevelRows, start: int, stop: int) -> FloatArray:
         """(groups, rows) in the order of the tree."""
         return self.sorted(read.level, read.rows(start, stop, len(self.order[read.level])).T)
 
     @staticmethod
-    def _pass(read: _Read, rows: FloatArray, passes: Passes) -> list[FloatArray]:
+    def _pass(read: _LevelRows, rows: FloatArray, passes: Passes) -> list[FloatArray]:
         given: list[FloatArray | None] = [None] * len(passes.within)
         given[read.level] = rows
         return passes.solve(given)
 
-    def _chunks(self, part: Factor, read: _Read) -> list[tuple[int, int]]:
+    def _chunks(self, part: Factor, read: _LevelRows) -> list[tuple[int, int]]:
         count = len(self.order[read.level]) if part is None or read.factor is None else part.shape[0]
         step = max(1, _TOGETHER // max(self.cells, len(self.order[-1])))
         return [(a, min(a + step, count)) for a in range(0, count, step)]
 
 
-def _parts(factor: Factor) -> list[Factor]:
-    return [p for part in factor.parts for p in _parts(part)] if isinstance(factor, Stack) else [factor]
+def _flatten_stack(factor: Factor) -> list[Factor]:
+    return [p for part in factor.parts for p in _flatten_stack(part)] if isinstance(factor, Stack) else [factor]
 
 
-def _constant(factor: LinearOperator, codes: IntArray, first: IntArray) -> bool:
+def _is_constant_on_groups(factor: LinearOperator, codes: IntArray, first: IntArray) -> bool:
     """Whether the rows of a factor are alike on all cells of a group."""
     for a, b in factor.row_chunks():
         rows = factor.rows(a, b)
@@ -419,7 +429,7 @@ WITHIN = " within "
 """Between a relation and the name of the groups in which records are replaced."""
 
 
-def relation(unit: PrivacyUnit) -> str:
+def neighbour_relation(unit: PrivacyUnit) -> str:
     """The neighbour relation as `read_unit` reads it."""
     return unit.neighbours.value + (f"{WITHIN}{unit.within.name}" if unit.within else "")
 
@@ -442,17 +452,17 @@ def read_unit(
         )
     if domain is None:
         raise PlanError(f"{neighbours!r} is for tables of cells at levels; elsewhere say 'replace-one'")
-    return PrivacyUnit(found, None, rows_per_person, _within(domain, name))
+    return PrivacyUnit(found, None, rows_per_person, _read_within(domain, name))
 
 
-def _within(domain: Domain, name: str) -> Within:
+def _read_within(domain: Domain, name: str) -> Within:
     level, owner = domain.grouping(name), domain.owner(name)
     codes = np.arange(domain[owner].size, dtype=np.int64) if level is None else np.array(level.groups, dtype=np.int64)
-    _stays(domain, owner, codes, name)
-    return Within(name, owner, fingerprint((owner, codes)), codes)
+    _check_moves_stay(domain, owner, codes, name)
+    return Within(name, owner, value_fingerprint((owner, codes)), codes)
 
 
-def _stays(domain: Domain, owner: str, codes: NDArray[np.int64], name: str) -> None:
+def _check_moves_stay(domain: Domain, owner: str, codes: NDArray[np.int64], name: str) -> None:
     """Refuse impossible cells whose records would be counted in another group than that which they say."""
     axis = domain.axis(owner)
     for move in domain.moves():

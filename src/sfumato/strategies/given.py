@@ -12,16 +12,23 @@ from sfumato._util.display import Progress
 from sfumato.errors import NotInRowSpace, PlanError
 from sfumato.operators import Block, Dense, Identity, LinearOperator
 from sfumato.operators.base import FloatArray
-from sfumato.strategies.dense_optimal import Optimum, optimize
-from sfumato.strategies.dense_pure import turned
+from sfumato.strategies.dense_optimal import Optimum, optimize_dense
+from sfumato.strategies.dense_pure import rotate_to_least_l1
 from sfumato.strategies.design import Design, Problem
-from sfumato.strategies.factors import Matrix, coefficients
+from sfumato.strategies.factors import Matrix, basis_coefficients
 from sfumato.strategies.merged_rows import independent_rows
 from sfumato.strategies.product import Product
 from sfumato.workloads import QueryBlock
 from sfumato.workloads.builders import as_operator
 
-__all__ = ["affordable", "applies", "beside", "design", "optimum", "shared"]
+__all__ = [
+    "asks_few_queries",
+    "block_beside_groups",
+    "design_given",
+    "is_small_integral",
+    "optimize_spanning_rows",
+    "shared_groups",
+]
 
 
 # relative: half of a double's digits, as the R given was itself computed; what is off more is refused
@@ -29,7 +36,7 @@ _TOLERANCE = 1e-8
 _FINE = 2.0**24  # an entry of 1 is 2^24 on the lattice: rounding is below the tolerance above
 
 
-def design(problem: Problem, strategy: object, reconstruction: ArrayLike | None) -> Design:
+def design_given(problem: Problem, strategy: object, reconstruction: ArrayLike | None) -> Design:
     """M = `strategy` (l, m) over the whole domain; R = `reconstruction` (k, l), least squares by default.
 
     Raises NotInRowSpace where R M differs from the workload by more than 1e-8 of its largest entry.
@@ -40,12 +47,12 @@ def design(problem: Problem, strategy: object, reconstruction: ArrayLike | None)
         raise PlanError(f"the strategy needs one column per cell, {domain.size:,}, not {operator.shape[1]:,}")
     if problem.unit_lattice and not operator.integral:
         raise PlanError("real coefficients need the fine lattice; leave out lattice='unit', or give whole numbers")
-    given = None if reconstruction is None else _reconstruction(problem, operator, reconstruction)
+    given = None if reconstruction is None else _check_reconstruction(problem, operator, reconstruction)
     groups, sizes = (domain.names,), (domain.shape,)
     raw = problem.workload.blocks[0].block if given is not None else None
 
     def build(s: float) -> Product:
-        factor, multiple = _scaled(operator, s)
+        factor, multiple = _scale_operator(operator, s)
         return Product(
             groups, sizes, (factor,), multiple, problem.unit.total_is_public, raw, given, title="a given strategy"
         )
@@ -55,7 +62,7 @@ def design(problem: Problem, strategy: object, reconstruction: ArrayLike | None)
     return Design("given", build, _FINE)
 
 
-def _scaled(operator: LinearOperator, s: float) -> tuple[Matrix, int]:
+def _scale_operator(operator: LinearOperator, s: float) -> tuple[Matrix, int]:
     if operator.integral:
         return Matrix(operator), max(1, round(s))
     dense = np.asarray(operator.dense(), dtype=np.float64)
@@ -63,7 +70,7 @@ def _scaled(operator: LinearOperator, s: float) -> tuple[Matrix, int]:
     return Matrix(Dense(np.rint(dense * scale).astype(np.int64)), scale), 1
 
 
-def _reconstruction(problem: Problem, operator: LinearOperator, given: ArrayLike) -> FloatArray:
+def _check_reconstruction(problem: Problem, operator: LinearOperator, given: ArrayLike) -> FloatArray:
     matrix = np.asarray(given, dtype=np.float64)
     if len(problem.workload.blocks) != 1 or problem.workload.blocks[0].attributes != problem.workload.domain.names:
         raise PlanError("reconstruction= needs a workload made by sf.queries over the whole domain")
@@ -84,14 +91,14 @@ def _check_span(problem: Problem, built: Product, operator: LinearOperator) -> N
         try:
             built.check(q.block)
         except ValueError as reason:
-            worst = _residual(problem, operator)
+            worst = _row_space_residual(problem, operator)
             raise NotInRowSpace(
                 f"the strategy cannot answer the workload: W M^+ M differs from W by up to {worst:.3g} ({reason})",
                 worst,
             ) from None
 
 
-def _residual(problem: Problem, operator: LinearOperator) -> float:
+def _row_space_residual(problem: Problem, operator: LinearOperator) -> float:
     dense = np.asarray(operator.dense(), dtype=np.float64)
     projector = np.linalg.pinv(dense) @ dense
     whole = problem.workload.operator
@@ -106,7 +113,7 @@ _MOST, _MOST_ENTRIES = 64, 2**25  # queries, whose square is gone through for ev
 _TOLERANCE_FEW = 1e-5  # relative gap of proved sides: far below what a plan shows
 
 
-def shared(blocks: Sequence[QueryBlock]) -> tuple[tuple[str, ...], ...]:
+def shared_groups(blocks: Sequence[QueryBlock]) -> tuple[tuple[str, ...], ...]:
     """The groups of attributes whose cells every block asks for one by one: all else is asked alike in each of them."""
     every = [
         {g for g, f in zip(q.block.groups, q.block.factors, strict=True) if isinstance(f, Identity)} for q in blocks
@@ -114,29 +121,29 @@ def shared(blocks: Sequence[QueryBlock]) -> tuple[tuple[str, ...], ...]:
     return tuple(g for g in blocks[0].block.groups if all(g in own for own in every))
 
 
-def beside(block: Block, common: Sequence[tuple[str, ...]]) -> Block:
+def block_beside_groups(block: Block, common: Sequence[tuple[str, ...]]) -> Block:
     """What a block asks in each cell of those groups."""
     kept = [(g, f) for g, f in zip(block.groups, block.factors, strict=True) if g not in common]
     return Block(tuple(g for g, _ in kept), tuple(f for _, f in kept))
 
 
-def applies(problem: Problem, names: tuple[str, ...], blocks: Sequence[QueryBlock]) -> bool:
+def asks_few_queries(problem: Problem, names: tuple[str, ...], blocks: Sequence[QueryBlock]) -> bool:
     """Whether few queries are asked in each cell of groups that all blocks ask for, over attributes of any size."""
-    common = shared(blocks)
-    rest = [beside(q.block, common) for q in blocks]
+    common = shared_groups(blocks)
+    rest = [block_beside_groups(q.block, common) for q in blocks]
     cells = math.prod(problem.sizes[a] for a in names if not any(a in g for g in common))
     rows = sum(b.rows for b in rest)
     whole = all(f.integral for b in rest for f in b.factors)
     return whole and cells > 1 and rows <= _MOST and rows * cells <= _MOST_ENTRIES
 
 
-def affordable(whole: LinearOperator) -> bool:
+def is_small_integral(whole: LinearOperator) -> bool:
     """Whether queries are whole numbers, and few enough for `optimum`."""
     rows, cells = whole.shape
     return whole.integral and rows <= _MOST and rows * cells <= _MOST_ENTRIES
 
 
-def optimum(
+def optimize_spanning_rows(
     whole: LinearOperator,
     weighted: Sequence[tuple[LinearOperator, float]],
     *,
@@ -149,7 +156,7 @@ def optimum(
     """
     rows = np.asarray(whole.dense(), dtype=np.float64)
     root = np.concatenate([np.full(o.shape[0], math.sqrt(w)) for o, w in weighted])
-    best = optimize(matrix=rows * root[:, None], tolerance=_TOLERANCE_FEW, progress=progress)
+    best = optimize_dense(matrix=rows * root[:, None], tolerance=_TOLERANCE_FEW, progress=progress)
     basis = Dense(np.rint(rows[independent_rows(rows)]).astype(np.int64))
-    found = coefficients(best.strategy, basis)
-    return best, basis, turned(found, basis)[0] if laplace else found
+    found = basis_coefficients(best.strategy, basis)
+    return best, basis, rotate_to_least_l1(found, basis)[0] if laplace else found

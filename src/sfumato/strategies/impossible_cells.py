@@ -19,16 +19,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato._util.codec import fingerprint, storable
+from sfumato._util.codec import storable, value_fingerprint
 from sfumato.domain.core import Domain
-from sfumato.domain.impossible import Tied, joined
+from sfumato.domain.impossible import Tied, joint_possible_mask
 from sfumato.errors import NotAnswerable
 from sfumato.operators import Block, Combination, Dense, Family, Identity
 from sfumato.operators.base import DENSE_LIMIT, FloatArray, Numbers, single_thread
-from sfumato.strategies.covariance import component, component_powers
+from sfumato.strategies.covariance import component_powers, table_component
 from sfumato.strategies.strategy import Estimate, Strategy, row_shape
 
-__all__ = ["Allowed", "Conditioned", "Said", "Zero", "free_attributes", "key_of", "knowing"]
+__all__ = ["Allowed", "Conditioned", "Said", "ZeroTable", "condition_on_impossible", "factor_key", "free_attributes"]
 
 
 Along = tuple[str, ...]
@@ -41,7 +41,7 @@ _PSEUDO = 1e-10  # of the largest eigenvalue: cells of several tables say the sa
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Zero:
+class ZeroTable:
     """A table of marginal cells that a strategy answers, its held attributes, and their impossible cells, flat."""
 
     block: Block
@@ -62,21 +62,21 @@ def free_attributes(source: Strategy, sizes: Mapping[str, int]) -> frozenset[str
     return frozenset(filter(is_free, sizes))
 
 
-def _over(block: Block, names: Sequence[str]) -> Block:
+def _restrict_block(block: Block, names: Sequence[str]) -> Block:
     """The part of a table of cells over some of its attributes."""
     kept = [(g, f) for g, f in zip(block.groups, block.factors, strict=True) if set(g) <= set(names)]
     return Block(tuple(g for g, _ in kept), tuple(f for _, f in kept))
 
 
-def key_of(block: Block, chosen: Iterable[int]) -> object:
+def factor_key(block: Block, chosen: Iterable[int]) -> object:
     """What tells some factors of a block from those of others."""
     pairs = [(block.groups[j], block.factors[j]) for j in chosen]
-    return tuple((g, f.shape[0] if isinstance(f, Identity) else fingerprint(f)) for g, f in pairs)
+    return tuple((g, f.shape[0] if isinstance(f, Identity) else value_fingerprint(f)) for g, f in pairs)
 
 
-def waves(zeros: Sequence[Zero]) -> dict[Along, list[Zero]]:
+def zeros_by_free_attributes(zeros: Sequence[ZeroTable]) -> dict[Along, list[ZeroTable]]:
     """By every set of free attributes that some table holds: the tables of zeros that tell of it, each told once."""
-    found: dict[Along, dict[tuple[str, ...], Zero]] = {}
+    found: dict[Along, dict[tuple[str, ...], ZeroTable]] = {}
     for zero in zeros:
         free = [
             a
@@ -91,9 +91,9 @@ def waves(zeros: Sequence[Zero]) -> dict[Along, list[Zero]]:
 class Conditioned:
     """The answers of one strategy under zeros that it answers too; sizes: of all attributes, in the domain's order."""
 
-    def __init__(self, source: Strategy, zeros: Sequence[Zero], sizes: Mapping[str, int]) -> None:
+    def __init__(self, source: Strategy, zeros: Sequence[ZeroTable], sizes: Mapping[str, int]) -> None:
         self.source, self._sizes = source, sizes
-        self.waves = waves(zeros)
+        self.waves = zeros_by_free_attributes(zeros)
         self._held = {a for z in zeros for a in z.held}
         self._inside: dict[object, FloatArray] = {}
 
@@ -186,7 +186,7 @@ class Conditioned:
         return {along: self._whitener(along) for along in self.waves}
 
     def _whitener(self, along: Along) -> FloatArray:
-        parts = [self._between(_over(z.block, z.held), along)[z.dead] for z in self.waves[along]]
+        parts = [self._between(_restrict_block(z.block, z.held), along)[z.dead] for z in self.waves[along]]
         variance = np.concatenate(parts)
         with single_thread():
             values, vectors = np.linalg.eigh((variance + variance.T) / 2)
@@ -200,18 +200,18 @@ class Conditioned:
             ours = self._contrasted(query, along)
             # a contrast (1, -1) along every attribute of R, whose squared length is 2
             found = [
-                self.source.covariance(ours, self._contrasted(_over(z.block, z.held), along))[:, z.dead]
+                self.source.covariance(ours, self._contrasted(_restrict_block(z.block, z.held), along))[:, z.dead]
                 / 2.0 ** len(along)
                 for z in self.waves[along]
             ]
         return np.concatenate([f for f in found if f is not None], axis=1)
 
-    def _agreeing(self, query: Block, zero: Zero, along: Along) -> FloatArray | None:
+    def _agreeing(self, query: Block, zero: ZeroTable, along: Along) -> FloatArray | None:
         """Where both are tables of cells that are alike, so that covariances rest on agreement; else None."""
         if any(len(g) > 1 or not isinstance(f, Identity) for g, f in zip(query.groups, query.factors, strict=True)):
             return None
         ends = Block(tuple((a,) for a in along), tuple(Identity(self._sizes[a]) for a in along))
-        held = _over(zero.block, zero.held)
+        held = _restrict_block(zero.block, zero.held)
         first, second = (Block((*b.groups, *ends.groups), (*b.factors, *ends.factors)) for b in (query, held))
         table = self.source.table_covariance(first, second)
         if table is None:
@@ -238,7 +238,7 @@ class Conditioned:
     def _cells(self, names: Iterable[str]) -> int:
         return math.prod(self._sizes[a] for a in names)
 
-    def _part(self, rows: FloatArray, zero: Zero, along: Along) -> FloatArray:
+    def _part(self, rows: FloatArray, zero: ZeroTable, along: Along) -> FloatArray:
         """Of rows over a table of zeros, (k, cells): what varies along R and no other free attribute, at impossible
         cells, (k, dead, cells of R)."""
         names = zero.block.attributes
@@ -246,7 +246,7 @@ class Conditioned:
         table = table.sum(axis=tuple(i for i, a in enumerate(names, 1) if a not in zero.held and a not in along))
         kept = [a for a in names if a in zero.held or a in along]
         for a in along:
-            table = component(table, 1 + kept.index(a), None, contrast=True)
+            table = table_component(table, 1 + kept.index(a), None, contrast=True)
         turned = table.transpose(0, *(1 + kept.index(a) for a in (*zero.held, *along)))
         return turned.reshape(len(rows), -1, self._cells(along))[:, zero.dead]
 
@@ -262,7 +262,7 @@ class Conditioned:
 
     def _within(self, query: Block, held: tuple[int, ...], along: Along) -> FloatArray:
         """Covariances of a query's held factors with the whitened zeros of R, (rows of these factors, rank)."""
-        key = along, key_of(query, held)
+        key = along, factor_key(query, held)
         if key not in self._inside:
             part = Block(tuple(query.groups[j] for j in held), tuple(query.factors[j] for j in held))
             self._inside[key] = self._between(part, along) @ self._whiteners[along].T
@@ -352,7 +352,7 @@ class Allowed(Strategy):
         if query.rows > _MOST_ROWS:
             return self.measured.row_powers(query, power)
         # asked for anew by every plan that a plan is made of
-        key = power, key_of(query, range(len(query.groups)))
+        key = power, factor_key(query, range(len(query.groups)))
         if key not in self._powers:
             self._powers[key] = self._row_powers(query, power)
         return self._powers[key]
@@ -433,12 +433,14 @@ class Allowed(Strategy):
         found: list[Conditioned] = []
         for source in {id(s): s for s in sources}.values():
             free = free_attributes(source, sizes) - tied
-            zeros: list[Zero] = []
+            zeros: list[ZeroTable] = []
             for block in (b for b, s in zip(self.zeros, sources, strict=True) if s is source):
                 held = tuple(a for a in block.attributes if a not in free)
-                mask = joined(self.tied, held)
+                mask = joint_possible_mask(self.tied, held)
                 if mask is not None:
-                    zeros.append(Zero(block, held, np.flatnonzero(~np.broadcast_to(mask, [sizes[a] for a in held]))))
+                    zeros.append(
+                        ZeroTable(block, held, np.flatnonzero(~np.broadcast_to(mask, [sizes[a] for a in held])))
+                    )
             if zeros:
                 found.append(Conditioned(source, zeros, sizes))
         return found
@@ -453,7 +455,7 @@ class Allowed(Strategy):
 
     def _possible(self, query: Block) -> NDArray[np.bool_] | None:
         """Which cells of a query's table can be, flat in the order of its attributes; None where all can."""
-        mask = joined(self.tied, query.attributes)
+        mask = joint_possible_mask(self.tied, query.attributes)
         if mask is None:
             return None
         return np.broadcast_to(mask, self._sizes(query)).reshape(-1)
@@ -467,7 +469,9 @@ class Allowed(Strategy):
         return dead if dead.any() else None
 
 
-def knowing(strategy: Strategy, domain: Domain, tables: Sequence[Block], queries: Sequence[Block]) -> Strategy:
+def condition_on_impossible(
+    strategy: Strategy, domain: Domain, tables: Sequence[Block], queries: Sequence[Block]
+) -> Strategy:
     """A strategy that knows which cells of a domain are impossible; the same where none are.
 
     tables: those that queries lie in, the largest ones. All of their impossible cells are conditioned on, or, where
@@ -481,14 +485,18 @@ def knowing(strategy: Strategy, domain: Domain, tables: Sequence[Block], queries
     wide = [n for n in dict.fromkeys(narrow) if not any(set(n) < set(m) for m in narrow)]
     smaller = [Block(tuple((a,) for a in n), tuple(Identity(s) for s in domain.sizes(n))) for n in wide]
     for chosen in (tables, smaller):
-        zeros = tuple(b for b in chosen if joined(domain.tied, b.attributes) is not None and _answers(strategy, b))
+        zeros = tuple(
+            b
+            for b in chosen
+            if joint_possible_mask(domain.tied, b.attributes) is not None and _can_answer_table(strategy, b)
+        )
         found = Allowed(strategy, domain.names, domain.shape, domain.tied, zeros)
-        if _fits(found, queries):
+        if _conditioning_fits(found, queries):
             return found
     return plain
 
 
-def _answers(strategy: Strategy, table: Block) -> bool:
+def _can_answer_table(strategy: Strategy, table: Block) -> bool:
     try:
         strategy.source(table)
     except NotAnswerable:
@@ -496,7 +504,7 @@ def _answers(strategy: Strategy, table: Block) -> bool:
     return True
 
 
-def _fits(found: Allowed, queries: Sequence[Block]) -> bool:
+def _conditioning_fits(found: Allowed, queries: Sequence[Block]) -> bool:
     """Whether what conditioning holds at once is small enough."""
     sizes = [c.sizes_for(queries) for c in found.conditioned]
     if not sizes:

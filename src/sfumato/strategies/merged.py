@@ -18,15 +18,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato._util.codec import fingerprint, storable
+from sfumato._util.codec import storable, value_fingerprint
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import Block, Combination, Compose, Dense, Identity
 from sfumato.operators.base import FloatArray, Numbers, single_thread
 from sfumato.privacy.terms import MAX_ENTRIES, distinct_columns
-from sfumato.strategies.covariance import check_size
+from sfumato.strategies.covariance import check_covariance_size
 from sfumato.strategies.strategy import Estimate, Strategy, row_shape
 
-__all__ = ["Merged", "at_cells", "columns_by_class"]
+__all__ = ["Merged", "columns_at_cells", "columns_by_class"]
 
 
 _RANK = 1e-12  # of the largest distance: what rounding of doubles leaves of none
@@ -57,7 +57,7 @@ def columns_by_class(blocks: Sequence[Block], sizes: Mapping[str, int], *, spann
     if math.prod(len(k) for k in kept) * rows > MAX_ENTRIES:
         raise PlanError(f"the queries tell too many cells apart: above {MAX_ENTRIES:,} entries of columns")
     cells = dict(zip(names, (g.reshape(-1) for g in np.meshgrid(*kept, indexing="ij")), strict=True))
-    columns = np.concatenate([at_cells(b, cells, sizes) for b in blocks])
+    columns = np.concatenate([columns_at_cells(b, cells, sizes) for b in blocks])
     # irrational weights tell columns of whole numbers apart, but for chance
     keys = np.cos(np.multiply.outer(_WAVES, np.arange(rows))) @ columns
     return columns[:, np.sort(np.unique(keys, axis=1, return_index=True)[1])]
@@ -74,7 +74,7 @@ def _affine_basis(points: FloatArray) -> NDArray[np.intp]:
     return np.append(0, pivots[: np.count_nonzero(sizes > _RANK * sizes[0])]).astype(np.intp)
 
 
-def at_cells(block: Block, cells: Mapping[str, NDArray[np.int64]], sizes: Mapping[str, int]) -> FloatArray:
+def columns_at_cells(block: Block, cells: Mapping[str, NDArray[np.int64]], sizes: Mapping[str, int]) -> FloatArray:
     """(rows, cells) the columns of a block at some joint cells, given by attribute."""
     out = np.ones((1, len(next(iter(cells.values())))))
     for group, factor in zip(block.groups, block.factors, strict=True):
@@ -95,7 +95,7 @@ _RANK_MERGED_STRATEGY = 1e-10  # of a singular value: C is rounded from a map wh
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Sums:
+class _MergedSums:
     """W = S Q + t 1ᵀ: S by `factors` over the rows of Q from `start` on, as many as these have columns; `total` is t.
 
     `order` are the factors as the query has them.
@@ -146,7 +146,7 @@ class Merged(Strategy):
         matrix = self.measured.matrix.astype(np.float64)
         with single_thread():
             if self._whole is None:
-                return _inverse(matrix, self._used > 0), None
+                return _pseudo_inverse_of_used(matrix, self._used > 0), None
             # some measurement of the total as well, which the known one then takes the place of
             weight = float(np.linalg.norm(matrix)) / max(float(np.linalg.norm(self._whole)), 1e-300)
             stacked = np.vstack([matrix, weight * self._whole])
@@ -172,7 +172,7 @@ class Merged(Strategy):
         if not self.public_total:
             return None
         columns = self._used[:, None] * self._columns(()).astype(np.float64)
-        found, off = _solved(columns, np.ones((1, columns.shape[1])))
+        found, off = _least_length_solution(columns, np.ones((1, columns.shape[1])))
         return found.reshape(-1) if off <= _SPAN else None
 
     @functools.cached_property
@@ -181,7 +181,7 @@ class Merged(Strategy):
         return (np.abs(self.measured.matrix).max(axis=0) > 0).astype(np.float64)
 
     @functools.cached_property
-    def _known(self) -> dict[str, _Sums | str]:
+    def _known(self) -> dict[str, _MergedSums | str]:
         """By fingerprint, S and t of the queries asked about so far, or why there are none."""
         return {}
 
@@ -190,12 +190,12 @@ class Merged(Strategy):
         held = dict(zip(self.measured.attributes, self.sizes, strict=True))
         return distinct_columns([b.lowered() for b in (*self.measured.blocks, *queries)], held, ends=True)
 
-    def _of(self, query: Block) -> _Sums:
+    def _of(self, query: Block) -> _MergedSums:
         """What of Q a query is."""
         missing = [a for a in query.attributes if a not in self.measured.attributes]
         if missing:
             raise NotAnswerable(f"nothing about {', '.join(missing)} was measured together with the rest of the query")
-        key = fingerprint(query)
+        key = value_fingerprint(query)
         known = self._known.get(key)
         if known is None:
             try:
@@ -207,20 +207,20 @@ class Merged(Strategy):
             raise NotAnswerable(known)
         return known
 
-    def _placed(self, query: Block, key: str) -> _Sums:
+    def _placed(self, query: Block, key: str) -> _MergedSums:
         ends = np.cumsum([0, *(b.rows for b in self.measured.blocks)]).tolist()
         for i, block in enumerate(self.measured.blocks):
-            if fingerprint(block) == key and self._used[ends[i] : ends[i + 1]].all():
+            if value_fingerprint(block) == key and self._used[ends[i] : ends[i + 1]].all():
                 # of a block that is combined itself, all rows of it
-                return _Sums(ends[i], (np.eye(query.rows),), np.zeros(query.rows))
+                return _MergedSums(ends[i], (np.eye(query.rows),), np.zeros(query.rows))
         for i, block in enumerate(self.measured.blocks):
             factors = self._inside(query, i)
             if factors is not None and (self._used[ends[i] : ends[i + 1]].all() or self._spread is not None):
                 groups = list(block.groups)
                 order = [*map(groups.index, query.groups), *(k for k, g in enumerate(groups) if g not in query.groups)]
-                return _Sums(ends[i], factors, np.zeros(query.rows), tuple(order))
+                return _MergedSums(ends[i], factors, np.zeros(query.rows), tuple(order))
         found, total = self._found(query)
-        return _Sums(0, (found,), total)
+        return _MergedSums(0, (found,), total)
 
     @functools.cached_property
     def _bases(self) -> tuple[dict[tuple[str, ...], tuple[FloatArray, FloatArray]], ...]:
@@ -244,7 +244,7 @@ class Merged(Strategy):
         for group, (rows, inverse) in bases.items():
             asked = np.asarray(factors[group].dense()) if group in factors else np.ones((1, rows.shape[1]))
             found = asked.astype(np.float64) @ inverse
-            if _off(found, rows, asked) > _SPAN:
+            if _relative_deviation(found, rows, asked) > _SPAN:
                 return None
             out.append(found)
         return tuple(out)
@@ -262,7 +262,7 @@ class Merged(Strategy):
             found = np.linalg.solve(within, columns[used] @ columns[~used].T).T
             # tables have their totals as plain sums of cells
             found = np.where(np.abs(found - np.rint(found)) < _SPAN, np.rint(found), found)
-            if _off(found, columns[used], columns[~used]) > _SPAN:
+            if _relative_deviation(found, columns[used], columns[~used]) > _SPAN:
                 return None
         out = np.zeros((len(used), len(used)))
         out[np.ix_(used, used)] = np.eye(int(used.sum()))
@@ -288,7 +288,7 @@ class Merged(Strategy):
         return cells, below, inverse
 
     def _at(self, block: Block, cells: dict[str, NDArray[np.int64]]) -> FloatArray:
-        return at_cells(block, cells, dict(zip(self.measured.attributes, self.sizes, strict=True)))
+        return columns_at_cells(block, cells, dict(zip(self.measured.attributes, self.sizes, strict=True)))
 
     def _cannot(self, query: Block) -> bool:
         """Whether some cells show that a query is no combination; most are told so at once."""
@@ -318,7 +318,7 @@ class Merged(Strategy):
             below = np.vstack([below, np.ones(columns.shape[1])])
         found, off = self._at_some(query, below, columns[r:])
         if off > _SPAN:
-            found, off = _solved(below, columns[r:])
+            found, off = _least_length_solution(below, columns[r:])
         if off > _SPAN:
             names = ", ".join(query.attributes) or "the total"
             raise NotAnswerable(f"a query over {names} lies outside the span of what was measured")
@@ -332,7 +332,7 @@ class Merged(Strategy):
         if query.rows * some.shape[1] > _LISTED:
             return wanted[:, :0], math.inf
         found = self._at(query, cells) @ inverse
-        return found, _off(found, below, wanted)
+        return found, _relative_deviation(found, below, wanted)
 
     @functools.cached_property
     def _every(self) -> tuple[FloatArray, FloatArray | None]:
@@ -355,7 +355,7 @@ class Merged(Strategy):
         return (self._rows(query) ** power).sum(axis=1).reshape(row_shape(query))
 
     def covariance(self, first: Block, second: Block) -> FloatArray:
-        check_size(first.rows, second.rows)
+        check_covariance_size(first.rows, second.rows)
         return self._rows(first) @ self._rows(second).T
 
     def estimate(self, values: Sequence[Numbers], total: int | None) -> Estimate:
@@ -372,7 +372,7 @@ class Merged(Strategy):
         return found.over(sums[:, None])[:, 0] + found.total * total
 
 
-def _inverse(matrix: FloatArray, used: NDArray[np.bool_]) -> FloatArray:
+def _pseudo_inverse_of_used(matrix: FloatArray, used: NDArray[np.bool_]) -> FloatArray:
     """The pseudo-inverse of a matrix whose columns are zero but for those that are used."""
     square = matrix[:, used]
     if len(square) < _LARGE or square.shape[0] != square.shape[1]:
@@ -382,13 +382,13 @@ def _inverse(matrix: FloatArray, used: NDArray[np.bool_]) -> FloatArray:
     return out
 
 
-def _solved(rows: FloatArray, wanted: FloatArray) -> tuple[FloatArray, float]:
+def _least_length_solution(rows: FloatArray, wanted: FloatArray) -> tuple[FloatArray, float]:
     """X of least length with X rows nearest to `wanted`, and how far off it is, relative to the largest entry."""
     with single_thread():
         found = np.asarray(np.linalg.lstsq(rows.T, wanted.T, rcond=None)[0].T, dtype=np.float64)
-    return found, _off(found, rows, wanted)
+    return found, _relative_deviation(found, rows, wanted)
 
 
-def _off(found: FloatArray, rows: FloatArray, wanted: FloatArray) -> float:
+def _relative_deviation(found: FloatArray, rows: FloatArray, wanted: FloatArray) -> float:
     off = float(np.abs(found @ rows - wanted).max(initial=0.0))
     return off / max(float(np.abs(wanted).max(initial=0.0)), 1e-300)

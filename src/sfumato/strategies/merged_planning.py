@@ -22,22 +22,29 @@ from sfumato.operators import Block, Combination, Dense
 from sfumato.operators.base import FloatArray, single_thread
 from sfumato.privacy.terms import distinct_columns
 from sfumato.privacy.unit import Neighbours
-from sfumato.strategies.dense_dual import relative_gap, titled
-from sfumato.strategies.dense_largest import Largest, optimize_largest
-from sfumato.strategies.dense_optimal import optimize
-from sfumato.strategies.dense_pure import turned
+from sfumato.strategies.dense_dual import optimality_title, relative_gap
+from sfumato.strategies.dense_largest import LargestErrorOptimum, optimize_largest
+from sfumato.strategies.dense_optimal import optimize_dense
+from sfumato.strategies.dense_pure import rotate_to_least_l1
 from sfumato.strategies.dense_swap import swap_near, swap_optimum
 from sfumato.strategies.design import Design, Problem
 from sfumato.strategies.merged import Merged, columns_by_class
-from sfumato.strategies.merged_rows import MAX_ROWS, affordable, independent, independent_rows, optimize_sparse, spanned
+from sfumato.strategies.merged_rows import (
+    MAX_ROWS,
+    independent_row_basis,
+    independent_rows,
+    optimize_sparse,
+    span_queries,
+    sparse_search_fits,
+)
 from sfumato.workloads import QueryBlock, QueryFamily
 
 __all__ = [
     "MAX_COLUMNS",
     "MAX_PAIRED",
     "MAX_WORK",
-    "Paired",
-    "design",
+    "PairedOptimum",
+    "design_merged",
     "least_error",
     "optimize_all_pairs",
     "optimize_pairs",
@@ -55,7 +62,7 @@ _ALL_STEPS = 40  # of these: the gap falls below a hundredth before
 
 
 @dataclass(frozen=True, slots=True)
-class Paired:
+class PairedOptimum:
     """A strategy (l, c), no two columns more than 1 apart, and what its error lies between, as in `swap`."""
 
     strategy: FloatArray
@@ -70,48 +77,50 @@ class Paired:
 
 def optimize_pairs(
     matrix: FloatArray, *, largest: bool = False, tolerance: float, progress: Progress | None = None
-) -> Paired | None:
+) -> PairedOptimum | None:
     """The strategy of least ||R||_F diam(M) over R M = W + b 1ᵀ for W = `matrix` (k, c), to a gap of `tolerance`.
 
     With `largest` the longest row of R counts in place of all together. None where all columns are equal. A search that
     ends above `tolerance` is no error: read `gap`.
     """
-    rows = _rows(matrix, whole=largest)
+    rows = _centred_query_rows(matrix, whole=largest)
     if not len(rows):
         return None
-    first, second = _spanning(rows)
+    first, second = _spanning_pairs(rows)
     kept = len(first)
     strategy, best, lower, goal = rows, None, 0.0, _FIRST
     for _ in range(_ROUNDS):
-        reach, far = _farthest(strategy)
+        reach, far = _farthest_columns(strategy)
         some = np.flatnonzero(reach > (1 + tolerance / 2) ** 2) if best is not None else np.arange(len(reach))
         some = some[np.argsort(-reach[some], kind="stable")[:_ADDED]]
-        first, second, added = _joined(first, second, some, far[some])
+        first, second, added = _join_pairs(first, second, some, far[some])
         if best is not None and not added and goal <= tolerance / 2:
             break
         apart = rows[:, first] - rows[:, second]
-        solved = (optimize_largest if largest else optimize)(matrix=apart, tolerance=goal, progress=progress)
-        weights = solved.cells if isinstance(solved, Largest) else solved.dual
+        solved = (optimize_largest if largest else optimize_dense)(matrix=apart, tolerance=goal, progress=progress)
+        weights = solved.cells if isinstance(solved, LargestErrorOptimum) else solved.dual
         with single_thread():
             strategy = np.linalg.lstsq(apart.T, solved.strategy.T, rcond=None)[0].T @ rows
         lower = max(lower, solved.lower_bound * (1 - 1e-9))
-        reached = math.sqrt(float(_farthest(strategy)[0].max())) * (1 + 1e-12)
+        reached = math.sqrt(float(_farthest_columns(strategy)[0].max())) * (1 + 1e-12)
         if best is None or solved.upper_bound * reached < best.upper_bound:
-            best = Paired(strategy / reached, lower, solved.upper_bound * reached)
+            best = PairedOptimum(strategy / reached, lower, solved.upper_bound * reached)
         if best.upper_bound <= lower * (1 + tolerance):
             break
         idle = weights < _IDLE / len(weights)
         idle[:kept] = False
         first, second, goal = first[~idle], second[~idle], max(tolerance / 2, goal / 5)
-    return None if best is None else Paired(best.strategy, lower, best.upper_bound)
+    return None if best is None else PairedOptimum(best.strategy, lower, best.upper_bound)
 
 
-def optimize_all_pairs(matrix: FloatArray, *, tolerance: float, progress: Progress | None = None) -> Paired | None:
+def optimize_all_pairs(
+    matrix: FloatArray, *, tolerance: float, progress: Progress | None = None
+) -> PairedOptimum | None:
     """The same for the mean error of many queries, to a gap of `tolerance` unless that takes too many steps.
 
     Begins with pairs whose weights are products, the best of which are those of a record more or less; often they do.
     """
-    rows = _rows(matrix, whole=False)
+    rows = _centred_query_rows(matrix, whole=False)
     if not len(rows):
         return None
     near = swap_near(rows.T @ rows, ordered=False, progress=progress)
@@ -122,10 +131,10 @@ def optimize_all_pairs(matrix: FloatArray, *, tolerance: float, progress: Progre
             swap_optimum(matrix=rows, tolerance=tolerance, max_iterations=steps, start=near.pairs, progress=progress)
         )
     best = min(found, key=lambda f: f.upper_bound)
-    return Paired(best.strategy, max(f.lower_bound for f in found), best.upper_bound)
+    return PairedOptimum(best.strategy, max(f.lower_bound for f in found), best.upper_bound)
 
 
-def _rows(matrix: FloatArray, *, whole: bool) -> FloatArray:
+def _centred_query_rows(matrix: FloatArray, *, whole: bool) -> FloatArray:
     """The queries less their means, or (r, c) of full row rank with the same Gram; no rows where all are zero."""
     centred = matrix - matrix.mean(axis=1, keepdims=True)
     with single_thread():
@@ -134,7 +143,7 @@ def _rows(matrix: FloatArray, *, whole: bool) -> FloatArray:
     return centred if whole and kept.any() else roots[kept][:, None] * across[kept]
 
 
-def _spanning(rows: FloatArray) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _spanning_pairs(rows: FloatArray) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Pairs whose differences span those of all: what is zero along all pairs would never be seen to be missing."""
     from scipy.linalg import qr  # noqa: PLC0415  (slow to import)
 
@@ -144,7 +153,7 @@ def _spanning(rows: FloatArray) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     return np.maximum(first, 0), np.zeros(len(first), dtype=np.intp)
 
 
-def _farthest(strategy: FloatArray) -> tuple[FloatArray, NDArray[np.intp]]:
+def _farthest_columns(strategy: FloatArray) -> tuple[FloatArray, NDArray[np.intp]]:
     """(c,) the squared distance of every column from the one that lies farthest from it, and which that is."""
     squares = np.einsum("ij,ij->j", strategy, strategy)
     count = len(squares)
@@ -158,7 +167,7 @@ def _farthest(strategy: FloatArray) -> tuple[FloatArray, NDArray[np.intp]]:
     return reach, far
 
 
-def _joined(
+def _join_pairs(
     first: NDArray[np.intp], second: NDArray[np.intp], more: NDArray[np.intp], far: NDArray[np.intp]
 ) -> tuple[NDArray[np.intp], NDArray[np.intp], bool]:
     """The pairs and those of `more` and `far` that are not among them, each once; whether there are any."""
@@ -190,7 +199,7 @@ _MAX_LARGEST = 2**30  # operations of one search for the largest error, as for o
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _MergedOptimum:
     """A strategy over the distinct columns, (l, c); a bound as designs have it; how far from the best it may be."""
 
     strategy: FloatArray
@@ -198,7 +207,7 @@ class _Found:
     gap: float
 
 
-def design(problem: Problem, progress: Progress | None = None) -> Design:
+def design_merged(problem: Problem, progress: Progress | None = None) -> Design:
     """The optimum over the distinct columns of all queries. Raises PlanError where it does not apply.
 
     For real numbers that are no whole ones, very many tables or columns it does not; nor, where the number of records
@@ -220,23 +229,25 @@ def design(problem: Problem, progress: Progress | None = None) -> Design:
     if count < 2:
         raise PlanError("the queries tell no cells apart")
     if count > MAX_COLUMNS and rows**2 * count > MAX_WORK:
-        return _of_sparse(problem, blocks, columns, progress)
+        return _design_sparse(problem, blocks, columns, progress)
     paired = min(rows, count) <= MAX_PAIRED
     if public and (count > MAX_FAR if paired else problem.largest or count > MAX_COLUMNS):
         raise PlanError(f"{count:,} distinct columns are too many to compare all pairs of them")
     weights = np.repeat([problem.objective_weight(q) for q in problem.workload.blocks], [b.rows for b in blocks])
     real = columns.astype(np.float64)
     kept = independent_rows(real)
-    found = _optimum(problem, real * np.sqrt(weights)[:, None], len(kept), progress)
+    found = _optimize_merged(problem, real * np.sqrt(weights)[:, None], len(kept), progress)
     if found is None or not len(found.strategy):
         raise PlanError("the search over pairs of columns did not end")
     over = real[kept] - (real[kept].mean(axis=1, keepdims=True) if public else 0.0)
     with single_thread():
         coefficients = np.asarray(np.linalg.lstsq(over.T, found.strategy.T, rcond=None)[0].T, dtype=np.float64)
     if problem.noise == "laplace":
-        coefficients = turned(coefficients, Dense(over))[0]
-    kind = "an L1 factorization" if problem.noise == "laplace" else titled("factorization", found.gap)
-    return _designed(problem, _over(blocks, kept, coefficients), f"{kind} over {count:,}", found.bound)
+        coefficients = rotate_to_least_l1(coefficients, Dense(over))[0]
+    kind = "an L1 factorization" if problem.noise == "laplace" else optimality_title("factorization", found.gap)
+    return _design_from_matrix(
+        problem, _restrict_to_used_blocks(blocks, kept, coefficients), f"{kind} over {count:,}", found.bound
+    )
 
 
 def least_error(problem: Problem, queries: Sequence[QueryBlock | QueryFamily]) -> float | None:
@@ -247,7 +258,7 @@ def least_error(problem: Problem, queries: Sequence[QueryBlock | QueryFamily]) -
     """
     blocks = [q.block for q in queries if isinstance(q, QueryBlock)]
     rows = sum(b.rows for b in blocks)
-    plain = _plain(problem) and problem.unit.neighbours is Neighbours.ADD_REMOVE
+    plain = _is_plain_mean_error(problem) and problem.unit.neighbours is Neighbours.ADD_REMOVE
     if not plain or problem.known or len(blocks) < len(queries) or not 0 < rows <= _MAX_QUERIES:
         return None
     try:
@@ -259,26 +270,26 @@ def least_error(problem: Problem, queries: Sequence[QueryBlock | QueryFamily]) -
     weights = np.repeat(
         [problem.objective_weight(q) for q in queries if isinstance(q, QueryBlock)], [b.rows for b in blocks]
     )
-    found = optimize(matrix=columns * np.sqrt(weights)[:, None], tolerance=_ROUGHEST)
+    found = optimize_dense(matrix=columns * np.sqrt(weights)[:, None], tolerance=_ROUGHEST)
     return found.lower_bound * problem.unit.rows_per_person
 
 
-def _of_sparse(
+def _design_sparse(
     problem: Problem, blocks: Sequence[Block], columns: NDArray[np.int64], progress: Progress | None
 ) -> Design:
     """The same over many columns with few entries: the mean error alone, and a record more or less."""
-    if not _plain(problem) or not affordable(columns):
+    if not _is_plain_mean_error(problem) or not sparse_search_fits(columns):
         raise PlanError(f"{len(columns):,} queries tell {columns.shape[1]:,} cells apart, too many for one matrix")
     weights = np.repeat([problem.objective_weight(q) for q in problem.workload.blocks], [b.rows for b in blocks])
-    return _searched(problem, blocks, columns, np.sqrt(weights), progress)
+    return _search_sparse_design(problem, blocks, columns, np.sqrt(weights), progress)
 
 
-def _plain(problem: Problem) -> bool:
+def _is_plain_mean_error(problem: Problem) -> bool:
     """Whether the mean error under Gaussian noise is asked for, and a record more or less."""
     return problem.noise == "gaussian" and not problem.largest and not problem.unit.total_is_public
 
 
-def _searched(
+def _search_sparse_design(
     problem: Problem,
     blocks: Sequence[Block],
     columns: NDArray[np.int64],
@@ -286,13 +297,13 @@ def _searched(
     progress: Progress | None,
 ) -> Design:
     found = optimize_sparse(columns, root, tolerance=_ROUGH, progress=progress)
-    kept, back = independent(columns)
-    held = _over(blocks, kept, found.coefficients @ back)
+    kept, back = independent_row_basis(columns)
+    held = _restrict_to_used_blocks(blocks, kept, found.coefficients @ back)
     # of persons who may vanish nothing is proved
     proved = problem.unit.neighbours is Neighbours.ADD_REMOVE
-    kind = titled("factorization", found.gap if proved else math.inf)
+    kind = optimality_title("factorization", found.gap if proved else math.inf)
     bound = found.lower_bound if proved else None
-    return _designed(problem, held, f"{kind} over {columns.shape[1]:,}", bound)
+    return _design_from_matrix(problem, held, f"{kind} over {columns.shape[1]:,}", bound)
 
 
 def spanned_design(problem: Problem, progress: Progress | None = None) -> Design:
@@ -300,7 +311,7 @@ def spanned_design(problem: Problem, progress: Progress | None = None) -> Design
 
     For what other designs have left off its bound: seconds to half a minute. Raises PlanError where it does not apply.
     """
-    if not _plain(problem) or problem.known:
+    if not _is_plain_mean_error(problem) or problem.known:
         raise PlanError("it is for the mean squared error under Gaussian noise, without a known total or public tables")
     if problem.is_marginal:
         raise PlanError("of marginal tables alone residuals are the optimum")
@@ -308,34 +319,38 @@ def spanned_design(problem: Problem, progress: Progress | None = None) -> Design
         raise PlanError(f"{problem.workload.tables:,} tables, above {_MAX_BLOCKS:,}")
     if not all(f.integral for q in problem.workload.blocks for f in q.block.factors):
         raise PlanError("coefficients are no whole numbers")
-    found = spanned(problem, MAX_ROWS)
+    found = span_queries(problem, MAX_ROWS)
     if found is None:
         raise PlanError(f"more than {MAX_ROWS:,} rows span the queries, or a factor has too many cells to be looked at")
     columns = columns_by_class(found.blocks, problem.sizes).astype(np.int64)
-    if columns.shape[1] < 2 or not affordable(columns):
+    if columns.shape[1] < 2 or not sparse_search_fits(columns):
         raise PlanError(f"{len(columns):,} rows tell {columns.shape[1]:,} cells apart, too many for one matrix")
-    return _searched(problem, found.blocks, columns, found.root, progress)
+    return _search_sparse_design(problem, found.blocks, columns, found.root, progress)
 
 
-def _designed(problem: Problem, found: tuple[tuple[Block, ...], FloatArray], kind: str, bound: float | None) -> Design:
+def _design_from_matrix(
+    problem: Problem, found: tuple[tuple[Block, ...], FloatArray], kind: str, bound: float | None
+) -> Design:
     """Integers at every scale. Raises PlanError where they cannot be read back."""
     (held, matrix), public = found, problem.unit.total_is_public
     title = f"{kind} distinct columns of all queries"
     names = tuple(dict.fromkeys(a for b in held for a in b.attributes))
     sizes = tuple(problem.sizes[a] for a in names)
-    build = functools.partial(_build, held, matrix, sizes, public, title)
+    build = functools.partial(_build_merged, held, matrix, sizes, public, title)
     if not build(2.0**_BITS).sound:
         raise PlanError("its integers could not be read back")
     return Design("factorization", build, 2.0**_BITS, bound)
 
 
-def _build(
+def _build_merged(
     blocks: tuple[Block, ...], matrix: FloatArray, sizes: tuple[int, ...], public: bool, title: str, s: float
 ) -> Merged:
     return Merged(Combination(blocks, np.rint(matrix * s).astype(np.int64)), sizes, public, title)
 
 
-def _optimum(problem: Problem, matrix: FloatArray, rank: int, progress: Progress | None) -> _Found | None:
+def _optimize_merged(
+    problem: Problem, matrix: FloatArray, rank: int, progress: Progress | None
+) -> _MergedOptimum | None:
     """The strategy for weighted queries (k, c) by the objective and the relation of the problem."""
     public, largest = problem.unit.total_is_public, problem.largest and matrix.size * min(matrix.shape) <= _MAX_LARGEST
     work = matrix.size * min(matrix.shape) * (_PAIRS if public else 1)
@@ -352,19 +367,19 @@ def _optimum(problem: Problem, matrix: FloatArray, rank: int, progress: Progress
             other = optimize_pairs(matrix, largest=largest, tolerance=tolerance, progress=progress)
             found = other if found is None or (other and other.upper_bound < found.upper_bound) else found
     else:
-        found = (optimize_largest if largest else optimize)(matrix=matrix, tolerance=tolerance, progress=progress)
+        found = (optimize_largest if largest else optimize_dense)(matrix=matrix, tolerance=tolerance, progress=progress)
     if found is None:
         return None
     if problem.unit.neighbours is Neighbours.REPLACE_ONE and not public:
         # of persons who may vanish: the same strategy, and nothing proved
-        return _Found(found.strategy, None, math.inf)
+        return _MergedOptimum(found.strategy, None, math.inf)
     if problem.largest and not largest:
         # the largest variance is at least their mean
-        return _Found(found.strategy, found.lower_bound / math.sqrt(len(matrix)), math.inf)
-    return _Found(found.strategy, found.lower_bound, found.gap)
+        return _MergedOptimum(found.strategy, found.lower_bound / math.sqrt(len(matrix)), math.inf)
+    return _MergedOptimum(found.strategy, found.lower_bound, found.gap)
 
 
-def _over(
+def _restrict_to_used_blocks(
     blocks: Sequence[Block], kept: NDArray[np.intp], coefficients: FloatArray
 ) -> tuple[tuple[Block, ...], FloatArray]:
     """The blocks that hold some kept row, and the coefficients over all rows of theirs."""

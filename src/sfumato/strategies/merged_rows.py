@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sfumato._util.display import Progress
 from sfumato.operators import Block, Dense, Grouping, Identity, LinearOperator
 from sfumato.operators.base import FloatArray, kron, single_thread
-from sfumato.strategies.dense_blocks import squared, units
+from sfumato.strategies.dense_blocks import rounding_units, spectrum_of_square
 from sfumato.strategies.dense_dual import relative_gap
 from sfumato.strategies.design import Problem
 
@@ -27,12 +27,12 @@ __all__ = [
     "MAX_ROWS",
     "Spanned",
     "Sparse",
-    "affordable",
-    "independent",
+    "independent_row_basis",
     "independent_rows",
     "nearly_known",
     "optimize_sparse",
-    "spanned",
+    "span_queries",
+    "sparse_search_fits",
 ]
 
 
@@ -50,7 +50,7 @@ class Spanned:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Span:
+class _RowSpan:
     """Rows B (k, n) that span a factor's, and P (n, k) with B P = I: of any C B, C = (C B) P."""
 
     operator: LinearOperator
@@ -64,7 +64,7 @@ class _Span:
             asked = np.ones((1, cells)) if factor is None else np.asarray(factor.dense(), dtype=np.float64)
             found = asked @ self.pick
             return found.T @ found if np.abs(found @ self.rows - asked).max() <= _SPAN * np.abs(asked).max() else None
-        gram = np.ones((cells, cells)) if factor is None else _gram(factor)
+        gram = np.ones((cells, cells)) if factor is None else _dense_gram(factor)
         held = self.pick.T @ gram @ self.pick
         off = float(np.abs(self.rows.T @ held @ self.rows - gram).max())
         return held if off <= _SPAN * float(np.abs(gram).max()) else None
@@ -73,48 +73,48 @@ class _Span:
 Groups = dict[tuple[str, ...], LinearOperator]
 
 
-def spanned(problem: Problem, most: int) -> Spanned | None:
+def span_queries(problem: Problem, most: int) -> Spanned | None:
     """At most `most` rows; None where there would be more, or some factor is too large to be looked through."""
     blocks = [(problem.objective_weight(q), q.block) for q in problem.workload.blocks]
     if any(b.rows > most and all(isinstance(f, Identity) for f in b.factors) for _, b in blocks):
         return None
-    known: list[tuple[LinearOperator, _Span]] = []
+    known: list[tuple[LinearOperator, _RowSpan]] = []
     asked: list[tuple[float, Groups]] = []
-    spans: list[dict[tuple[str, ...], _Span]] = []
+    spans: list[dict[tuple[str, ...], _RowSpan]] = []
     for weight, block in blocks:
-        own = dict[tuple[str, ...], _Span]()
+        own = dict[tuple[str, ...], _RowSpan]()
         for group, factor in zip(block.groups, block.factors, strict=True):
-            found = next((s for f, s in known if f is factor or f == factor), None) or _span(factor)
+            found = next((s for f, s in known if f is factor or f == factor), None) or _factor_span(factor)
             if found is None:
                 return None
             known.append((factor, found))
             own[group] = found
         asked.append((weight, dict(zip(block.groups, block.factors, strict=True))))
         spans.append(own)
-    moments: list[tuple[dict[tuple[str, ...], _Span], FloatArray]] = []
+    moments: list[tuple[dict[tuple[str, ...], _RowSpan], FloatArray]] = []
     with single_thread():
-        for i in sorted(range(len(spans)), key=lambda i: -_rows(spans[i])):
+        for i in sorted(range(len(spans)), key=lambda i: -_count_span_rows(spans[i])):
             weight, factors = asked[i]
-            inside = ((at, _inner(s, factors)) for at, (s, _) in enumerate(moments))
+            inside = ((at, _span_inner_grams(s, factors)) for at, (s, _) in enumerate(moments))
             at, parts = next((m for m in inside if m[1] is not None), (len(moments), None))
             if parts is None:
-                parts = _inner(spans[i], factors)
-                if parts is None or sum(len(m) for _, m in moments) + _rows(spans[i]) > most:
+                parts = _span_inner_grams(spans[i], factors)
+                if parts is None or sum(len(m) for _, m in moments) + _count_span_rows(spans[i]) > most:
                     return None
-                moments.append((spans[i], np.zeros((_rows(spans[i]),) * 2)))
+                moments.append((spans[i], np.zeros((_count_span_rows(spans[i]),) * 2)))
             moments[at][1][...] += weight * reduce(kron, parts, np.ones((1, 1)))
-        return Spanned(tuple(_block(s) for s, _ in moments), _roots([m for _, m in moments]))
+        return Spanned(tuple(_span_block(s) for s, _ in moments), _moment_roots([m for _, m in moments]))
 
 
-def _rows(span: dict[tuple[str, ...], _Span]) -> int:
+def _count_span_rows(span: dict[tuple[str, ...], _RowSpan]) -> int:
     return math.prod(len(s.rows) for s in span.values())
 
 
-def _block(span: dict[tuple[str, ...], _Span]) -> Block:
+def _span_block(span: dict[tuple[str, ...], _RowSpan]) -> Block:
     return Block(tuple(span), tuple(s.operator for s in span.values()))
 
 
-def _inner(span: dict[tuple[str, ...], _Span], factors: Groups) -> list[FloatArray] | None:
+def _span_inner_grams(span: dict[tuple[str, ...], _RowSpan], factors: Groups) -> list[FloatArray] | None:
     """Per group the Gram of a product's coefficients over the span's rows; None where it is not in the span."""
     if not factors.keys() <= span.keys():
         return None
@@ -127,17 +127,17 @@ def _inner(span: dict[tuple[str, ...], _Span], factors: Groups) -> list[FloatArr
     return out
 
 
-def _gram(factor: LinearOperator) -> FloatArray:
+def _dense_gram(factor: LinearOperator) -> FloatArray:
     return np.asarray(factor.gram().dense(), dtype=np.float64)
 
 
-def _span(factor: LinearOperator) -> _Span | None:
+def _factor_span(factor: LinearOperator) -> _RowSpan | None:
     """Sums over classes of equal cells, or rows of its own where these are more than it has dimensions."""
     cells = factor.shape[1]
     if cells > _MOST_CELLS:
         few = factor.shape[0] <= _MOST_CELLS and not isinstance(factor, Identity)
-        return _rows_of(factor) if few else None
-    gram = _gram(factor)
+        return _independent_factor_rows(factor) if few else None
+    gram = _dense_gram(factor)
     first, codes = np.unique(gram, axis=1, return_index=True, return_inverse=True)[1:]
     codes = codes.reshape(-1)
     kept = first[np.diagonal(gram)[first] > 0.0]
@@ -149,20 +149,20 @@ def _span(factor: LinearOperator) -> _Span | None:
         number[codes[kept]] = np.arange(len(kept))
         classes = number[codes]
         operator = Identity(cells) if len(kept) == cells else Grouping(classes, len(kept))
-        return _Span(operator, (classes == np.arange(len(kept))[:, None]).astype(np.float64), np.eye(cells)[:, kept])
-    return _rows_of(factor)
+        return _RowSpan(operator, (classes == np.arange(len(kept))[:, None]).astype(np.float64), np.eye(cells)[:, kept])
+    return _independent_factor_rows(factor)
 
 
-def _rows_of(factor: LinearOperator) -> _Span | None:
+def _independent_factor_rows(factor: LinearOperator) -> _RowSpan | None:
     """Independent rows of a factor; None where it is too large to be written out."""
     if factor.shape[0] * factor.shape[1] > _LISTED:
         return None
     whole = np.asarray(factor.dense(), dtype=np.float64)
     rows = whole[independent_rows(whole)]
-    return _Span(Dense(np.rint(rows).astype(np.int64)), rows, np.asarray(np.linalg.pinv(rows), dtype=np.float64))
+    return _RowSpan(Dense(np.rint(rows).astype(np.int64)), rows, np.asarray(np.linalg.pinv(rows), dtype=np.float64))
 
 
-def _roots(moments: Sequence[FloatArray]) -> FloatArray:
+def _moment_roots(moments: Sequence[FloatArray]) -> FloatArray:
     """Block by block a root of each; directions of which nothing is asked have none."""
     roots: list[FloatArray] = []
     for moment in moments:
@@ -193,7 +193,7 @@ def nearly_known(blocks: Sequence[Block]) -> set[frozenset[str]]:
     """The attributes of the marginal tables that some block of several tells but for a cell of each attribute."""
     out: set[frozenset[str]] = set()
     for block in blocks:
-        found = {g: _span(f) for g, f in zip(block.groups, block.factors, strict=True)}
+        found = {g: _factor_span(f) for g, f in zip(block.groups, block.factors, strict=True)}
         known = [
             g[0] for g, s in found.items() if len(g) == 1 and s is not None and 1 < s.rows.shape[1] <= len(s.rows) + 1
         ]
@@ -229,7 +229,7 @@ class Sparse:
         return relative_gap(self.lower_bound, self.upper_bound)
 
 
-def affordable(columns: NDArray[np.int64]) -> bool:
+def sparse_search_fits(columns: NDArray[np.int64]) -> bool:
     """Whether a search over these columns (k, c) takes seconds."""
     rows = len(columns)
     return rows <= MAX_ROWS and columns.size <= _MOST_ENTRIES and rows * int(np.count_nonzero(columns)) <= _MOST_WORK
@@ -248,13 +248,17 @@ def optimize_sparse(
     plain = root.ndim == 1
     scaled = csc_matrix(columns * root[:, None] if plain else columns.astype(np.float64))
     across = scaled.T.tocsr()
-    v = _lengths(across, None if plain else root @ root.T)
+    v = _column_form_lengths(across, None if plain else root @ root.T)
     v, power, lower, best = v / v.sum(), _POWER, 0.0, (math.inf, np.zeros((0, len(columns))))
-    reached, before, roundings = 0.0, v, units(len(v)) if plain else units(len(v)) + 2 * units(len(columns))
+    reached, before, roundings = (
+        0.0,
+        v,
+        rounding_units(len(v)) if plain else rounding_units(len(v)) + 2 * rounding_units(len(columns)),
+    )
     with single_thread():
         for step in range(_STEPS):
             moment = np.asarray((scaled.multiply(v) @ across).todense(), dtype=np.float64)
-            found = squared(moment if plain else root.T @ moment @ root, roundings)
+            found = spectrum_of_square(moment if plain else root.T @ moment @ root, roundings)
             kept = found.roots > math.sqrt(_RANK) * found.roots.max()
             roots, vectors = found.roots[kept], found.vectors[:, kept]
             total = float(roots.sum())
@@ -263,7 +267,7 @@ def optimize_sparse(
                 continue
             reached, before, lower = total, v, max(lower, found.proved)
             turned = vectors if plain else root @ vectors
-            lengths = _lengths(across, (turned / roots) @ turned.T)
+            lengths = _column_form_lengths(across, (turned / roots) @ turned.T)
             upper = math.sqrt(total * float(lengths.max())) * (1 + _MARGIN)
             if upper < best[0]:
                 scale = np.sqrt(roots * float(lengths.max()))
@@ -277,7 +281,7 @@ def optimize_sparse(
     return Sparse(best[1], lower, best[0])
 
 
-def _lengths(across: object, form: FloatArray | None) -> FloatArray:
+def _column_form_lengths(across: object, form: FloatArray | None) -> FloatArray:
     """(c,) w_cᵀ form w_c of every column, of its squared length without a form."""
     rows: int = across.shape[0]  # pyright: ignore[reportAttributeAccessIssue]
     out = np.empty(rows)
@@ -287,7 +291,7 @@ def _lengths(across: object, form: FloatArray | None) -> FloatArray:
     return out
 
 
-def independent(columns: NDArray[np.int64]) -> tuple[NDArray[np.intp], FloatArray]:
+def independent_row_basis(columns: NDArray[np.int64]) -> tuple[NDArray[np.intp], FloatArray]:
     """(numbers of independent rows that span all, ascending; (k, r) all rows as combinations of these).
 
     From the Gram of the rows: whole numbers, so exact where it matters.

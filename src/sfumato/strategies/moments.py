@@ -32,7 +32,7 @@ from sfumato.operators import Block, Dense, Identity, Residual, Total
 from sfumato.operators.base import FloatArray, LinearOperator, Numbers
 from sfumato.privacy.measures import MAX_MEASURES, PIECES, WHOLE_BITS, corners
 from sfumato.privacy.unit import Neighbours
-from sfumato.strategies.covariance import between, check_size, component_powers
+from sfumato.strategies.covariance import centred_cross_product, check_covariance_size, component_powers
 from sfumato.strategies.design import Design, Problem
 from sfumato.strategies.merged_rows import independent_rows
 from sfumato.strategies.strategy import Estimate, Strategy
@@ -187,7 +187,7 @@ class Moments(Strategy):
         return np.transpose(out.reshape(out.shape), np.argsort(order))
 
     def covariance(self, first: Block, second: Block) -> FloatArray:
-        check_size(first.rows, second.rows)
+        check_covariance_size(first.rows, second.rows)
         one, other = self._split(first), self._split(second)
         common = [a for a in one[0].attributes if a in other[0].attributes]
         self.check(first)
@@ -196,7 +196,7 @@ class Moments(Strategy):
         for p, back in zip(self.parts, self._ways_back, strict=True):
             if set(p.attributes) <= set(common):
                 middle = (one[1] @ back) @ (other[1] @ back).T
-                total += np.kron(between(one[0], other[0], self.sizes, p.attributes), middle)
+                total += np.kron(centred_cross_product(one[0], other[0], self.sizes, p.attributes), middle)
         return self._ordered(self._ordered(total, first, one[2]).T, second, other[2]).T
 
     @staticmethod

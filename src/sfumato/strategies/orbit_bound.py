@@ -33,11 +33,11 @@ from numpy.typing import NDArray
 from sfumato.errors import PlanError
 from sfumato.operators import LinearOperator, Total
 from sfumato.operators.base import FloatArray, single_thread
-from sfumato.strategies.dense_blocks import squared, units
-from sfumato.strategies.union import Product, number
-from sfumato.strategies.union_symmetry import Reduced, reduce_axis
+from sfumato.strategies.dense_blocks import rounding_units, spectrum_of_square
+from sfumato.strategies.union import Product, factor_number
+from sfumato.strategies.union_symmetry import ReducedAxis, reduce_axis
 
-__all__ = ["orbit_bound", "shares"]
+__all__ = ["orbit_bound", "shares_by_kind"]
 
 
 _MOST_SIDE = 400  # cells of an attribute that is looked through for symmetries
@@ -55,7 +55,7 @@ _EXACT = 1e-13  # relative: rows of a root that are shorter are rounding
 
 
 @dataclass(frozen=True, slots=True)
-class _Entries:
+class _SparseEntries:
     """Entries of a sparse matrix that are not zero, row by row."""
 
     values: FloatArray
@@ -63,9 +63,9 @@ class _Entries:
     column: NDArray[np.intp]
     shape: tuple[int, ...]
 
-    def times(self, other: _Entries) -> _Entries:
+    def times(self, other: _SparseEntries) -> _SparseEntries:
         """The Kronecker product."""
-        return _Entries(
+        return _SparseEntries(
             np.multiply.outer(self.values, other.values).reshape(-1),
             np.add.outer(self.row * other.shape[0], other.row).reshape(-1),
             np.add.outer(self.column * other.shape[1], other.column).reshape(-1),
@@ -74,7 +74,7 @@ class _Entries:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
+class _OrbitKind:
     """Rows F (r, columns) at the joint orbits `at`.
 
     Whether it is the `whole`, of all orbits, which holds the total; or many kinds of a `single` row each.
@@ -97,8 +97,10 @@ def orbit_bound(products: Sequence[Product], sizes: Mapping[str, int], *, replac
     if not names or max(sizes[a] for a in names) > _MOST_SIDE:
         return None
     known: dict[str, list[LinearOperator]] = {a: [] for a in names}
-    numbers = [tuple(number(known[a], factors.get(a) or Total(sizes[a])) for a in names) for _, factors in products]
-    axes, orbits = list[Reduced](), 1
+    numbers = [
+        tuple(factor_number(known[a], factors.get(a) or Total(sizes[a])) for a in names) for _, factors in products
+    ]
+    axes, orbits = list[ReducedAxis](), 1
     for name in names:
         axes.append(reduce_axis(known[name]))
         orbits *= len(axes[-1].axis.sizes)
@@ -106,14 +108,14 @@ def orbit_bound(products: Sequence[Product], sizes: Mapping[str, int], *, replac
             return None
     with single_thread():
         try:
-            kinds, counts = _kinds(axes, numbers, [w for w, _ in products])
+            kinds, counts = _collect_kinds(axes, numbers, [w for w, _ in products])
         except PlanError:
             return None
-        return _climbed_pairs(axes, kinds, _groups(counts)) if replaced else _climbed(axes, kinds)
+        return _climbed_pairs(axes, kinds, _orbit_groups(counts)) if replaced else _climb_cell_bound(axes, kinds)
 
 
-def shares(
-    axes: Sequence[Reduced], numbers: Sequence[tuple[int, ...]], weights: Sequence[float]
+def shares_by_kind(
+    axes: Sequence[ReducedAxis], numbers: Sequence[tuple[int, ...]], weights: Sequence[float]
 ) -> dict[tuple[int, ...], dict[tuple[int, ...], float]]:
     """By kind, what products have there: a weight by their numbers on the axes of all orbits, -1 on the others.
 
@@ -139,39 +141,39 @@ def shares(
     return scales
 
 
-def _kinds(
-    axes: Sequence[Reduced], numbers: Sequence[tuple[int, ...]], weights: Sequence[float]
-) -> tuple[list[_Kind], FloatArray]:
+def _collect_kinds(
+    axes: Sequence[ReducedAxis], numbers: Sequence[tuple[int, ...]], weights: Sequence[float]
+) -> tuple[list[_OrbitKind], FloatArray]:
     """All kinds, those of one row each together, and (rows, orbits) the products of one row. Raises PlanError."""
     from scipy.sparse import csr_matrix  # noqa: PLC0415  (slow to import)
 
-    scales = shares(axes, numbers, weights)
-    roots = [[_root(m) for m in r.means] for r in axes]
+    scales = shares_by_kind(axes, numbers, weights)
+    roots = [[_gram_root(m) for m in r.means] for r in axes]
     every = np.arange(math.prod(len(r.axis.sizes) for r in axes)).reshape([len(r.axis.sizes) for r in axes])
     if _too_many(roots, scales.values()):  # told before any is built
         raise PlanError("symmetries leave too many rows")
-    out, single = list[_Kind](), list[tuple[FloatArray, NDArray[np.intp]]]()
+    out, single = list[_OrbitKind](), list[tuple[FloatArray, NDArray[np.intp]]]()
     counts = [np.zeros((1, every.size))]
     for kind, parts in scales.items():
         place = [slice(None) if t < 0 else r.axis.contrasts[t].orbit for r, t in zip(axes, kind, strict=True)]
         at = np.ascontiguousarray(every[tuple(place)]).reshape(-1)
-        each = [_rows(roots, wide, scale) for wide, scale in parts.items()]
+        each = [_kronecker_rows(roots, wide, scale) for wide, scale in parts.items()]
         if max(kind) < 0:
-            counts += [_stacked([r]).toarray() for r in each if r.shape[0] == 1]
-        rows = _stacked(each)
+            counts += [_stack_entries([r]).toarray() for r in each if r.shape[0] == 1]
+        rows = _stack_entries(each)
         if rows.shape[0] == 1 and max(kind) >= 0:
             single.append((rows.data, at[rows.indices]))
         else:
-            out.append(_Kind(rows, at, whole=max(kind) < 0))
+            out.append(_OrbitKind(rows, at, whole=max(kind) < 0))
     if single:
         ends = np.cumsum([0, *(len(values) for values, _ in single)])
         entries_at = np.concatenate([v for v, _ in single]), np.concatenate([c for _, c in single]), ends
         rows = csr_matrix(entries_at, shape=(len(single), every.size))
-        out.append(_Kind(rows, every.reshape(-1), single=True))
+        out.append(_OrbitKind(rows, every.reshape(-1), single=True))
     return out, np.concatenate(counts)
 
 
-def _too_many(roots: Sequence[Sequence[_Entries]], kinds: Iterable[Iterable[tuple[int, ...]]]) -> bool:
+def _too_many(roots: Sequence[Sequence[_SparseEntries]], kinds: Iterable[Iterable[tuple[int, ...]]]) -> bool:
     """Whether a kind has too many rows, or all of them too many entries."""
     entries = 0
     for each in kinds:
@@ -182,37 +184,37 @@ def _too_many(roots: Sequence[Sequence[_Entries]], kinds: Iterable[Iterable[tupl
     return False
 
 
-def _groups(counts: FloatArray) -> NDArray[np.intp]:
+def _orbit_groups(counts: FloatArray) -> NDArray[np.intp]:
     """(orbits,) which of the counts, (rows, orbits), hold an orbit; all alike where that tells too many apart."""
     found = np.unique(np.sign(counts), axis=1, return_inverse=True)[1].reshape(-1)
     return found if int(found.max()) < _MOST_GROUPS else np.zeros(counts.shape[1], dtype=np.intp)
 
 
-def _root(gram: FloatArray) -> _Entries:
+def _gram_root(gram: FloatArray) -> _SparseEntries:
     """Rows R with RᵀR a Gram."""
     diagonal = np.diagonal(gram)
     if not (gram - np.diag(diagonal)).any():
-        return _entries(np.diag(np.sqrt(diagonal))[diagonal > 0.0])
+        return _sparse_entries(np.diag(np.sqrt(diagonal))[diagonal > 0.0])
     values, vectors = np.linalg.eigh(gram)
     kept = values > _EXACT * values[-1]
-    return _entries((vectors[:, kept] * np.sqrt(values[kept])).T)
+    return _sparse_entries((vectors[:, kept] * np.sqrt(values[kept])).T)
 
 
-def _entries(rows: FloatArray) -> _Entries:
+def _sparse_entries(rows: FloatArray) -> _SparseEntries:
     row, column = np.nonzero(rows)
-    return _Entries(rows[row, column], row, column, rows.shape)
+    return _SparseEntries(rows[row, column], row, column, rows.shape)
 
 
-def _rows(roots: Sequence[Sequence[_Entries]], wide: tuple[int, ...], scale: float) -> _Entries:
+def _kronecker_rows(roots: Sequence[Sequence[_SparseEntries]], wide: tuple[int, ...], scale: float) -> _SparseEntries:
     """The Kronecker product of some roots: there are thousands, and checks took nine tenths of the time of scipy's."""
-    out = _entries(np.array([[math.sqrt(scale)]]))
+    out = _sparse_entries(np.array([[math.sqrt(scale)]]))
     for own, k in zip(roots, wide, strict=True):
         if k >= 0:
             out = out.times(own[k])
     return out
 
 
-def _stacked(each: Sequence[_Entries]) -> Any:
+def _stack_entries(each: Sequence[_SparseEntries]) -> Any:
     """These rows one below the other, as scipy's compressed ones."""
     from scipy.sparse import csr_matrix  # noqa: PLC0415  (slow to import)
 
@@ -222,35 +224,35 @@ def _stacked(each: Sequence[_Entries]) -> Any:
     return csr_matrix((values, (row, column)), shape=(int(starts[-1]), each[0].shape[1]))
 
 
-def _climbed(axes: Sequence[Reduced], kinds: list[_Kind]) -> float:
+def _climb_cell_bound(axes: Sequence[ReducedAxis], kinds: list[_OrbitKind]) -> float:
     """The best bound of a record more or less on the way of the weights v."""
-    cells = _cells(axes)
+    cells = _joint_orbit_cells(axes)
     v, best = cells / cells.sum(), 0.0
     for _ in range(_STEPS):
-        each = [_norm(k, v[k.at]) for k in kinds]
+        each = [_kind_nuclear_norm(k, v[k.at]) for k in kinds]
         proved = sum(n.proved for n in each)
         gained, best = proved > best * (1 + _GAIN), max(best, proved)
         if not gained:
             break
-        v = v * (_slope(kinds, each, len(v)) / sum(n.found for n in each)) ** 2
+        v = v * (_bound_slope(kinds, each, len(v)) / sum(n.found for n in each)) ** 2
         v /= v.sum()
     return best
 
 
-def _climbed_pairs(axes: Sequence[Reduced], kinds: list[_Kind], groups: NDArray[np.intp]) -> float:
+def _climbed_pairs(axes: Sequence[ReducedAxis], kinds: list[_OrbitKind], groups: NDArray[np.intp]) -> float:
     """The same where a record is replaced: of the weights a of orbits, and those of pairs of groups."""
-    cells = _cells(axes)
+    cells = _joint_orbit_cells(axes)
     inside = (groups == np.arange(groups.max() + 1)[:, None]).astype(np.float64)
     a, between, best = cells / cells.sum(), np.ones((len(inside),) * 2), 0.0
     for _ in range(_PAIR_STEPS):
         mass = inside @ a
         degrees = a * (between @ mass)[groups]
-        each = [_norm(k, degrees[k.at], (inside * a, between) if k.whole else None) for k in kinds]
+        each = [_kind_nuclear_norm(k, degrees[k.at], (inside * a, between) if k.whole else None) for k in kinds]
         pairs = float(mass @ between @ mass - np.diagonal(between)[groups] @ (a**2 / cells)) / 2
         if not pairs > 0.0:
             break
         best = max(best, sum(n.proved for n in each) / math.sqrt(pairs))
-        far = _slope(kinds, each, len(a))
+        far = _bound_slope(kinds, each, len(a))
         # (f_u - f_v)ᵀ M^(-1/2) (f_u - f_v) and what other kinds have of u and v, summed over the pairs of a group
         across = next(n.across for n, k in zip(each, kinds, strict=True) if k.whole)
         toward = far[:, None] * mass + inside @ (a * far) - 2 * across
@@ -261,13 +263,13 @@ def _climbed_pairs(axes: Sequence[Reduced], kinds: list[_Kind], groups: NDArray[
     return best
 
 
-def _cells(axes: Sequence[Reduced]) -> FloatArray:
+def _joint_orbit_cells(axes: Sequence[ReducedAxis]) -> FloatArray:
     """The joint cells of every joint orbit; equal ones of an attribute are one, to which their weights go."""
     return np.asarray(reduce(np.multiply.outer, [r.axis.sizes for r in axes]), dtype=np.float64).reshape(-1)
 
 
 @dataclass(frozen=True, slots=True)
-class _Norm:
+class _NuclearNorm:
     """A nuclear norm, a proved part of it, f_oᵀ M^(-1/2) f_o of every column, and f_oᵀ M^(-1/2) of the groups' sums."""
 
     found: float
@@ -276,29 +278,31 @@ class _Norm:
     across: FloatArray
 
 
-def _slope(kinds: Sequence[_Kind], each: Sequence[_Norm], count: int) -> FloatArray:
+def _bound_slope(kinds: Sequence[_OrbitKind], each: Sequence[_NuclearNorm], count: int) -> FloatArray:
     out = np.zeros(count)
     for kind, own in zip(kinds, each, strict=True):
         out[kind.at] += own.lengths
     return out
 
 
-def _norm(kind: _Kind, v: FloatArray, pairs: tuple[FloatArray, FloatArray] | None = None) -> _Norm:
+def _kind_nuclear_norm(
+    kind: _OrbitKind, v: FloatArray, pairs: tuple[FloatArray, FloatArray] | None = None
+) -> _NuclearNorm:
     """That of F diag(v)^(1/2); less U B Uᵀ, U (groups, columns) and B of `pairs`, where records are replaced."""
     rows, none = kind.rows, np.zeros((0, 0))
     if kind.single:
         squares = rows.multiply(rows).tocsr()
         norms = np.sqrt(squares @ v)
         total = float(norms.sum())
-        return _Norm(total, total * (1 - _MARGIN), squares.T @ (1 / np.maximum(norms, 1e-300)), none)
+        return _NuclearNorm(total, total * (1 - _MARGIN), squares.T @ (1 / np.maximum(norms, 1e-300)), none)
     moment = np.asarray((rows.multiply(v) @ rows.T).todense(), dtype=np.float64)
     sums = none if pairs is None else np.asarray(rows @ pairs[0].T, dtype=np.float64)
     if pairs is not None:
         moment -= sums @ pairs[1] @ sums.T
         moment = (moment + moment.T) / 2
-    found = squared(moment, _DOUBT * units(len(v)))
+    found = spectrum_of_square(moment, _DOUBT * rounding_units(len(v)))
     inverse = (found.vectors / np.maximum(found.roots, 1e-300)) @ found.vectors.T
     columns = rows.T.tocsr()
     lengths = np.asarray(columns.multiply(columns @ inverse).sum(axis=1)).reshape(-1)
     across = none if pairs is None else np.asarray(columns @ (inverse @ sums), dtype=np.float64)
-    return _Norm(float(found.roots.sum()), found.proved, lengths, across)
+    return _NuclearNorm(float(found.roots.sum()), found.proved, lengths, across)

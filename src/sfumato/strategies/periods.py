@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from sfumato._util.codec import later, storable
+from sfumato._util.codec import deferred_field, storable
 from sfumato.errors import PlanError
 from sfumato.operators.base import FloatArray
 from sfumato.privacy.stream_price import MOST_PERIODS
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.workloads.reading import Section
 
-__all__ = ["Asked", "Periods", "Question", "asked_of", "declared", "periods", "question"]
+__all__ = ["Asked", "Periods", "TimeQuestion", "parse_question", "periods", "read_questions", "read_stream_section"]
 
 
 Asked = str | Sequence[str] | Mapping[str, float]
@@ -25,7 +25,7 @@ _MOST_WEIGHT = 10**9  # of a question; far apart as these are, the lesser has no
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class TimeQuestion:
     """The sum of all periods so far, each `rate` times less than the one after it, or of the `last` alone.
 
     With `ranges` the sums of all runs of periods that end there.
@@ -57,19 +57,19 @@ class Question:
         return self.rate ** (high - low) * every / n
 
 
-def question(text: str, periods: int) -> Question:
+def parse_question(text: str, periods: int) -> TimeQuestion:
     """From words; raises PlanError for others, and for more periods than there are."""
     match text.split() if isinstance(text, str) else []:
         case ["totals"]:
-            return Question()
+            return TimeQuestion()
         case ["increments"]:
-            return Question(rate=0.0)
+            return TimeQuestion(rate=0.0)
         case ["ranges"]:
-            return Question(ranges=True)
+            return TimeQuestion(ranges=True)
         case ["last", many] if many.isdecimal() and 1 <= int(many) <= periods:
-            return Question(last=int(many))
-        case ["decayed", rate] if _between(rate):
-            return Question(rate=float(rate))
+            return TimeQuestion(last=int(many))
+        case ["decayed", rate] if _is_rate_between(rate):
+            return TimeQuestion(rate=float(rate))
         case _:
             raise PlanError(
                 f"a question over time is 'totals', 'increments', 'ranges', 'last 12' (up to {periods:,} periods) or "
@@ -77,14 +77,14 @@ def question(text: str, periods: int) -> Question:
             )
 
 
-def _between(rate: str) -> bool:
+def _is_rate_between(rate: str) -> bool:
     try:
         return 0 < Fraction(rate) < 1
     except (ValueError, ZeroDivisionError):
         return False
 
 
-def asked_of(given: Asked, periods: int) -> tuple[tuple[str, float], ...]:
+def read_questions(given: Asked, periods: int) -> tuple[tuple[str, float], ...]:
     """Questions with the weights of their mean variances, from one, several or a mapping. Raises PlanError."""
     if not isinstance(given, str | Sequence | Mapping):
         raise PlanError(f"ask= has one question over time or several, or weights by question, not {given!r}")
@@ -93,7 +93,7 @@ def asked_of(given: Asked, periods: int) -> tuple[tuple[str, float], ...]:
     if not pairs or len({text for text, _ in pairs}) < len(pairs):
         raise PlanError("ask= has one question over time or several, each once")
     for text, weight in pairs:
-        question(text, periods)
+        parse_question(text, periods)
         if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight <= _MOST_WEIGHT:
             raise PlanError(f"the weight of {text!r} is above 0 and at most {_MOST_WEIGHT:,}, not {weight!r}")
     return tuple((text, float(weight)) for text, weight in pairs)
@@ -127,10 +127,10 @@ class Periods:
     count: int
     per_person: int = 1
     apart: int = 1
-    ask: tuple[tuple[str, float], ...] = later(_TOTALS)
-    objective: str = later("worst")
-    anytime: bool = later(False)
-    promised: bool = later(False)
+    ask: tuple[tuple[str, float], ...] = deferred_field(_TOTALS)
+    objective: str = deferred_field("worst")
+    anytime: bool = deferred_field(False)
+    promised: bool = deferred_field(False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ask", tuple((text, weight) for text, weight in self.ask))
@@ -148,7 +148,7 @@ class Periods:
             raise PlanError(
                 f"nobody can be in {self.per_person:,} of {self.count:,} periods, {self.apart:,} apart; give fewer"
             )
-        if asked_of(dict(self.ask), self.count) != self.ask:
+        if read_questions(dict(self.ask), self.count) != self.ask:
             raise PlanError("every question over time is asked once, with its weight")
         if self.objective not in ("worst", "mean"):
             raise PlanError(f"over time the objective is 'worst' (period) or 'mean', not {self.objective!r}")
@@ -159,10 +159,10 @@ class Periods:
             )
 
     @property
-    def questions(self) -> tuple[tuple[Question, float], ...]:
+    def questions(self) -> tuple[tuple[TimeQuestion, float], ...]:
         """The questions over time, with weights that sum to 1."""
         every = sum(weight for _, weight in self.ask)
-        return tuple((question(text, self.count), weight / every) for text, weight in self.ask)
+        return tuple((parse_question(text, self.count), weight / every) for text, weight in self.ask)
 
     @property
     def asked(self) -> str:
@@ -223,14 +223,14 @@ def periods(
     'totals (weight 2), last 12 (weight 1)'
     """
     many = MOST_PERIODS if count is None else count
-    asked = asked_of(ask, many) if type(many) is int else _TOTALS
+    asked = read_questions(ask, many) if type(many) is int else _TOTALS
     return Periods(many, per_person, apart, asked, objective, count is None, promised)
 
 
 _KEYS = ("periods", "ask", "objective", "periods_per_person", "apart", "promised")
 
 
-def declared(root: Section, unit: PrivacyUnit) -> Periods | None:
+def read_stream_section(root: Section, unit: PrivacyUnit) -> Periods | None:
     """What stands under [stream], or None where nothing does. Raises SpecError with the line."""
     if "stream" not in root:
         return None

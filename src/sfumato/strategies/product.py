@@ -10,13 +10,19 @@ from functools import reduce
 
 import numpy as np
 
-from sfumato._util.codec import fingerprint, storable
+from sfumato._util.codec import storable, value_fingerprint
 from sfumato.errors import NotAnswerable
 from sfumato.operators import Block, Dense, Identity, Kronecker, LinearOperator, OnMarginal, Scaled, Total
 from sfumato.operators.base import FloatArray, Numbers
-from sfumato.strategies.covariance import Part, by_agreement, check_size, combine, form
-from sfumato.strategies.factors import Cells, Factor, Matrix, TotalOnly
-from sfumato.strategies.ranges import Ordered
+from sfumato.strategies.covariance import (
+    FactorPart,
+    bilinear_form,
+    by_agreement,
+    check_covariance_size,
+    combine_kronecker_terms,
+)
+from sfumato.strategies.factors import Cells, Matrix, StrategyFactor, TotalOnly
+from sfumato.strategies.ranges import OrderedStrategy
 from sfumato.strategies.strategy import Estimate, Strategy, marginalise, row_shape
 
 __all__ = ["Product"]
@@ -38,7 +44,7 @@ class Product(Strategy):
 
     groups: tuple[tuple[str, ...], ...]
     sizes: tuple[tuple[int, ...], ...]
-    factors: tuple[Factor, ...]
+    factors: tuple[StrategyFactor, ...]
     multiple: int = 1
     public_total: bool = False
     raw: Block | None = None
@@ -67,13 +73,13 @@ class Product(Strategy):
 
     @functools.cached_property
     def _raw_print(self) -> str:
-        return "" if self.raw is None else fingerprint(self.raw)
+        return "" if self.raw is None else value_fingerprint(self.raw)
 
     def _is_raw(self, query: Block) -> bool:
         raw = self.raw
         if raw is None or raw.groups != query.groups or row_shape(raw) != row_shape(query):
             return False
-        return query is raw or fingerprint(query) == self._raw_print
+        return query is raw or value_fingerprint(query) == self._raw_print
 
     # -- errors ----------------------------------------------------------------------------------
 
@@ -100,11 +106,11 @@ class Product(Strategy):
             rows = part.operator.rows(a, b)
             back = rows
             for axis, factor in enumerate(self._axis_factors(part)):
-                back = _along(back, part.sizes, axis, functools.partial(_project, factor))
+                back = _map_along_axis(back, part.sizes, axis, functools.partial(_project_on_row_space, factor))
             if np.abs(back - rows).max(initial=0.0) > 1e-7 * max(np.abs(rows).max(initial=0.0), 1e-300):
                 raise NotAnswerable(f"a query over {what} lies outside the span of what was measured")
 
-    def _axis_factors(self, part: _Component) -> list[Factor]:
+    def _axis_factors(self, part: _Component) -> list[StrategyFactor]:
         return [self.factors[i] for i in part.mine]
 
     def row_powers(self, query: Block, power: int) -> FloatArray:
@@ -129,7 +135,7 @@ class Product(Strategy):
 
     def row_errors(self, query: Block) -> tuple[float, float] | None:
         factor = self.factors[0] if len(self.factors) == 1 else None
-        if query.rows <= _LISTED or not isinstance(factor, Ordered) or query.groups != self.groups:
+        if query.rows <= _LISTED or not isinstance(factor, OrderedStrategy) or query.groups != self.groups:
             return None
         ones = self._spread_ones()
         mean, largest = factor.range_errors(query.factors[0], None if ones is None else ones[0])
@@ -145,12 +151,12 @@ class Product(Strategy):
         """(c, cells of a component) rows times A^+, (c, measured)."""
         shape = list(part.sizes)
         for axis, factor in enumerate(self._axis_factors(part)):
-            rows = _along(rows, shape, axis, factor.spread)
+            rows = _map_along_axis(rows, shape, axis, factor.spread)
             shape[axis] = factor.measured.shape[0]
         return rows
 
     def covariance(self, first: Block, second: Block) -> FloatArray:
-        check_size(first.rows, second.rows)
+        check_covariance_size(first.rows, second.rows)
         if self._is_raw(first):
             return self._raw_covariance(second)
         if self._is_raw(second):
@@ -158,8 +164,8 @@ class Product(Strategy):
         pairs = list(zip(self._components(first, second), self._components(second, first), strict=True))
 
         def joined(weight: float, terms: list[FloatArray]) -> FloatArray:
-            parts = [Part(a.theirs, b.theirs, [t]) for (a, b), t in zip(pairs, terms, strict=True)]
-            return combine(np.full((1,) * len(parts), weight), parts, first, second)
+            parts = [FactorPart(a.theirs, b.theirs, [t]) for (a, b), t in zip(pairs, terms, strict=True)]
+            return combine_kronecker_terms(np.full((1,) * len(parts), weight), parts, first, second)
 
         out = joined(self.divisor**-2, [self._between(a, b) for a, b in pairs])
         ones = self._spread_ones()
@@ -186,10 +192,10 @@ class Product(Strategy):
 
         def back(rows: FloatArray) -> FloatArray:
             for axis, factor in enumerate(self._axis_factors(second)):
-                rows = _along(rows, second.sizes, axis, factor.cells_of_rows)
+                rows = _map_along_axis(rows, second.sizes, axis, factor.cells_of_rows)
             return rows
 
-        return form(first.operator, second.operator, back)
+        return bilinear_form(first.operator, second.operator, back)
 
     def _ones_of(self, part: _Component, ones: Sequence[FloatArray]) -> FloatArray:
         """(AᵀA)^-1 1 over the cells of a component."""
@@ -209,7 +215,7 @@ class Product(Strategy):
             # the public total takes the place of what was measured of it
             return self._spread(whole, rows if held is None else rows - (rows @ held / held.sum())[:, None])
 
-        return form(own, whole.operator, spread) * self.divisor**-2
+        return bilinear_form(own, whole.operator, spread) * self.divisor**-2
 
     def _spread_ones(self) -> list[FloatArray] | None:
         """Per factor (AᵀA)^-1 1, where the public total adds knowledge."""
@@ -259,7 +265,9 @@ class Product(Strategy):
 
     def estimate(self, values: Sequence[Numbers], total: int | None) -> Estimate:
         raw = np.asarray(values[0], dtype=np.float64) / self.multiple
-        return _Read(raw / math.prod(f.scale for f in self.factors), functools.partial(self._table, raw, total))
+        return _ReadMeasurements(
+            raw / math.prod(f.scale for f in self.factors), functools.partial(self._table, raw, total)
+        )
 
     def _table(self, raw: FloatArray, total: int | None) -> FloatArray:
         """The least-squares cells, one axis for every attribute."""
@@ -310,7 +318,7 @@ class Product(Strategy):
 
 
 @dataclass(frozen=True)
-class _Read:
+class _ReadMeasurements:
     """What was measured, normalised, and the cells that explain it, which queries answered by themselves never need."""
 
     raw: FloatArray
@@ -340,14 +348,16 @@ class _Component:
         return values.reshape(tuple(n if j in self.theirs else 1 for j, n in enumerate(shape)))
 
 
-def _along(rows: FloatArray, sizes: Sequence[int], axis: int, run: Callable[[FloatArray], FloatArray]) -> FloatArray:
+def _map_along_axis(
+    rows: FloatArray, sizes: Sequence[int], axis: int, run: Callable[[FloatArray], FloatArray]
+) -> FloatArray:
     """Apply a map of row vectors along one axis of (c, prod sizes) tables."""
     table = np.moveaxis(rows.reshape(len(rows), *sizes), axis + 1, -1)
     done = run(np.ascontiguousarray(table).reshape(-1, sizes[axis]))
     return np.moveaxis(done.reshape(*table.shape[:-1], -1), -1, axis + 1).reshape(len(rows), -1)
 
 
-def _project(factor: Factor, rows: FloatArray) -> FloatArray:
+def _project_on_row_space(factor: StrategyFactor, rows: FloatArray) -> FloatArray:
     """Rows projected onto the factor's row space."""
     if isinstance(factor, Cells):
         return rows

@@ -21,7 +21,7 @@ from typing import Protocol
 import numpy as np
 
 from sfumato.operators.base import FloatArray, Numbers
-from sfumato.operators.structured import causal
+from sfumato.operators.structured import causal_convolution
 
 __all__ = ["TreeLevel", "largest_bound", "largest_in_tree", "largest_pair"]
 
@@ -33,7 +33,7 @@ _ROUNDING = 1 + 1e-9  # relative, added to a bound made by FFT: those round far 
 
 
 @dataclass(frozen=True, slots=True)
-class _Prefixes:
+class _PrefixVariances:
     """response and noise (n,), variances and known (n + 1,) from the empty prefix on; `last` covariances with n."""
 
     response: FloatArray
@@ -49,11 +49,11 @@ class _Prefixes:
         covariance = self.last.copy()
         inside = n - b
         if inside > 0:
-            covariance[1 : inside + 1] = causal(
+            covariance[1 : inside + 1] = causal_convolution(
                 self.response[:inside] * self.least[b : b + inside], self.noise[:inside]
             )
         starts = n - a
-        tops = _sliding(self.variances[a + 1 :], b - a)
+        tops = _sliding_maximum(self.variances[a + 1 :], b - a)
         known = self.known[a + 1 :] - self.known[:starts]
         found = self.variances[:starts] + tops - 2 * covariance[:starts] - known**2
         return float(found.max())
@@ -73,8 +73,8 @@ def largest_bound(
         return math.inf
     steady = known if (np.diff(known) >= 0).all() else np.zeros(n + 1)
     least = np.minimum.accumulate(response)
-    last = np.append(0.0, causal(response, least[::-1] * noise))
-    prefixes = _Prefixes(response, least, noise, variances, steady, last)
+    last = np.append(0.0, causal_convolution(response, least[::-1] * noise))
+    prefixes = _PrefixVariances(response, least, noise, variances, steady, last)
     intervals = [(-prefixes.bound(0, n), 0, n)]
     for _ in range(_SPLITS if n <= _LONG else _SPLITS // 2):
         top, a, b = intervals[0]
@@ -86,7 +86,7 @@ def largest_bound(
     return max(found, -intervals[0][0] * _ROUNDING)
 
 
-def _sliding(values: FloatArray, width: int) -> FloatArray:
+def _sliding_maximum(values: FloatArray, width: int) -> FloatArray:
     """The largest of values i to i + width - 1, as far as there are, for every i."""
     n = len(values)
     blocks = np.full(-(-(n + width) // width) * width, -np.inf)
@@ -125,7 +125,7 @@ def largest_pair(
         return top
     size = 1 << max(0, n.bit_length() - _FINEST.bit_length() + 1)
     rates = np.log1p(-zeros)
-    levels = [_Level.of(variances, steady, ahead, behind, known, size)]
+    levels = [_PrefixBlocks.of(variances, steady, ahead, behind, known, size)]
     while len(levels[-1].high) > _BLOCKS:
         levels.append(levels[-1].halved())
     level = levels.pop()
@@ -142,10 +142,10 @@ def largest_pair(
         if not levels or int(open_.sum()) > _MOST:
             return min(top, max(proved, float(bounds.max())) * _ROUNDING_PAIRS)
         level = levels.pop()
-        first, last = _children(first[open_], last[open_], len(level.high))
+        first, last = _halve_block_pairs(first[open_], last[open_], len(level.high))
 
 
-def _children(first: Numbers, last: Numbers, count: int) -> tuple[Numbers, Numbers]:
+def _halve_block_pairs(first: Numbers, last: Numbers, count: int) -> tuple[Numbers, Numbers]:
     """The pairs of halves of pairs of blocks, each once."""
     low = (2 * first[:, None] + np.array([0, 0, 1, 1])).reshape(-1)
     high = (2 * last[:, None] + np.array([0, 1, 0, 1])).reshape(-1)
@@ -154,7 +154,7 @@ def _children(first: Numbers, last: Numbers, count: int) -> tuple[Numbers, Numbe
 
 
 @dataclass(frozen=True, slots=True)
-class _Level:
+class _PrefixBlocks:
     """Blocks of `size` prefixes, the empty one first: extremes in a block of what bounds are made of."""
 
     size: int
@@ -174,7 +174,7 @@ class _Level:
         behind: FloatArray,
         known: FloatArray,
         size: int,
-    ) -> _Level:
+    ) -> _PrefixBlocks:
         starts = np.arange(0, len(known), size)
         least = [np.minimum.reduceat(np.append(0.0, row), starts) for part in (ahead, behind) for row in part]
         return cls(
@@ -187,10 +187,10 @@ class _Level:
             np.maximum.reduceat(known, starts),
         )
 
-    def halved(self) -> _Level:
+    def halved(self) -> _PrefixBlocks:
         """Half as many blocks."""
         starts = np.arange(0, len(self.high), 2)
-        return _Level(
+        return _PrefixBlocks(
             2 * self.size,
             np.maximum.reduceat(self.high, starts),
             np.maximum.reduceat(self.low, starts),
@@ -227,14 +227,14 @@ class TreeLevel(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Ends:
+class _RangeEnds:
     """Of one child the bins of where a range may end in it: the least share, and the largest l + share^2 u."""
 
     least: FloatArray
     most: FloatArray
 
     @classmethod
-    def of(cls, shares: FloatArray, spread: FloatArray, variance: float, bins: int) -> _Ends:
+    def of(cls, shares: FloatArray, spread: FloatArray, variance: float, bins: int) -> _RangeEnds:
         place = np.minimum((shares * bins).astype(np.int64), bins - 1)
         least, most = np.full(bins, np.inf), np.full(bins, -np.inf)
         np.minimum.at(least, place, shares)
@@ -251,12 +251,12 @@ class _Boundaries:
     shares: FloatArray
     spread: FloatArray
 
-    def suffixes(self, node: int, variance: float, bins: int) -> _Ends:
+    def suffixes(self, node: int, variance: float, bins: int) -> _RangeEnds:
         """Where ranges may begin in a node that ends before they do."""
         inside = slice(node * self.width, (node + 1) * self.width)
-        return _Ends.of(1 - self.shares[inside], self.spread[inside], variance, bins)
+        return _RangeEnds.of(1 - self.shares[inside], self.spread[inside], variance, bins)
 
-    def prefixes(self, node: int, count: int, variance: float, bins: int) -> _Ends:
+    def prefixes(self, node: int, count: int, variance: float, bins: int) -> _RangeEnds:
         """Where ranges of the first `count` cells may end in a node that begins after they do."""
         end = (node + 1) * self.width
         inside = slice(node * self.width + 1, min(end, count + 1, len(self.shares)))
@@ -264,7 +264,7 @@ class _Boundaries:
         shares, spread = (
             np.append(a[inside], np.full(int(whole), w)) for a, w in ((self.shares, 1.0), (self.spread, 0.0))
         )
-        return _Ends.of(shares, spread, variance, bins)
+        return _RangeEnds.of(shares, spread, variance, bins)
 
     def above(self, child: TreeLevel, level: TreeLevel, branching: int) -> _Boundaries:
         """The same in the parents of the nodes."""
@@ -288,16 +288,16 @@ def largest_in_tree(
     cells; every node but the last of a level has `branching` children. `total_known` says that the total is exact from
     elsewhere.
     """
-    final = _final(levels, branching, total_known=total_known)
+    final = _final_node_variances(levels, branching, total_known=total_known)
     proved = np.inf
     for bins in _BINS:
-        proved = max([float(final[0][:count].max()), *_of_levels(levels, branching, count, final, bins)])
+        proved = max([float(final[0][:count].max()), *_bounds_by_level(levels, branching, count, final, bins)])
         if proved <= found * _CLOSE_WORST_IN_TREE:
             break
     return max(found, proved * _ROUNDING_WORST_IN_TREE)
 
 
-def _final(levels: Sequence[TreeLevel], branching: int, *, total_known: bool) -> list[FloatArray]:
+def _final_node_variances(levels: Sequence[TreeLevel], branching: int, *, total_known: bool) -> list[FloatArray]:
     """V of every node, by level upwards."""
     out = [np.zeros(1) if total_known else levels[-1].variance]
     for child, level in zip(levels[-2::-1], levels[:0:-1], strict=True):
@@ -307,7 +307,7 @@ def _final(levels: Sequence[TreeLevel], branching: int, *, total_known: bool) ->
     return out[::-1]
 
 
-def _of_levels(
+def _bounds_by_level(
     levels: Sequence[TreeLevel], branching: int, count: int, final: Sequence[FloatArray], bins: int
 ) -> Iterator[float]:
     """For every level but the leaves a bound of the ranges whose ends lie in two children of one of its nodes."""
@@ -323,22 +323,24 @@ def _of_levels(
             left, right = at.suffixes(0, first, bins), at.prefixes(0, count, first, bins)
             if top:
                 slope = max(float(below[0] - variance[:top].max()), 0.0) / float(below[0]) ** 2
-                yield _largest(left, right, _between(first, branching - 1), first, first, slope)
+                yield _largest_over_bins(left, right, _middle_sums(first, branching - 1), first, first, slope)
             slope = max(float(below[top] - variance[top]), 0.0) / float(below[top]) ** 2
             if few > 1:
-                yield _largest(left, right, _between(first, few - 1), first, first, slope)
+                yield _largest_over_bins(left, right, _middle_sums(first, few - 1), first, first, slope)
             if few:
                 right = at.prefixes(last, count, float(u[last]), bins)
-                yield _largest(left, right, _between(first, few), first, float(u[last]), slope)
+                yield _largest_over_bins(left, right, _middle_sums(first, few), first, float(u[last]), slope)
         at = at.above(child, level, branching)
 
 
-def _between(u: float, most: int) -> FloatArray | float:
+def _middle_sums(u: float, most: int) -> FloatArray | float:
     """The sums of u of 0 to `most` - 1 children between two; their largest where these are too many to be tried."""
     return u * np.arange(most, dtype=np.float64) if most <= _LISTED else u * (most - 1)
 
 
-def _largest(left: _Ends, right: _Ends, between: FloatArray | float, first: float, last: float, slope: float) -> float:
+def _largest_over_bins(
+    left: _RangeEnds, right: _RangeEnds, between: FloatArray | float, first: float, last: float, slope: float
+) -> float:
     """The largest of the module's bound over two bins and what lies between; slope is (s - V) / s^2."""
     shared = first * left.least[:, None] + last * right.least
     top = left.most[:, None] + right.most

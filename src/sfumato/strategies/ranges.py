@@ -12,15 +12,15 @@ from sfumato.errors import NotAnswerable
 from sfumato.operators import AllRange, Identity, LinearOperator, Padded, Prefix, Total, Window
 from sfumato.operators.base import DENSE_LIMIT, FloatArray, Numbers
 from sfumato.operators.structured import Contiguous
-from sfumato.strategies.factors import Factor
+from sfumato.strategies.factors import StrategyFactor
 
-__all__ = ["Ordered", "contiguous"]
+__all__ = ["OrderedStrategy", "as_contiguous_ranges"]
 
 
 _GRID = 16  # a start for steps that climb; all ranges among some thirty ends are five hundred
 
 
-def contiguous(operator: LinearOperator) -> Contiguous | None:
+def as_contiguous_ranges(operator: LinearOperator) -> Contiguous | None:
     """The ranges of cells that the rows are, where they are; cells that no row counts may follow."""
     inner = operator.operator if isinstance(operator, Padded) else operator
     if isinstance(inner, (Identity, Total)):
@@ -28,7 +28,7 @@ def contiguous(operator: LinearOperator) -> Contiguous | None:
     return inner if isinstance(inner, Contiguous) else None
 
 
-class Ordered(Factor):
+class OrderedStrategy(StrategyFactor):
     """A strategy over an ordered attribute that answers every query about it."""
 
     @abstractmethod
@@ -43,7 +43,7 @@ class Ordered(Factor):
         return None
 
     def row_powers(self, query: LinearOperator, power: int) -> FloatArray:
-        inner = contiguous(query)
+        inner = as_contiguous_ranges(query)
         if isinstance(inner, Prefix):
             return self.prefix_powers(inner.n, power)
         if inner is not None and 2 * inner.shape[0] <= DENSE_LIMIT:
@@ -64,7 +64,7 @@ class Ordered(Factor):
         see `range_bound`.
         `ones` (AᵀA)^-1 1 says that the total is known: it takes the square of what each row has of it.
         """
-        inner = contiguous(query)
+        inner = as_contiguous_ranges(query)
         if not isinstance(inner, AllRange):
             raise NotAnswerable("only all ranges of an attribute are summed up without listing them")
         n, cells = inner.n, self.measured.shape[1]
@@ -80,7 +80,7 @@ class Ordered(Factor):
             return self.span_powers(first, last, 2) - (known[last] - known[first]) ** 2
 
         mean = ((n + 1) * float(variances.sum()) - whole) / (n * (n + 1) / 2)
-        return mean, self.range_bound(known[: n + 1], _largest(n, np.append(0.0, variances), errors))
+        return mean, self.range_bound(known[: n + 1], _largest_range_error(n, np.append(0.0, variances), errors))
 
     @abstractmethod
     def range_bound(self, known: FloatArray, found: float) -> float:
@@ -91,7 +91,7 @@ class Ordered(Factor):
         """
 
 
-def _largest(n: int, variances: FloatArray, errors: Callable[[Numbers, Numbers], FloatArray]) -> float:
+def _largest_range_error(n: int, variances: FloatArray, errors: Callable[[Numbers, Numbers], FloatArray]) -> float:
     """The largest error over ranges, from the prefixes' variances (n + 1,): all ranges of a few ends, then steps.
 
     The ends lie closer together at the ends of the domain; with them the worst prefix of every part of it.

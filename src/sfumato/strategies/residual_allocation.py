@@ -26,15 +26,15 @@ from sfumato.strategies.budget_split import least_deviations
 from sfumato.strategies.certificates import MOST_PATTERNS
 
 __all__ = [
+    "AllocationOptimum",
     "Effect",
-    "Found",
-    "Replaced",
-    "Rows",
+    "MatrixSide",
+    "ReplacementCosts",
     "Side",
     "least_largest",
     "least_replaced",
     "max_objective",
-    "precisions",
+    "residual_precisions",
     "sum_objective",
 ]
 
@@ -79,7 +79,7 @@ class Side(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class MatrixSide:
     """A side by its matrix, dense or sparse."""
 
     matrix: Any
@@ -96,7 +96,7 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class AllocationOptimum:
     """s^2 at unit price, a proved lower bound on the value, the value, and the weights on the changes of a record."""
 
     squares: FloatArray
@@ -105,7 +105,7 @@ class Found:
     changes: FloatArray
 
 
-class _Weights:
+class _RatioWeights:
     """Weights of sum 1, multiplied by powers of ratios; what stays on one side of 1 gains pace, by half every round."""
 
     def __init__(self, start: FloatArray, exponent: float) -> None:
@@ -127,7 +127,7 @@ class _Weights:
 
 def least_largest(
     queries: Side, changes: Side, power: int, tolerance: float = _TOLERANCE, start: FloatArray | None = None
-) -> Found:
+) -> AllocationOptimum:
     """The least largest variance of the queries where no change of a record costs more than 1, by its dual.
 
     `queries` takes s^2 to the variances of the queries, `changes` takes 1 / s^power to what changes cost. For weights
@@ -136,8 +136,8 @@ def least_largest(
     The weights are multiplied by powers of variance over value, and of cost, until the two meet within the tolerance.
     Exponents 1 + power/2 and 1 + 2/power are Newton's steps where no two queries, or changes, share a residual.
     """
-    asked = _Weights(np.full(queries.count, 1.0 / queries.count), 1 + power / 2)
-    paid = _Weights(np.full(changes.count, 1.0 / changes.count) if start is None else start, 1 + 2 / power)
+    asked = _RatioWeights(np.full(queries.count, 1.0 / queries.count), 1 + power / 2)
+    paid = _RatioWeights(np.full(changes.count, 1.0 / changes.count) if start is None else start, 1 + 2 / power)
     lower, upper = 0.0, math.inf
     best, where = np.ones(0), paid.values
     for _ in range(_MAX_ROUNDS):
@@ -147,7 +147,7 @@ def least_largest(
         lower = max(lower, value)
         costs = np.ones(1)
         if changes.count > 1:
-            costs = changes.each(precisions(squares, power))
+            costs = changes.each(residual_precisions(squares, power))
             dearest = float(costs.max()) ** (2 / power)
             largest, squares = largest * dearest, squares * dearest
         if largest < upper:
@@ -156,15 +156,15 @@ def least_largest(
             break
         asked.move(found / value)
         paid.move(costs)
-    return Found(best, lower * (1 - _ROUNDING), upper, where)
+    return AllocationOptimum(best, lower * (1 - _ROUNDING), upper, where)
 
 
-def precisions(squares: FloatArray, power: int) -> FloatArray:
+def residual_precisions(squares: FloatArray, power: int) -> FloatArray:
     """1 / s^power; 0 where nothing is measured, as it is known."""
     return np.divide(1, squares, out=np.zeros_like(squares), where=squares > 0) ** (power / 2)
 
 
-def _prices(sets: Sequence[Names], single: Mapping[str, float]) -> FloatArray:
+def _set_prices(sets: Sequence[Names], single: Mapping[str, float]) -> FloatArray:
     """p_S of every set."""
     return np.array([math.prod(single[a] for a in s) for s in sets])
 
@@ -176,7 +176,7 @@ def sum_objective(weighted: Mapping[Names, float], single: Mapping[str, float], 
     the prices of the attributes.
     """
     sets = [s for s, v in weighted.items() if v > 0]
-    deviations = least_deviations(np.array([weighted[s] for s in sets]), _prices(sets, single), power)
+    deviations = least_deviations(np.array([weighted[s] for s in sets]), _set_prices(sets, single), power)
     return dict(zip(sets, (1 / deviations).tolist(), strict=True))
 
 
@@ -188,12 +188,12 @@ def max_objective(
     The bound is on the square root of the largest weighted variance, for mechanisms that measure these residuals.
     """
     sets = list(dict.fromkeys(s for e in effects for s in e.sets))
-    matrix = _constraints(effects, {s: i for i, s in enumerate(sets)})
-    found = least_largest(Rows(matrix), Rows(_prices(sets, single)[None]), power, tolerance)
+    matrix = _effect_constraints(effects, {s: i for i, s in enumerate(sets)})
+    found = least_largest(MatrixSide(matrix), MatrixSide(_set_prices(sets, single)[None]), power, tolerance)
     return dict(zip(sets, (found.squares**-0.5).tolist(), strict=True)), math.sqrt(found.lower)
 
 
-def _constraints(effects: Sequence[Effect], place: Mapping[Names, int]) -> Any:
+def _effect_constraints(effects: Sequence[Effect], place: Mapping[Names, int]) -> Any:
     """Sparse (distinct queries, sets): the effect of each set on each query, weighted."""
     from scipy.sparse import coo_array  # noqa: PLC0415  (slow to import)
 
@@ -229,7 +229,7 @@ _SHARE = 0.1  # of what the last missed change costs too much: weights need be n
 _FREE = 1e-9  # of its cost elsewhere: what rounding leaves of a residual that a change does not touch
 
 
-class Replaced:
+class ReplacementCosts:
     """What a unit of precision of every residual costs where one record replaces another, by changes of cells.
 
     sets: per order multisets of kinds, each for `many` residuals that are alike; 0 for those that cost nothing.
@@ -237,7 +237,7 @@ class Replaced:
     """
 
     def __init__(self, sets: Sequence[Sets], many: FloatArray, sizes: FloatArray, members: NDArray[np.intp]) -> None:
-        self._kinds, self._times = _runs(sets, len(sizes))
+        self._kinds, self._times = _multiset_runs(sets, len(sizes))
         # attributes that no residual has may change as they like
         self._members = np.where(
             np.bincount(self._kinds.reshape(-1), minlength=len(sizes))[: len(sizes)] > 0, members, 0
@@ -247,7 +247,9 @@ class Replaced:
         self._unit = np.where(some, 2 * many * np.prod(inside[self._kinds] ** self._times, axis=1), 0.0)
         top = int(self._times.max(initial=1))
         ratios = -1 / np.maximum(sizes - 1, 1)
-        self._means = [_means(m, r, top) for m, r in zip(self._members.tolist(), ratios.tolist(), strict=True)]
+        self._means = [
+            _mean_change_powers(m, r, top) for m, r in zip(self._members.tolist(), ratios.tolist(), strict=True)
+        ]
         self._means.append(np.ones((1, top + 1)))  # where a multiset has no more kinds
 
     @property
@@ -364,7 +366,7 @@ class Replaced:
         return changed
 
 
-def least_replaced(queries: Side, replaced: Replaced, extra: FloatArray, tolerance: float) -> Found:
+def least_replaced(queries: Side, replaced: ReplacementCosts, extra: FloatArray, tolerance: float) -> AllocationOptimum:
     """`least_largest` at power 2 where one record replaces another; `extra` (rows, residuals) are more costs.
 
     The bound is that of the changes that were generated, so that it holds for all; the value is at the price of the
@@ -373,25 +375,25 @@ def least_replaced(queries: Side, replaced: Replaced, extra: FloatArray, toleran
     changes = replaced.start()
     matrix = np.concatenate([extra, replaced.costs(changes)])
     weights: FloatArray | None = None
-    none = Found(np.ones(0), 0.0, math.inf, np.ones(0))
+    none = AllocationOptimum(np.ones(0), 0.0, math.inf, np.ones(0))
     # where one by one they are too many even for a price, climbing is all there is
     lower, best, within, every = 0.0, none, tolerance, replaced.listed or not replaced.priced
     for _ in range(_MOST_ROUNDS):
-        found = least_largest(queries, Rows(matrix), 2, within, weights)
+        found = least_largest(queries, MatrixSide(matrix), 2, within, weights)
         near = changes[np.argsort(-found.changes[len(extra) :])]
-        precision = precisions(found.squares, 2)
+        precision = residual_precisions(found.squares, 2)
         known = {tuple(t) for t in changes.tolist()}
         lower = max(lower, found.lower)
         dearest, costs = replaced.dearest(precision, near, every=every)
-        fresh = _fresh(dearest, costs, known)
+        fresh = _new_violations(dearest, costs, known)
         if not every and within == tolerance and not fresh.any():
             # something dearer may be left than what was climbed to, here and before
             every, best = True, none
             dearest, costs = replaced.dearest(precision, near, every=True)
-            fresh = _fresh(dearest, costs, known)
+            fresh = _new_violations(dearest, costs, known)
         over = max(1.0, float(costs[0]))
         if found.upper * over < best.upper:
-            best = Found(found.squares * over, lower, found.upper * over, found.changes)
+            best = AllocationOptimum(found.squares * over, lower, found.upper * over, found.changes)
         proved = best.upper <= lower * (1 + tolerance)
         ended = proved or (within == tolerance and not fresh.any())
         if (every and ended) or matrix.size > _MOST_NUMBERS:
@@ -402,15 +404,15 @@ def least_replaced(queries: Side, replaced: Replaced, extra: FloatArray, toleran
         matrix = np.concatenate([matrix, replaced.costs(dearest)])
         weights = np.append(found.changes, np.full(len(dearest), 1 / len(matrix)))
         weights /= weights.sum()
-    return Found(best.squares, lower, best.upper, best.changes)
+    return AllocationOptimum(best.squares, lower, best.upper, best.changes)
 
 
-def _fresh(dearest: Changes, costs: FloatArray, known: set[tuple[int, ...]]) -> NDArray[np.bool_]:
+def _new_violations(dearest: Changes, costs: FloatArray, known: set[tuple[int, ...]]) -> NDArray[np.bool_]:
     """Which cost too much and are not among those that are known."""
     return np.array([c > 1 and tuple(t) not in known for t, c in zip(dearest.tolist(), costs, strict=True)], dtype=bool)
 
 
-def _runs(sets: Sequence[Sets], kinds: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _multiset_runs(sets: Sequence[Sets], kinds: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """(residuals, width) the kinds of every multiset, ascending, and how often it has each; `kinds` and 0 beyond."""
     width = max(1, *(s.shape[1] for s in sets))
     padded = [np.pad(s.astype(np.int64), ((0, 0), (0, width - s.shape[1])), constant_values=kinds) for s in sets]
@@ -426,7 +428,7 @@ def _runs(sets: Sequence[Sets], kinds: int) -> tuple[NDArray[np.int64], NDArray[
     return out, times
 
 
-def _means(members: int, ratio: float, top: int) -> FloatArray:
+def _mean_change_powers(members: int, ratio: float, top: int) -> FloatArray:
     """(changed, times) of sets of so many members: the mean of ratio to the power of how many of them change."""
     out = np.zeros((members + 1, top + 1))
     for times in range(min(members, top) + 1):

@@ -17,19 +17,27 @@ from sfumato.errors import PlanError
 from sfumato.operators import LinearOperator
 from sfumato.operators.base import FloatArray, real_array
 from sfumato.privacy.unit import Neighbours
-from sfumato.strategies.attribute_sets import Sets, closure
+from sfumato.strategies.attribute_sets import Sets, downward_closure
 from sfumato.strategies.compound import planned_jointly
 from sfumato.strategies.covariance import Lift, component_powers
 from sfumato.strategies.design import Design, Problem
 from sfumato.strategies.residual_allocation import Effect, max_objective, sum_objective
-from sfumato.strategies.residual_tables import Allocation, allocate, extremes
+from sfumato.strategies.residual_tables import ResidualAllocation, allocate_residuals, extreme_rows
 from sfumato.strategies.residuals import Residuals
 from sfumato.strategies.strategy import Known
-from sfumato.strategies.tilted import Product, Shape, Tilted, Union, contrast, is_plain, optimise
-from sfumato.strategies.tilted_bounds import Largest, optimise_largest, union_bound
+from sfumato.strategies.tilted import (
+    Product,
+    TiltedUnion,
+    TiltShape,
+    Union,
+    integer_contrast,
+    is_plain,
+    optimise_shapes,
+)
+from sfumato.strategies.tilted_bounds import LargestErrorUnion, optimise_largest, union_bound
 from sfumato.workloads import QueryFamily
 
-__all__ = ["designs", "read_public", "tables_bound", "tilted_jointly"]
+__all__ = ["design_residual_marginals", "read_public", "tables_bound", "tilted_jointly"]
 
 
 _MAX_SETS = 400_000  # sets below the asked ones, with some arrays each: they are held in memory one by one
@@ -45,17 +53,17 @@ _EVENED = (1.0, 0.75)
 _MOST_FACTOR_BITS, _LEAST_FACTOR_BITS = 12, 4  # of a contrast: one factor alone, and of many that share the room
 
 
-def designs(problem: Problem) -> list[Design]:
+def design_residual_marginals(problem: Problem) -> list[Design]:
     """Every attribute set below the asked ones, with the noise that minimises the weighted error.
 
     Cells are compared with their mean, which is the best for marginal tables alone.
     """
     if problem.is_marginal:
-        return _of_tables(problem)
+        return _design_marginal_tables(problem)
     asked = {q.attributes for q in problem.workload.blocks}
     if sum(2 ** len(a) for a in asked) > _MAX_SETS:
         raise PlanError("too many attribute sets for residuals in memory")
-    return [replace(_design(problem, {}), bound=tables_bound(problem))]
+    return [replace(_design_with_contrasts(problem, {}), bound=tables_bound(problem))]
 
 
 def tilted_jointly(problem: Problem) -> Design:
@@ -68,29 +76,29 @@ def tilted_jointly(problem: Problem) -> Design:
 
 def tilted_design(problem: Problem) -> Design:
     """The same over single attributes."""
-    products = _products(problem)
+    products = _tiltable_products(problem)
     if products is None:
         raise PlanError("tilts are for several tables with other factors than cells, under Gaussian noise")
-    return _tilted(problem, products)
+    return _design_tilted(problem, products)
 
 
-def _of_tables(problem: Problem) -> list[Design]:
+def _design_marginal_tables(problem: Problem) -> list[Design]:
     """For marginal tables alone: arrays throughout, and the optimum.
 
     Where records are replaced and the changes of one are too many to be gone through, the price is a bound, better
     the nearer shares of noise are to products over attributes. Those of the other relation are nearer than the best
     ones and may end up cheaper, so they are priced too.
     """
-    found = [_allocated(problem)]
+    found = [_allocate_marginals(problem)]
     if not found[0].priced:
-        found.append(_allocated(problem, replaced=False))
+        found.append(_allocate_marginals(problem, replaced=False))
     replaced = problem.unit.neighbours is Neighbours.REPLACE_ONE and problem.power == 2
     bits, none_cut = (_FINE_BITS, problem.largest) if replaced else (_BITS, False)
     each = [residual_design(problem, f.sets, f.precision, bits=bits, none_cut=none_cut) for f in found]
     return [replace(design, bound=found[0].bound) for design in each]
 
 
-def _allocated(problem: Problem, *, replaced: bool = True) -> Allocation:
+def _allocate_marginals(problem: Problem, *, replaced: bool = True) -> ResidualAllocation:
     """The best noise for the marginal tables among the queries."""
     names = problem.workload.domain.names
     tables: list[tuple[Sets, FloatArray]] = []
@@ -103,7 +111,7 @@ def _allocated(problem: Problem, *, replaced: bool = True) -> Allocation:
             axes = sorted(names.index(a) for a in item.attributes)
             sets = np.array([axes], dtype=np.int32).reshape(1, len(axes))
         tables.append((sets, problem.table_weights(item)))
-    return allocate(
+    return allocate_residuals(
         tables,
         problem.workload.domain.shape,
         objective="max" if problem.largest else "mean",
@@ -114,21 +122,21 @@ def _allocated(problem: Problem, *, replaced: bool = True) -> Allocation:
     )
 
 
-def _design(problem: Problem, contrasts: Mapping[str, LinearOperator]) -> Design:
+def _design_with_contrasts(problem: Problem, contrasts: Mapping[str, LinearOperator]) -> Design:
     """Residuals with the contrasts of some attributes, best for a record more or less."""
     sizes = problem.sizes
     free_total = problem.unit.total_is_public
     lifts = {a: Lift.of(c) for a, c in contrasts.items()}
-    effects = [e for e in _effects(problem, free_total, lifts) if e.sets]
+    effects = [e for e in _residual_effects(problem, free_total, lifts) if e.sets]
     if not effects:
         raise PlanError("all that is asked is public; it needs no measurement")
     power = problem.power
     # contrasts of an attribute's own are scaled to unit price
     single = {a: 1.0 if a in lifts else (3 - power) * (n - 1) / n for a, n in sizes.items()}
     if problem.largest:
-        precision, _ = max_objective(extremes(effects), single, power, _TOLERANCE)
+        precision, _ = max_objective(extreme_rows(effects), single, power, _TOLERANCE)
     else:
-        precision = sum_objective(_summed(effects), single, power)
+        precision = sum_objective(_sum_effects(effects), single, power)
     names = problem.workload.domain.names
     place = {a: i for i, a in enumerate(names)}
     by_order: dict[int, list[tuple[tuple[int, ...], float]]] = {}
@@ -191,10 +199,10 @@ def residual_design(
     # give up fineness before room
     while bits > _LEAST_BITS and 2.0**61 / (2.0**bits * coarsest * largest) < _RECORDS_WANTED:
         bits -= 1
-    return Design("marginals", build, 2.0**bits * coarsest, notes=_notes(problem))
+    return Design("marginals", build, 2.0**bits * coarsest, notes=_public_table_notes(problem))
 
 
-def _notes(problem: Problem) -> tuple[str, ...]:
+def _public_table_notes(problem: Problem) -> tuple[str, ...]:
     """What is taken as exact from elsewhere."""
     names = problem.workload.domain.names
     tables = [", ".join(names[a] for a in k.axes) or "the total" for k in problem.known]
@@ -206,10 +214,10 @@ def _known_sets(problem: Problem) -> tuple[Sets, ...]:
     given = [np.array([k.axes], dtype=np.int32).reshape(1, -1) for k in problem.known]
     if problem.unit.total_is_public:
         given.append(np.empty((1, 0), dtype=np.int32))
-    return closure(given, len(problem.workload.domain.names))
+    return downward_closure(given, len(problem.workload.domain.names))
 
 
-def _products(problem: Problem) -> list[Product] | None:
+def _tiltable_products(problem: Problem) -> list[Product] | None:
     """The blocks as products over attributes, where tilts may pay: other factors than cells, and several blocks.
 
     One block alone has a product strategy of least mean error, but none of least largest error; several have none, of
@@ -226,13 +234,15 @@ def _products(problem: Problem) -> list[Product] | None:
     return list[Product](products) if ordered else None
 
 
-def _tilted(problem: Problem, products: list[Product]) -> Design:
+def _design_tilted(problem: Problem, products: list[Product]) -> Design:
     """Residuals with the best contrasts of every attribute, and the proved bound that their search knows of."""
-    union, shapes = _shapes(problem, products)
+    union, shapes = _optimal_shapes(problem, products)
     order = max(sum(union.names[i] in factors for i in union.tilted) for _, factors in products)
     # several factors share the room that large counts leave
     scale = 2.0 ** max(_MOST_FACTOR_BITS - 2 * (order - 1), _LEAST_FACTOR_BITS)
-    design = _design(problem, {union.names[i]: contrast(shape, scale) for i, shape in shapes.items()})
+    design = _design_with_contrasts(
+        problem, {union.names[i]: integer_contrast(shape, scale) for i, shape in shapes.items()}
+    )
     if problem.known:
         return design
     witnesses, weights = union.witness(shapes)
@@ -245,17 +255,17 @@ def _tilted(problem: Problem, products: list[Product]) -> Design:
     return replace(design, bound=bound)
 
 
-def _shapes(problem: Problem, products: list[Product]) -> tuple[Tilted, dict[int, Shape]]:
+def _optimal_shapes(problem: Problem, products: list[Product]) -> tuple[TiltedUnion, dict[int, TiltShape]]:
     free_total = problem.unit.total_is_public
     if problem.largest:
         with contextlib.suppress(PlanError):  # too many rows to go through; the best for the mean is not far off
-            largest = Largest(products, problem.sizes, free_total=free_total)
+            largest = LargestErrorUnion(products, problem.sizes, free_total=free_total)
             return largest, optimise_largest(largest)
     union = Union(products, problem.sizes, free_total=free_total)
-    return union, optimise(union)
+    return union, optimise_shapes(union)
 
 
-def _effects(problem: Problem, free_total: bool, lifts: Mapping[str, Lift]) -> list[Effect]:
+def _residual_effects(problem: Problem, free_total: bool, lifts: Mapping[str, Lift]) -> list[Effect]:
     """Per block what a unit of variance on each residual set does to the weighted variances of its queries."""
     out: list[Effect] = []
     sizes = problem.sizes
@@ -278,7 +288,7 @@ def _effects(problem: Problem, free_total: bool, lifts: Mapping[str, Lift]) -> l
     return out
 
 
-def _summed(effects: list[Effect]) -> dict[frozenset[str], float]:
+def _sum_effects(effects: list[Effect]) -> dict[frozenset[str], float]:
     """Per residual set the sum over all queries of the weighted variance that a unit of its variance causes."""
     out: dict[frozenset[str], float] = {}
     for effect in effects:
@@ -293,7 +303,7 @@ def tables_bound(problem: Problem) -> float | None:
     if problem.largest or problem.known or not any(i.is_marginal for i in problem.workload.items):
         return None
     try:
-        return _allocated(problem).bound
+        return _allocate_marginals(problem).bound
     except PlanError:
         return None  # the only table is the public total
 
@@ -329,17 +339,17 @@ def read_public(domain: Domain, public: Mapping[Any, Any] | None) -> tuple[Known
         axes = tuple(sorted(domain.axis(a) for a in given))
         if axes in tables:
             raise PlanError(f"public= holds the table of {', '.join(given) or 'the total'} twice")
-        tables[axes] = _table(domain, given, counts)
-        _can_be(domain, axes, tables[axes])
+        tables[axes] = _read_public_table(domain, given, counts)
+        _check_cells_possible(domain, axes, tables[axes])
     for (a, first), (b, second) in itertools.combinations(tables.items(), 2):
-        _agree(domain, a, first, b, second)
+        _check_tables_agree(domain, a, first, b, second)
     # a table inside a larger one says nothing more
     largest = [a for a in tables if not any(set(a) < set(b) for b in tables)]
-    _can_be_together(domain, {a: tables[a] for a in largest})
+    _check_jointly_possible(domain, {a: tables[a] for a in largest})
     return tuple(Known(a, tables[a]) for a in largest)
 
 
-def _table(domain: Domain, given: tuple[str, ...], counts: Any) -> FloatArray:
+def _read_public_table(domain: Domain, given: tuple[str, ...], counts: Any) -> FloatArray:
     what = f"the public table of {', '.join(given) or 'the total'}"
     array = real_array(counts, what).astype(np.float64)
     shape = domain.sizes(given)
@@ -350,7 +360,7 @@ def _table(domain: Domain, given: tuple[str, ...], counts: Any) -> FloatArray:
     return np.asarray(array.reshape(shape).transpose(np.argsort([domain.axis(a) for a in given])), order="C")
 
 
-def _can_be(domain: Domain, axes: tuple[int, ...], table: FloatArray) -> None:
+def _check_cells_possible(domain: Domain, axes: tuple[int, ...], table: FloatArray) -> None:
     names = [domain.names[i] for i in axes]
     possible = domain.possible(names)
     if possible is not None and table[~possible].any():
@@ -362,7 +372,7 @@ def _can_be(domain: Domain, axes: tuple[int, ...], table: FloatArray) -> None:
         )
 
 
-def _can_be_together(domain: Domain, tables: Mapping[tuple[int, ...], FloatArray]) -> None:
+def _check_jointly_possible(domain: Domain, tables: Mapping[tuple[int, ...], FloatArray]) -> None:
     """Refuse tables that each by itself, but not all together, are of records in possible cells."""
     for group in domain.tied:
         told: dict[tuple[str, ...], FloatArray] = {}
@@ -374,7 +384,7 @@ def _can_be_together(domain: Domain, tables: Mapping[tuple[int, ...], FloatArray
         if len([held for held in told if held]) < 2 or np.prod(domain.sizes(names), dtype=object) > _MOST_CELLS:
             continue
         possible = domain.possible(names)
-        if possible is not None and _apart(names, np.argwhere(possible), told) > _APART * max(
+        if possible is not None and _least_record_changes(names, np.argwhere(possible), told) > _APART * max(
             1.0, max(float(t.sum()) for t in told.values())
         ):
             listed = "; ".join(", ".join(held) for held in told if held)
@@ -384,7 +394,9 @@ def _can_be_together(domain: Domain, tables: Mapping[tuple[int, ...], FloatArray
             )
 
 
-def _apart(names: tuple[str, ...], cells: NDArray[np.intp], told: Mapping[tuple[str, ...], FloatArray]) -> float:
+def _least_record_changes(
+    names: tuple[str, ...], cells: NDArray[np.intp], told: Mapping[tuple[str, ...], FloatArray]
+) -> float:
     """By how many records tables must be changed at least, in all, to be those of counts of these cells."""
     from scipy import sparse  # noqa: PLC0415  (heavy)
     from scipy.optimize import linprog  # noqa: PLC0415  (heavy)
@@ -409,7 +421,9 @@ def _apart(names: tuple[str, ...], cells: NDArray[np.intp], told: Mapping[tuple[
     return 0.0 if found.fun is None else float(found.fun) * scale
 
 
-def _agree(domain: Domain, a: tuple[int, ...], first: FloatArray, b: tuple[int, ...], second: FloatArray) -> None:
+def _check_tables_agree(
+    domain: Domain, a: tuple[int, ...], first: FloatArray, b: tuple[int, ...], second: FloatArray
+) -> None:
     common = set(a) & set(b)
     sums = [
         t.sum(axis=tuple(i for i, axis in enumerate(axes) if axis not in common))

@@ -18,19 +18,26 @@ from numpy.typing import NDArray
 
 from sfumato.errors import PlanError
 from sfumato.operators.base import FloatArray
-from sfumato.strategies.attribute_sets import Sets, closure, distinct, kinds, locate, sorted_kinds
+from sfumato.strategies.attribute_sets import (
+    Sets,
+    distinct_sets,
+    downward_closure,
+    exchangeable_kinds,
+    locate_sets,
+    sorted_kinds,
+)
 from sfumato.strategies.budget_split import least_deviations
 from sfumato.strategies.residual_allocation import (
+    AllocationOptimum,
     Effect,
-    Found,
-    Replaced,
-    Rows,
+    MatrixSide,
+    ReplacementCosts,
     Side,
     least_largest,
     least_replaced,
 )
 
-__all__ = ["Allocation", "Lattice", "allocate", "extremes"]
+__all__ = ["Lattice", "ResidualAllocation", "allocate_residuals", "extreme_rows"]
 
 
 _MOST_DIGITS = 140  # squares of cells, as they occur, are doubles up to 10^308
@@ -41,7 +48,7 @@ _REPLACED, _REPLACED_LARGEST = 1e-7, 1e-6
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Allocation:
+class ResidualAllocation:
     """The noise of every residual at unit price.
 
     sets: per order from 0 the residuals, (count, order) ascending positions in lexicographic order. precision:
@@ -68,7 +75,7 @@ class Lattice:
         self.sets = tuple(sets)
         self._starts = np.cumsum([0, *map(len, sets)])
         self._below = [
-            [locate(sets[k - 1], np.delete(s, c, axis=1), attributes).astype(np.int32) for c in range(k)]
+            [locate_sets(sets[k - 1], np.delete(s, c, axis=1), attributes).astype(np.int32) for c in range(k)]
             for k, s in enumerate(sets)
         ]
 
@@ -102,7 +109,7 @@ class Lattice:
         return out
 
 
-def allocate(
+def allocate_residuals(
     tables: Sequence[tuple[Sets, FloatArray]],
     sizes: Sequence[int],
     *,
@@ -111,7 +118,7 @@ def allocate(
     free_total: bool,
     known: Sequence[Sets] = (),
     replaced: bool = False,
-) -> Allocation:
+) -> ResidualAllocation:
     """The residuals below the given tables, and the noise at unit price that is best for their weighted variances.
 
     tables: (sets (count, order), weight of each (count,)). "mean" minimises the weighted sum over all cells; "max" the
@@ -121,28 +128,28 @@ def allocate(
     per order, closed downwards), needs no noise: residuals with them are left out. Raises PlanError for weights that
     are not positive, and where nothing is left to measure.
     """
-    families, weights = _merged(tables, sizes, objective)
-    residuals = closure(families, len(sizes))
+    families, weights = _merge_tables_by_order(tables, sizes, objective)
+    residuals = downward_closure(families, len(sizes))
     if free_total and len(residuals) == 1:
         raise PlanError("only the public total is asked; it needs no measurement")
-    public = closure([*([np.empty((1, 0), dtype=np.int32)] if free_total else []), *known], len(sizes))
-    unknown = [~_among(public, s, len(sizes)) for s in residuals]
+    public = downward_closure([*([np.empty((1, 0), dtype=np.int32)] if free_total else []), *known], len(sizes))
+    unknown = [~_is_known_set(public, s, len(sizes)) for s in residuals]
     if not any(u.any() for u in unknown):
         raise PlanError("all that is asked is public; it needs no measurement")
-    labels = _kinds(families, weights, public, sizes)
+    labels = _exchangeable_attributes(families, weights, public, sizes)
     alike = [sorted_kinds(s, labels) for s in residuals]
-    lattice = Lattice([distinct(t, len(sizes)) for t in alike], len(sizes))
-    which = [locate(found, t, len(sizes)) for found, t in zip(lattice.sets, alike, strict=True)]
+    lattice = Lattice([distinct_sets(t, len(sizes)) for t in alike], len(sizes))
+    which = [locate_sets(found, t, len(sizes)) for found, t in zip(lattice.sets, alike, strict=True)]
     n = np.ones(int(labels.max(initial=-1)) + 1)
     n[labels] = sizes
-    noisy = _counted([i[u] for i, u in zip(which, unknown, strict=True)], lattice)
+    noisy = _count_multiset_sets([i[u] for i, u in zip(which, unknown, strict=True)], lattice)
     weight = np.zeros(len(noisy))
     for part, found, asked, w in zip(lattice.split(weight), lattice.sets, families, weights, strict=True):
-        part[locate(found, sorted_kinds(asked, labels), len(sizes))] = w
-    orbits = _Orbits(lattice, n, np.bincount(labels), _counted(which, lattice), noisy, weight)
+        part[locate_sets(found, sorted_kinds(asked, labels), len(sizes))] = w
+    orbits = _MultisetOrbits(lattice, n, np.bincount(labels), _count_multiset_sets(which, lattice), noisy, weight)
     best, priced = orbits.solved(objective, power, replaced=replaced and power == 2, free_total=free_total)
     squares = zip(lattice.split(best.squares), which, unknown, strict=True)
-    return Allocation(
+    return ResidualAllocation(
         tuple(s[u] for s, u in zip(residuals, unknown, strict=True)),
         tuple(part[i[u]] ** -0.5 for part, i, u in squares),
         math.sqrt(best.upper),
@@ -151,32 +158,32 @@ def allocate(
     )
 
 
-def _counted(which: Sequence[NDArray[np.intp]], lattice: Lattice) -> FloatArray:
+def _count_multiset_sets(which: Sequence[NDArray[np.intp]], lattice: Lattice) -> FloatArray:
     """How many sets every multiset of kinds is."""
     counts = [np.bincount(i, minlength=len(s)) for i, s in zip(which, lattice.sets, strict=True)]
     return np.concatenate(counts).astype(np.float64)
 
 
-def _among(known: Sequence[Sets], sets: Sets, attributes: int) -> NDArray[np.bool_]:
+def _is_known_set(known: Sequence[Sets], sets: Sets, attributes: int) -> NDArray[np.bool_]:
     """Which of the sets, of one order, are among the known ones, by order."""
     order = sets.shape[1]
     known_here = known[order] if order < len(known) else sets[:0]
-    return locate(known_here, sets, attributes) >= 0
+    return locate_sets(known_here, sets, attributes) >= 0
 
 
-def _kinds(
+def _exchangeable_attributes(
     families: Sequence[Sets], weights: Sequence[FloatArray], public: Sequence[Sets], sizes: Sequence[int]
 ) -> NDArray[np.int32]:
     """Attributes that can be exchanged without changing what is asked, or what is public."""
-    asked = kinds(families, weights, sizes)
+    asked = exchangeable_kinds(families, weights, sizes)
     if not any(s.size for s in public):
         return asked
-    known = kinds(public, [np.ones(len(s)) for s in public], sizes)
+    known = exchangeable_kinds(public, [np.ones(len(s)) for s in public], sizes)
     return np.unique(np.stack([asked, known]), axis=1, return_inverse=True)[1].reshape(-1).astype(np.int32)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class _Orbits:
+class _MultisetOrbits:
     """Tables and residuals by multisets of kinds: how many sets each is, how many of them are measured.
 
     n, members: cells of the attributes of every kind, and their number. weight: of the tables that are asked.
@@ -191,14 +198,14 @@ class _Orbits:
 
     def solved(
         self, objective: Literal["mean", "max"], power: int, *, replaced: bool, free_total: bool
-    ) -> tuple[Found, bool]:
+    ) -> tuple[AllocationOptimum, bool]:
         """(the best noise, whether all changes of a record can be gone through for a price)."""
-        cells, errors = _Cells(self), self._errors()
+        cells, errors = _CellVariances(self), self._errors()
         removed = self.noisy * self.lattice.products((3 - power) * (self.n - 1) / self.n)
         many = cells.count > _MANY
-        queries: Side = Rows(errors[None]) if objective == "mean" else cells
+        queries: Side = MatrixSide(errors[None]) if objective == "mean" else cells
         if replaced:
-            changes = Replaced(self.lattice.sets, self.noisy, self.n, self.members)
+            changes = ReplacementCosts(self.lattice.sets, self.noisy, self.n, self.members)
             # where the number of records is private, one may also vanish
             extra = removed[None][:0] if free_total else removed[None]
             least = _REPLACED if objective == "mean" else _REPLACED_LARGEST
@@ -206,8 +213,8 @@ class _Orbits:
         if objective == "mean":
             squares = least_deviations(errors, removed, power) ** 2
             value = float(errors @ squares)
-            return Found(squares, value, value, np.ones(1)), True
-        return least_largest(queries, Rows(removed[None]), power, _COARSE if many else _TOLERANCE), True
+            return AllocationOptimum(squares, value, value, np.ones(1)), True
+        return least_largest(queries, MatrixSide(removed[None]), power, _COARSE if many else _TOLERANCE), True
 
     def _errors(self) -> FloatArray:
         """What the noise of a residual adds to the weighted sum over all cells, for all sets that it is."""
@@ -216,10 +223,10 @@ class _Orbits:
         return measured * (self.lattice.products(self.n * (self.n - 1)) * above)
 
 
-class _Cells:
+class _CellVariances:
     """The weighted variance of a cell of every table that is asked."""
 
-    def __init__(self, orbits: _Orbits) -> None:
+    def __init__(self, orbits: _MultisetOrbits) -> None:
         self._lattice = orbits.lattice
         n = orbits.n
         self._inside = np.where(orbits.noisy > 0, orbits.lattice.products(n * (n - 1)), 0.0)
@@ -239,7 +246,7 @@ class _Cells:
         return self._scale * self._lattice.down(self._inside * values)[self._asked]
 
 
-def _merged(
+def _merge_tables_by_order(
     tables: Sequence[tuple[Sets, FloatArray]], sizes: Sequence[int], objective: Literal["mean", "max"]
 ) -> tuple[list[Sets], list[FloatArray]]:
     """Per order the distinct tables without attributes of one cell, and their weights: added up, or the largest."""
@@ -253,7 +260,7 @@ def _merged(
             raise PlanError("the weight of a table must be positive and finite")
         if len(sets) and float(np.log10(cells)[sets].sum(axis=1).max()) > _MOST_DIGITS:
             raise PlanError(f"a table has more than 10^{_MOST_DIGITS} cells")
-        reduced, places = _reduced(sets, sizes)
+        reduced, places = _drop_one_cell_attributes(sets, sizes)
         given += [[] for _ in range(len(reduced) - len(given))]
         for k, (kept, rows) in enumerate(zip(reduced, places, strict=True)):
             given[k].append((kept, weight[rows]))
@@ -262,15 +269,15 @@ def _merged(
     for k, parts in enumerate(given):
         sets = np.concatenate([np.empty((0, k), dtype=np.int32), *(s for s, _ in parts)])
         weight = np.concatenate([np.empty(0), *(w for _, w in parts)])
-        families.append(distinct(sets, len(sizes)))
-        where = locate(families[k], sets, len(sizes))
+        families.append(distinct_sets(sets, len(sizes)))
+        where = locate_sets(families[k], sets, len(sizes))
         merged = np.zeros(len(families[k]))
         (np.add if objective == "mean" else np.maximum).at(merged, where, weight)
         weights.append(merged)
     return families, weights
 
 
-def _reduced(sets: Sets, sizes: Sequence[int]) -> tuple[list[Sets], list[NDArray[np.intp]]]:
+def _drop_one_cell_attributes(sets: Sets, sizes: Sequence[int]) -> tuple[list[Sets], list[NDArray[np.intp]]]:
     """Per order the sets without their attributes of one cell, and the rows they come from."""
     several = (np.asarray(sizes, dtype=np.float64) > 1)[sets]
     left = several.sum(axis=1)
@@ -283,7 +290,7 @@ _SLACKS = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3)
 _MANY_ROWS = 20_000  # all of them are gone through in every round of the search that follows
 
 
-def extremes(effects: Sequence[Effect]) -> list[Effect]:
+def extreme_rows(effects: Sequence[Effect]) -> list[Effect]:
     """The same blocks with fewer rows, whose largest variance is short of the true one by at most 0.1 % per factor.
 
     By far less where that leaves few enough rows. What is returned are rows of the blocks.
@@ -291,18 +298,20 @@ def extremes(effects: Sequence[Effect]) -> list[Effect]:
     out: list[Effect] = []
     for slack in _SLACKS:
         known: dict[tuple[int, int], NDArray[np.intp]] = {}
-        out = [_extremes_reduced(e, slack, known) for e in effects]
-        if sum(_count(e) for e in out) <= _MANY_ROWS:
+        out = [_reduce_effect_rows(e, slack, known) for e in effects]
+        if sum(_count_effect_rows(e) for e in out) <= _MANY_ROWS:
             break
     return out
 
 
-def _count(effect: Effect) -> int:
+def _count_effect_rows(effect: Effect) -> int:
     return math.prod(max((len(sums[k]) for sums in effect.sets.values()), default=1) for k in range(len(effect.rows)))
 
 
-def _extremes_reduced(effect: Effect, slack: float, known: dict[tuple[int, int], NDArray[np.intp]]) -> Effect:
-    kept = [_kept([sums[k] for sums in effect.sets.values()], slack, known) for k in range(len(effect.rows))]
+def _reduce_effect_rows(effect: Effect, slack: float, known: dict[tuple[int, int], NDArray[np.intp]]) -> Effect:
+    kept = [
+        _extreme_factor_rows([sums[k] for sums in effect.sets.values()], slack, known) for k in range(len(effect.rows))
+    ]
     sets: Mapping[frozenset[str], tuple[FloatArray, ...]] = {
         names: tuple(v if rows is None or len(v) == 1 else v[rows] for v, rows in zip(sums, kept, strict=True))
         for names, sums in effect.sets.items()
@@ -312,7 +321,7 @@ def _extremes_reduced(effect: Effect, slack: float, known: dict[tuple[int, int],
     )
 
 
-def _kept(
+def _extreme_factor_rows(
     values: Sequence[FloatArray], slack: float, known: dict[tuple[int, int], NDArray[np.intp]]
 ) -> NDArray[np.intp] | None:
     """The rows that matter of one factor's numbers per set; None for all. `known` are those of pairs of arrays."""
@@ -321,11 +330,11 @@ def _kept(
         return None
     key = id(different[0]), id(different[-1])
     if key not in known:
-        known[key] = corners(different[0], different[-1], slack)
+        known[key] = upper_hull_corners(different[0], different[-1], slack)
     return known[key]
 
 
-def corners(x: FloatArray, y: FloatArray, slack: float) -> NDArray[np.intp]:
+def upper_hull_corners(x: FloatArray, y: FloatArray, slack: float) -> NDArray[np.intp]:
     """Positions of points (x, y) >= 0 such that no a x + b y with a, b >= 0 is larger elsewhere by more than `slack`.
 
     Between two corners the farthest point above their chord is one more, unless it is within the slack.

@@ -22,24 +22,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato._util.codec import storable
-from sfumato._util.files import forget
+from sfumato._util.files import release_pages
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import Block, Family, Identity, Residual
 from sfumato.operators.base import FloatArray, LinearOperator, Numbers
-from sfumato.strategies.attribute_sets import closure, locate, patterns
+from sfumato.strategies.attribute_sets import downward_closure, locate_sets, subset_columns
 from sfumato.strategies.covariance import (
     Lift,
-    along,
-    check_size,
-    component,
+    apply_along_axis,
+    check_covariance_size,
     component_powers,
     residual_agreement,
     residual_covariance,
+    table_component,
     unit_powers,
 )
 from sfumato.strategies.strategy import Estimate, Known, Strategy
 
-__all__ = ["Measured", "PairResiduals", "Residuals", "tables"]
+__all__ = ["MeasuredResiduals", "PairResiduals", "Residuals", "estimated_tables"]
 
 
 _BATCH_CELLS = 2**16  # 512 kB at a time stay in the cache of a core
@@ -51,7 +51,7 @@ Batch = tuple[NDArray[np.intp], FloatArray]
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredResiduals:
     """The noisy integers of every order's residuals, one flat array each, and the total where it is public."""
 
     values: tuple[Numbers | None, ...]
@@ -59,7 +59,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class _Level:
+class _LowerTables:
     """All tables of one order that larger ones rest on, in one flat array."""
 
     sets: Sets
@@ -71,42 +71,44 @@ class _Level:
         return self.values[self.starts[chosen][:, None] + np.arange(cells)]
 
 
-def tables(residuals: Residuals, measured: Measured, sets: Sets) -> Iterator[Batch]:
+def estimated_tables(residuals: Residuals, measured: MeasuredResiduals, sets: Sets) -> Iterator[Batch]:
     """(positions, (c, cells) estimated tables) of attribute sets of one order, ascending as far as sizes are alike."""
     count = len(residuals.names)
-    below = closure([sets], count)
-    lower: list[_Level] = []
+    below = downward_closure([sets], count)
+    lower: list[_LowerTables] = []
     for level in below[: sets.shape[1]]:
         cells = np.array(residuals.shape, dtype=np.int64)[level].prod(axis=1, dtype=np.int64)
         starts = np.concatenate([[0], np.cumsum(cells)])
-        found = _Level(level, starts, np.empty(int(starts[-1])))
-        for chosen, batch in _tables(residuals, measured, level, lower):
+        found = _LowerTables(level, starts, np.empty(int(starts[-1])))
+        for chosen, batch in _tables_from_lower(residuals, measured, level, lower):
             rows = batch.reshape(len(chosen), -1)
             found.values[starts[chosen][:, None] + np.arange(rows.shape[1])] = rows
         lower.append(found)
-    for chosen, batch in _tables(residuals, measured, sets, lower):
+    for chosen, batch in _tables_from_lower(residuals, measured, sets, lower):
         yield chosen, batch.reshape(len(chosen), -1)
 
 
-def _tables(residuals: Residuals, measured: Measured, sets: Sets, lower: Sequence[_Level]) -> Iterator[Batch]:
+def _tables_from_lower(
+    residuals: Residuals, measured: MeasuredResiduals, sets: Sets, lower: Sequence[_LowerTables]
+) -> Iterator[Batch]:
     order, count = sets.shape[1], len(residuals.names)
-    smaller = [c for c in patterns(order) if len(c) < order]
-    places = {c: locate(lower[len(c)].sets, sets[:, c], count) for c in smaller}
-    read = _Reader(residuals, measured, sets)
+    smaller = [c for c in subset_columns(order) if len(c) < order]
+    places = {c: locate_sets(lower[len(c)].sets, sets[:, c], count) for c in smaller}
+    read = _ResidualReader(residuals, measured, sets)
     sizes = np.array(residuals.shape, dtype=np.int64)[sets]
-    for group in _alike(sizes):
+    for group in _group_by_shape(sizes):
         shape = tuple(sizes[group[0]].tolist())
         step = max(1, _BATCH_CELLS // math.prod(shape))
         for start in range(0, len(group), step):
             chosen = group[start : start + step]
             z = read.take(chosen, math.prod(shape)).reshape(len(chosen), *shape)
             below = {c: lower[len(c)].take(places[c][chosen], math.prod(shape[a] for a in c)) for c in smaller}
-            _complete(z, below)
+            _complete_margins(z, below)
             yield chosen, z
-    forget(measured.values[order] if order < len(measured.values) else None)
+    release_pages(measured.values[order] if order < len(measured.values) else None)
 
 
-def _alike(sizes: NDArray[np.int64]) -> list[NDArray[np.intp]]:
+def _group_by_shape(sizes: NDArray[np.int64]) -> list[NDArray[np.intp]]:
     """Positions of tables of equal shape, ascending."""
     if sizes.shape[1] == 0:
         return [np.arange(len(sizes))]
@@ -115,17 +117,17 @@ def _alike(sizes: NDArray[np.int64]) -> list[NDArray[np.intp]]:
     return np.split(order, np.flatnonzero(np.diff(group.reshape(-1)[order])) + 1)
 
 
-class _Reader:
+class _ResidualReader:
     """The noisy residuals of sets, scaled; zero where nothing was measured."""
 
-    def __init__(self, residuals: Residuals, measured: Measured, sets: Sets) -> None:
+    def __init__(self, residuals: Residuals, measured: MeasuredResiduals, sets: Sets) -> None:
         order = sets.shape[1]
         self._residuals, self._sets = residuals, sets
         self._values = measured.values[order] if order < len(measured.values) else None
         self._total, self._read = measured.total, 0
         found = np.full(len(sets), -1)
         if order < len(residuals.sets):
-            found = locate(residuals.sets[order], sets, len(residuals.names))
+            found = locate_sets(residuals.sets[order], sets, len(residuals.names))
         self._known = np.ones(len(sets), dtype=bool)
         family = residuals.families[order] if order < len(residuals.families) else None
         if family is not None:
@@ -151,7 +153,7 @@ class _Reader:
         out = values * self._scale[chosen, None]
         self._read += out.size
         if self._read > _KEPT:
-            forget(self._values)
+            release_pages(self._values)
             self._read = 0
         return out
 
@@ -164,7 +166,7 @@ class _Reader:
         return np.asarray(self._values[start : start + cells]) * self._scale[i]
 
 
-def _complete(z: FloatArray, below: dict[Columns, FloatArray]) -> None:
+def _complete_margins(z: FloatArray, below: dict[Columns, FloatArray]) -> None:
     """Bring the margins of residuals z (c, n_1, ..., n_k) to those of the smaller tables, in place."""
     order, shape = z.ndim - 1, z.shape[1:]
     axes = range(order)
@@ -174,7 +176,7 @@ def _complete(z: FloatArray, below: dict[Columns, FloatArray]) -> None:
         rest = math.prod(shape[a] for a in axes if a not in columns)
         held = next(c for c in margins if len(c) == len(columns) + 1 and set(columns) < set(c))
         axis = next(i for i, a in enumerate(held) if a not in columns)
-        margins[columns] = _sum(margins[held], axis + 1)
+        margins[columns] = _sum_along_axis(margins[held], axis + 1)
         sign = -1.0 if (order - len(columns)) % 2 == 0 else 1.0
         table = below[columns].reshape(margins[columns].shape)
         changes[columns] = (table - margins[columns]) * (sign / rest)
@@ -188,7 +190,7 @@ def _complete(z: FloatArray, below: dict[Columns, FloatArray]) -> None:
         target += changes[columns].reshape(len(z), *(shape[a] if a in columns else 1 for a in names))
 
 
-def _sum(table: FloatArray, axis: int) -> FloatArray:
+def _sum_along_axis(table: FloatArray, axis: int) -> FloatArray:
     if axis == table.ndim - 1:
         # short rows are summed faster by a product with ones
         return table @ np.ones(table.shape[-1])
@@ -281,7 +283,7 @@ class Residuals(Strategy):
         if len(axes) >= len(self.sets):
             return -1
         wanted = np.array([sorted(axes)], dtype=np.int32).reshape(1, len(axes))
-        return int(locate(self.sets[len(axes)], wanted, len(self.names))[0])
+        return int(locate_sets(self.sets[len(axes)], wanted, len(self.names))[0])
 
     def check(self, query: Block) -> None:
         for _ in self._needed(query, 2):
@@ -326,7 +328,7 @@ class Residuals(Strategy):
         return 0.0 if i < 0 else float(self.divisors[len(axes)][i]) ** -2.0
 
     def covariance(self, first: Block, second: Block) -> FloatArray:
-        check_size(first.rows, second.rows)
+        check_covariance_size(first.rows, second.rows)
         return residual_covariance(self, first, second)
 
     def table_covariance(self, first: Block, second: Block) -> FloatArray | None:
@@ -354,14 +356,14 @@ class Residuals(Strategy):
         own = [unit_powers(n, None, power) for n in self.shape]
         mean, contrast = (np.array([float(pair[k][0]) for pair in own]) for k in (0, 1))
         out, missing = np.zeros(len(family)), np.zeros(len(family), dtype=bool)
-        for columns in patterns(family.order):
+        for columns in subset_columns(family.order):
             inside = family.sets[:, columns]
             outside = family.sets[:, [c for c in range(family.order) if c not in columns]]
             effect = contrast[inside].prod(axis=1) * mean[outside].prod(axis=1)
             k = len(columns)
             found = np.full(len(family), -1)
             if k < len(self.sets):
-                found = locate(self.sets[k], inside, len(self.names))
+                found = locate_sets(self.sets[k], inside, len(self.names))
             missing |= (found < 0) & (effect > 0)
             if k < len(self.sets) and len(self.sets[k]):
                 out += np.where(found < 0, 0.0, effect * self.divisors[k][found] ** -float(power))
@@ -371,9 +373,9 @@ class Residuals(Strategy):
 
     def estimate(self, values: Sequence[Numbers], total: int | None) -> Estimate:
         given = iter(values)
-        return Measured(tuple(None if f is None else next(given) for f in self.families), total)
+        return MeasuredResiduals(tuple(None if f is None else next(given) for f in self.families), total)
 
-    def component(self, estimate: Measured, axes: tuple[int, ...]) -> FloatArray:
+    def component(self, estimate: MeasuredResiduals, axes: tuple[int, ...]) -> FloatArray:
         """The part of the table that varies along exactly these attributes, shaped by them."""
         k, i = len(axes), self._find(axes)
         family = self.families[k] if i >= 0 else None
@@ -389,7 +391,11 @@ class Residuals(Strategy):
         for axis, a in enumerate(axes):
             lift = self.lifts[a]
             # the noise may leave the space of contrasts; what was measured lies in it
-            table = component(table, axis, None, contrast=True) if lift is None else along(table, axis, lift.spread)
+            table = (
+                table_component(table, axis, None, contrast=True)
+                if lift is None
+                else apply_along_axis(table, axis, lift.spread)
+            )
         return table
 
     def known_component(self, axes: tuple[int, ...], total: int | None) -> FloatArray:
@@ -402,23 +408,23 @@ class Residuals(Strategy):
                 for axis, a in enumerate(axes):
                     lift = self.lifts[a]
                     if lift is None:
-                        out = component(out, axis, None, contrast=True)
+                        out = table_component(out, axis, None, contrast=True)
                     else:
-                        out = out - out.sum(axis=axis, keepdims=True) * _placed(lift.tilt, axis, len(axes))
+                        out = out - out.sum(axis=axis, keepdims=True) * _reshape_along_axis(lift.tilt, axis, len(axes))
                 return out
         return np.zeros(tuple(self.shape[a] for a in axes))
 
-    def table(self, estimate: Measured, axes: tuple[int, ...]) -> FloatArray:
+    def table(self, estimate: MeasuredResiduals, axes: tuple[int, ...]) -> FloatArray:
         """The estimated table over attributes (ascending) from the residuals of all their subsets."""
         out = np.zeros(tuple(self.shape[a] for a in axes))
-        for columns in patterns(len(axes)):
+        for columns in subset_columns(len(axes)):
             subset = tuple(axes[c] for c in columns)
             part = self.component(estimate, subset)
             part = part.reshape(tuple(self.shape[a] if c in columns else 1 for c, a in enumerate(axes)))
             for c, a in enumerate(axes):
                 lift = self.lifts[a]
                 if c not in columns:
-                    part = part / self.shape[a] if lift is None else part * _placed(lift.tilt, c, len(axes))
+                    part = part / self.shape[a] if lift is None else part * _reshape_along_axis(lift.tilt, c, len(axes))
             out += part
         return out
 
@@ -432,12 +438,12 @@ class Residuals(Strategy):
     def answer_family(self, estimate: Estimate, family: Family) -> Iterator[tuple[NDArray[np.intp], FloatArray]]:
         self.family_powers(family, 2)  # refuses what was not measured
         if self._is_plain(family):
-            yield from tables(self, estimate, family.sets)
+            yield from estimated_tables(self, estimate, family.sets)
         else:
             yield from super().answer_family(estimate, family)
 
 
-def _placed(values: FloatArray, axis: int, axes: int) -> FloatArray:
+def _reshape_along_axis(values: FloatArray, axis: int, axes: int) -> FloatArray:
     return values.reshape(tuple(-1 if k == axis else 1 for k in range(axes)))
 
 

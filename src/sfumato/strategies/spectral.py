@@ -15,7 +15,7 @@ from sfumato._util.codec import storable
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import Block, Dense, Identity, Scaled
 from sfumato.operators.base import FloatArray, Numbers, single_thread
-from sfumato.strategies.covariance import check_size
+from sfumato.strategies.covariance import check_covariance_size
 from sfumato.strategies.strategy import Estimate, Strategy, marginalise
 
 __all__ = ["Spectral"]
@@ -150,7 +150,7 @@ class Spectral(Strategy):
         return table.reshape([next(shape) if g else 1 for g in query.groups])
 
     def covariance(self, first: Block, second: Block) -> FloatArray:
-        check_size(first.rows, second.rows)
+        check_covariance_size(first.rows, second.rows)
         one, other = self._rows(first), self._rows(second)
         self._needed(one, first)
         self._needed(other, second)

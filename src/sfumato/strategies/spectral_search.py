@@ -21,10 +21,18 @@ from sfumato.privacy.unit import Neighbours
 from sfumato.strategies.compound import planned_jointly
 from sfumato.strategies.design import Design, Problem
 from sfumato.strategies.spectral import Spectral
-from sfumato.strategies.tilted import Product, Union, basis_of, is_plain, optimise
+from sfumato.strategies.tilted import Product, Union, contrast_basis, is_plain, optimise_shapes
 from sfumato.strategies.tilted_bounds import number_among
 
-__all__ = ["Asked", "Axis", "Levels", "binned", "descend", "design", "started"]
+__all__ = [
+    "AxisProducts",
+    "GramAxis",
+    "ProductLevels",
+    "bin_levels",
+    "descend_levels",
+    "design_spectral",
+    "initial_levels",
+]
 
 
 _FLOOR = (
@@ -39,7 +47,7 @@ Bins = tuple[NDArray[np.intp], ...]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Axis:
+class GramAxis:
     """The Grams (n, n) of an attribute's factors; or, of a plain one, (mean, contrast) of each.
 
     `whole` says that some product sums the attribute out, or that it is plain: its first vector is the ones. `cells`
@@ -53,22 +61,22 @@ class Axis:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Asked:
+class AxisProducts:
     """Products: (weight, per axis the number of its Gram, -1 where summed out)."""
 
-    axes: tuple[Axis, ...]
+    axes: tuple[GramAxis, ...]
     products: tuple[tuple[float, tuple[int, ...]], ...]
 
     def inside(self, shape: Sequence[int]) -> NDArray[np.bool_]:
         """Which products of vectors some query may need."""
         out = np.zeros(shape, dtype=np.bool_)
         for _, kinds in self.products:
-            out[_corner(kinds)] = True
+            out[_kind_slices(kinds)] = True
         return out
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Levels:
+class ProductLevels:
     """Bases T (n, n) of the axes, of a plain one (1, 2); and the levels x of their products, zero where none is needed.
 
     `error` is the root of the sum of squared errors at unit price.
@@ -79,66 +87,66 @@ class Levels:
     error: float
 
 
-def _corner(kinds: Sequence[int]) -> tuple[slice | int, ...]:
+def _kind_slices(kinds: Sequence[int]) -> tuple[slice | int, ...]:
     return tuple(slice(None) if k >= 0 else 0 for k in kinds)
 
 
-def _along(matrices: Sequence[FloatArray], table: FloatArray) -> FloatArray:
+def _apply_along_axes(matrices: Sequence[FloatArray], table: FloatArray) -> FloatArray:
     """A matrix applied along every axis."""
     for axis, matrix in enumerate(matrices):
         table = np.moveaxis(np.tensordot(matrix, table, axes=(1, axis)), 0, axis)
     return table
 
 
-def _parts(axis: Axis, back: FloatArray) -> list[FloatArray]:
+def _squared_query_lengths(axis: GramAxis, back: FloatArray) -> list[FloatArray]:
     """Per Gram the squared lengths that the queries have along every vector."""
     if axis.plain:
         return list(axis.grams)
     return [np.einsum("ai,ai->a", back @ gram, back) for gram in axis.grams]
 
 
-def _effects(
-    asked: Asked, parts: Sequence[Sequence[FloatArray]], inside: NDArray[np.bool_]
+def _product_effects(
+    asked: AxisProducts, parts: Sequence[Sequence[FloatArray]], inside: NDArray[np.bool_]
 ) -> tuple[FloatArray, float]:
     """g of every product of vectors, and what was added so that none that is inside is zero."""
     out = np.zeros(inside.shape)
     for weight, kinds in asked.products:
         own = (p[k] for p, k in zip(parts, kinds, strict=True) if k >= 0)
-        out[_corner(kinds)] += reduce(np.multiply.outer, own, np.array(weight))
+        out[_kind_slices(kinds)] += reduce(np.multiply.outer, own, np.array(weight))
     floor = _FLOOR * float(out.sum()) / float(inside.sum())
     return out + floor * inside, floor
 
 
-def _inverse(axis: Axis, base: FloatArray) -> FloatArray:
+def _axis_inverse(axis: GramAxis, base: FloatArray) -> FloatArray:
     """Z of an axis; of a plain one nothing is read."""
     return base if axis.plain else np.asarray(np.linalg.inv(base), dtype=np.float64)
 
 
-def _costs(bases: Sequence[FloatArray]) -> list[FloatArray]:
+def _squared_bases(bases: Sequence[FloatArray]) -> list[FloatArray]:
     return [b**2 for b in bases]
 
 
-def started(asked: Asked, bases: Sequence[FloatArray]) -> Levels:
+def initial_levels(asked: AxisProducts, bases: Sequence[FloatArray]) -> ProductLevels:
     """The best levels for given bases, nearly: by turns the weights of cells that bind, and levels for these."""
     inside = asked.inside([b.shape[1] for b in bases])
-    parts = [_parts(a, _inverse(a, b)) for a, b in zip(asked.axes, bases, strict=True)]
-    effects, _ = _effects(asked, parts, inside)
-    costs = _costs(bases)
+    parts = [_squared_query_lengths(a, _axis_inverse(a, b)) for a, b in zip(asked.axes, bases, strict=True)]
+    effects, _ = _product_effects(asked, parts, inside)
+    costs = _squared_bases(bases)
     v = np.full([len(b) for b in bases], 1.0)
     levels, best = inside.astype(np.float64), np.inf
     for _ in range(_EVEN_STEPS):
         v /= v.sum()
-        seen = np.maximum(_along([c.T for c in costs], v), 1e-300)
+        seen = np.maximum(_apply_along_axes([c.T for c in costs], v), 1e-300)
         x = np.sqrt(effects / seen)
-        cost, error = _along(costs, x), float(np.sqrt(effects * seen).sum())
+        cost, error = _apply_along_axes(costs, x), float(np.sqrt(effects * seen).sum())
         reached = float(cost.max()) * error
         if reached < best:
             best, levels = reached, x / float(cost.max())
         v = v * (cost / error) ** _POWER
-    return Levels(tuple(bases), levels, float(np.sqrt(best)))
+    return ProductLevels(tuple(bases), levels, float(np.sqrt(best)))
 
 
-def binned(found: Levels, bins: Bins) -> tuple[Levels, FloatArray]:
+def bin_levels(found: ProductLevels, bins: Bins) -> tuple[ProductLevels, FloatArray]:
     """The same with levels that are alike within bins, and these levels by bin; their error is not that of `found`."""
     inside = found.levels > 0.0
     logs = np.log(np.where(inside, found.levels, 1.0))
@@ -147,15 +155,17 @@ def binned(found: Levels, bins: Bins) -> tuple[Levels, FloatArray]:
         gather = (own == np.arange(own.max() + 1)[:, None]).astype(np.float64)
         sums, counts = (np.moveaxis(np.tensordot(gather, t, axes=(1, axis)), 0, axis) for t in (sums, counts))
     short = np.where(counts > 0, np.exp(sums / np.maximum(counts, 1.0)), 0.0)
-    return Levels(found.bases, short[np.ix_(*bins)] * inside, found.error), short
+    return ProductLevels(found.bases, short[np.ix_(*bins)] * inside, found.error), short
 
 
-def descend(asked: Asked, start: Levels, bins: Bins, schedule: Sequence[tuple[float, int]]) -> Levels:
+def descend_levels(
+    asked: AxisProducts, start: ProductLevels, bins: Bins, schedule: Sequence[tuple[float, int]]
+) -> ProductLevels:
     """Bases and levels, alike within bins, after so many quasi-Newton steps with each power p of the costs."""
     from scipy.optimize import minimize  # noqa: PLC0415  (slow to import)
 
     with single_thread():
-        search = _Search(asked, start, bins)
+        search = _LevelSearch(asked, start, bins)
         at = search.packed(start)
         for power, steps in schedule:
             done = minimize(
@@ -169,21 +179,21 @@ def descend(asked: Asked, start: Levels, bins: Bins, schedule: Sequence[tuple[fl
         return search.found(at)
 
 
-class _Search:
+class _LevelSearch:
     """What moves: all entries of the bases but those that stay, and the logarithms of the levels by bin."""
 
-    def __init__(self, asked: Asked, start: Levels, bins: Bins) -> None:
+    def __init__(self, asked: AxisProducts, start: ProductLevels, bins: Bins) -> None:
         self._asked, self._bins = asked, bins
         self._inside = start.levels > 0.0
         self._start = start
-        _, short = binned(start, bins)
+        _, short = bin_levels(start, bins)
         self._kept = short > 0.0
         # bins hold products that are needed and others only where these have a level of zero anyway
         self._free = [i for i, a in enumerate(asked.axes) if not a.plain]
         self._gather = [(b == np.arange(b.max() + 1)[:, None]).astype(np.float64) for b in bins]
 
-    def packed(self, start: Levels) -> FloatArray:
-        _, short = binned(start, self._bins)
+    def packed(self, start: ProductLevels) -> FloatArray:
+        _, short = bin_levels(start, self._bins)
         moved = [start.bases[i][:, int(self._asked.axes[i].whole) :].reshape(-1) for i in self._free]
         return np.concatenate([*moved, np.log(short[self._kept])])
 
@@ -198,28 +208,28 @@ class _Search:
         short[self._kept] = np.exp(at[done:])
         return bases, short[np.ix_(*self._bins)] * self._inside
 
-    def found(self, at: FloatArray) -> Levels:
+    def found(self, at: FloatArray) -> ProductLevels:
         bases, levels = self._spread(at)
-        parts = [_parts(a, _inverse(a, b)) for a, b in zip(self._asked.axes, bases, strict=True)]
-        effects, _ = _effects(self._asked, parts, self._inside)
-        top = float(_along(_costs(bases), levels).max())
+        parts = [_squared_query_lengths(a, _axis_inverse(a, b)) for a, b in zip(self._asked.axes, bases, strict=True)]
+        effects, _ = _product_effects(self._asked, parts, self._inside)
+        top = float(_apply_along_axes(_squared_bases(bases), levels).max())
         error = float(np.divide(effects, levels, out=np.zeros_like(effects), where=self._inside).sum()) * top
-        return Levels(tuple(bases), levels / top, float(np.sqrt(error)))
+        return ProductLevels(tuple(bases), levels / top, float(np.sqrt(error)))
 
     def value(self, power: float) -> Callable[[FloatArray], tuple[float, FloatArray]]:
         def of(at: FloatArray) -> tuple[float, FloatArray]:
             bases, x = self._spread(at)
-            backs = [_inverse(a, b) for a, b in zip(self._asked.axes, bases, strict=True)]
-            parts = [_parts(a, b) for a, b in zip(self._asked.axes, backs, strict=True)]
-            effects, _ = _effects(self._asked, parts, self._inside)
+            backs = [_axis_inverse(a, b) for a, b in zip(self._asked.axes, bases, strict=True)]
+            parts = [_squared_query_lengths(a, b) for a, b in zip(self._asked.axes, backs, strict=True)]
+            effects, _ = _product_effects(self._asked, parts, self._inside)
             inverse = np.divide(1.0, x, out=np.zeros_like(x), where=self._inside)
-            costs = _costs(bases)
-            cost = _along(costs, x)
+            costs = _squared_bases(bases)
+            cost = _apply_along_axes(costs, x)
             top, error = float(cost.max()), float((effects * inverse).sum())
             grown = (cost / top) ** (power - 1)
             whole = float((grown * cost).sum()) / top
             v = grown / (whole * top)
-            by_level = (_along([c.T for c in costs], v) - effects * inverse**2 / error) * x
+            by_level = (_apply_along_axes([c.T for c in costs], v) - effects * inverse**2 / error) * x
             for axis, gather in enumerate(self._gather):
                 by_level = np.moveaxis(np.tensordot(gather, by_level, axes=(1, axis)), 0, axis)
             moved = [self._by_basis(i, bases, backs[i], parts, inverse / error, v, x) for i in self._free]
@@ -243,7 +253,7 @@ class _Search:
         for weight, kinds in self._asked.products:
             if kinds[i] < 0:
                 continue
-            table = pull[_corner(kinds)]
+            table = pull[_kind_slices(kinds)]
             held = [j for j, k in enumerate(kinds) if k >= 0]
             # the last axis first: what is left keeps its place
             for j in reversed(held):
@@ -256,7 +266,7 @@ class _Search:
         )
         own = [b**2 for b in bases]
         own[i] = np.eye(bases[i].shape[1])
-        reached = np.moveaxis(_along(own, x), i, 0).reshape(bases[i].shape[1], -1)
+        reached = np.moveaxis(_apply_along_axes(own, x), i, 0).reshape(bases[i].shape[1], -1)
         spent = np.moveaxis(v, i, 0).reshape(len(bases[i]), -1) @ reached.T
         slope = 2 * spent * bases[i] - 2 * back.T @ toward @ back.T
         return slope[:, int(self._asked.axes[i].whole) :].reshape(-1)
@@ -276,44 +286,44 @@ _ROOM = 2.0**33  # the largest entry before scaling: leaves room for half a bill
 _MOST_FACTOR_BITS, _LEAST_FACTOR_BITS = 13, 5  # of a vector: one factor alone, and of several that share the room
 
 
-def design(problem: Problem, best: float) -> Design:
+def design_spectral(problem: Problem, best: float) -> Design:
     """The best bases and levels found. Raises PlanError where it does not apply, or does not undercut `best`.
 
     `best` is an error, the root of the sum of weighted variances at unit price.
     """
-    return planned_jointly(problem, lambda p: _design(p, best))
+    return planned_jointly(problem, lambda p: _design_for_products(p, best))
 
 
-def _design(problem: Problem, best: float) -> Design:
-    products = _applying(problem)
+def _design_for_products(problem: Problem, best: float) -> Design:
+    products = _applicable_products(problem)
     union = Union(products, problem.sizes)
     if not union.tilted or max(union.sizes[i] for i in union.tilted) > _MOST_SIDE:
         raise PlanError(f"no attribute of at most {_MOST_SIDE} cells has a basis of its own")
-    asked = _asked(union, products)
-    if _work(asked) > _MOST_WORK:
+    asked = _products_on_axes(union, products)
+    if _estimate_search_work(asked) > _MOST_WORK:
         raise PlanError("its search over so many joint cells and products would take minutes")
     try:
         with single_thread():
-            made = _searched(asked, _bases(union), best)
+            made = _search_levels(asked, _initial_bases(union), best)
     except np.linalg.LinAlgError:
         raise PlanError("what is asked along an attribute is too nearly singular") from None
     if made is None:
         raise PlanError("its search did not undercut the other plans")
-    return _designed(union.names, asked, *made)
+    return _design_from_levels(union.names, asked, *made)
 
 
-def _searched(asked: Asked, bases: Sequence[FloatArray], best: float) -> tuple[Levels, Bins] | None:
-    found = started(asked, bases)
+def _search_levels(asked: AxisProducts, bases: Sequence[FloatArray], best: float) -> tuple[ProductLevels, Bins] | None:
+    found = initial_levels(asked, bases)
     if found.error > best / _WORTH:
         return None
     every = tuple(np.arange(n) for n in found.levels.shape)
-    found = _sorted(asked, descend(asked, found, every, _FIRST))
-    bins = _bins(asked, found)
-    found = descend(asked, binned(found, bins)[0], bins, _LAST)
+    found = _sort_basis_vectors(asked, descend_levels(asked, found, every, _FIRST))
+    bins = _choose_bins(asked, found)
+    found = descend_levels(asked, bin_levels(found, bins)[0], bins, _LAST)
     return (found, bins) if found.error < best else None
 
 
-def _applying(problem: Problem) -> list[Product]:
+def _applicable_products(problem: Problem) -> list[Product]:
     plain = problem.noise == "gaussian" and not problem.largest and not problem.known and not problem.unit_lattice
     if not plain or problem.unit.neighbours is not Neighbours.ADD_REMOVE:
         raise PlanError("it is for the mean squared error under Gaussian noise, of a record more or less")
@@ -331,45 +341,45 @@ def _applying(problem: Problem) -> list[Product]:
     return list[Product](products)
 
 
-def _asked(union: Union, products: Sequence[Product]) -> Asked:
+def _products_on_axes(union: Union, products: Sequence[Product]) -> AxisProducts:
     """The products in terms of axes; plain attributes by their means and contrasts."""
     kinds: list[list[LinearOperator]] = [[] for _ in union.names]
     rows: list[tuple[float, tuple[int, ...]]] = []
     for weight, factors in products:
         row = [number_among(kinds[i], factors[name]) if name in factors else -1 for i, name in enumerate(union.names)]
         rows.append((weight, tuple(row)))
-    axes: list[Axis] = []
+    axes: list[GramAxis] = []
     for i, own in enumerate(kinds):
         plain = all(is_plain(f) for f in own) or union.sizes[i] == 1
         summed = any(row[i] < 0 for _, row in rows)
-        grams = [_plain(f) if plain else np.asarray(f.gram().dense(), dtype=np.float64) for f in own]
-        axes.append(Axis(tuple(grams), plain, plain or summed, union.sizes[i]))
-    return Asked(tuple(axes), tuple(rows))
+        grams = [_plain_factor_squares(f) if plain else np.asarray(f.gram().dense(), dtype=np.float64) for f in own]
+        axes.append(GramAxis(tuple(grams), plain, plain or summed, union.sizes[i]))
+    return AxisProducts(tuple(axes), tuple(rows))
 
 
-def _plain(factor: LinearOperator) -> FloatArray:
+def _plain_factor_squares(factor: LinearOperator) -> FloatArray:
     """Squared lengths of a factor's rows along the mean and the contrasts, whose columns have length 1."""
     n, first, second = factor.shape[1], factor.row_sums(1), factor.row_sums(2)
     mean = float((first**2).sum()) / n
     return np.array([mean / n, max(float(second.sum()) - mean, 0.0) * (n - 1) / n][:n])
 
 
-def _work(asked: Asked) -> float:
+def _estimate_search_work(asked: AxisProducts) -> float:
     """About the multiplications of all steps."""
     sides = [2 if a.plain else a.cells for a in asked.axes]
     steps = sum(n for _, n in (*_FIRST, *_LAST))
     return steps * math.prod(sides) * (4.0 * sum(sides) + 3.0 * len(asked.products))
 
 
-def _bases(union: Union) -> list[FloatArray]:
+def _initial_bases(union: Union) -> list[FloatArray]:
     """The ones and the contrasts of the best tilted residuals, turned to where what is asked of them is diagonal."""
-    shapes, out = optimise(union), list[FloatArray]()
+    shapes, out = optimise_shapes(union), list[FloatArray]()
     for i, n in enumerate(union.sizes):
         if i not in union.tilted:
             out.append(np.ones((1, 2 if n > 1 else 1)))
             continue
         pull, _ = union.linearised(shapes, i)
-        basis = basis_of(n)
+        basis = contrast_basis(n)
         root = basis @ np.linalg.cholesky(basis.T @ shapes[i].covariance @ basis)
         turn = np.linalg.eigh(root.T @ pull @ root)[1]
         back = np.vstack([shapes[i].tilt, (root @ turn[:, ::-1]).T])
@@ -377,7 +387,7 @@ def _bases(union: Union) -> list[FloatArray]:
     return out
 
 
-def _sorted(asked: Asked, found: Levels) -> Levels:
+def _sort_basis_vectors(asked: AxisProducts, found: ProductLevels) -> ProductLevels:
     """The same with every vector as long as its mean level says, the most precise first; the ones stay first."""
     bases, levels, inside = list(found.bases), found.levels, found.levels > 0.0
     for i, axis in enumerate(asked.axes):
@@ -392,19 +402,19 @@ def _sorted(asked: Asked, found: Levels) -> Levels:
         levels = np.take(levels * np.exp(-logs).reshape(shape), order, axis=i)
         inside = np.take(inside, order, axis=i)
         bases[i] = (found.bases[i] * np.exp(logs / 2))[:, order]
-    return Levels(tuple(bases), np.where(inside, levels, 0.0), found.error)
+    return ProductLevels(tuple(bases), np.where(inside, levels, 0.0), found.error)
 
 
-def _bins(asked: Asked, found: Levels) -> Bins:
+def _choose_bins(asked: AxisProducts, found: ProductLevels) -> Bins:
     """Bins of neighbours that make few blocks: as many on all axes, then more where that helps most."""
 
     def few(counts: Sequence[int]) -> Bins | None:
-        bins = tuple(_parted(*each) for each in zip(asked.axes, found.bases, counts, strict=True))
-        return bins if np.count_nonzero(binned(found, bins)[1]) <= _MOST_BLOCKS else None
+        bins = tuple(_axis_bins(*each) for each in zip(asked.axes, found.bases, counts, strict=True))
+        return bins if np.count_nonzero(bin_levels(found, bins)[1]) <= _MOST_BLOCKS else None
 
     def off(counts: Sequence[int]) -> float:
         bins = few(counts)
-        return math.inf if bins is None else descend(asked, binned(found, bins)[0], bins, ()).error
+        return math.inf if bins is None else descend_levels(asked, bin_levels(found, bins)[0], bins, ()).error
 
     axes = range(len(asked.axes))
     alike = ([most] * len(axes) for most in range(_MOST_BINS, 0, -1))
@@ -423,7 +433,7 @@ def _bins(asked: Asked, found: Levels) -> Bins:
     return bins
 
 
-def _parted(axis: Axis, base: FloatArray, most: int) -> NDArray[np.intp]:
+def _axis_bins(axis: GramAxis, base: FloatArray, most: int) -> NDArray[np.intp]:
     """The bin of every vector; the ones have one of their own."""
     first, count = int(axis.whole), base.shape[1]
     # finer where vectors are longest: there levels change most from one to the next
@@ -432,14 +442,16 @@ def _parted(axis: Axis, base: FloatArray, most: int) -> NDArray[np.intp]:
     return np.concatenate([np.zeros(first, dtype=np.intp), own + first])
 
 
-def _designed(names: tuple[str, ...], asked: Asked, found: Levels, bins: Bins) -> Design:
-    _, levels = binned(found, bins)
+def _design_from_levels(names: tuple[str, ...], asked: AxisProducts, found: ProductLevels, bins: Bins) -> Design:
+    _, levels = bin_levels(found, bins)
     measured = levels > 0.0
     ordered = [sum(k >= 0 and not a.plain for k, a in zip(ks, asked.axes, strict=True)) for _, ks in asked.products]
     most = max(_MOST_FACTOR_BITS - 2 * (max(ordered) - 1), _LEAST_FACTOR_BITS)
     bits = [0 if a.plain else most for a in asked.axes]
     while True:
-        parts = [_whole(a, b, own, n) for a, b, own, n in zip(asked.axes, found.bases, bins, bits, strict=True)]
+        parts = [
+            _integer_basis_rows(a, b, own, n) for a, b, own, n in zip(asked.axes, found.bases, bins, bits, strict=True)
+        ]
         tops = [np.array([p.max() for p in np.split(np.abs(r).max(axis=1), e[:-1])]) for r, e, _ in parts]
         multiples = np.sqrt(levels) / reduce(np.multiply.outer, [scales for _, _, scales in parts])
         fine = 2.0**_LEVEL_BITS / float(multiples[measured].min())
@@ -457,8 +469,8 @@ def _designed(names: tuple[str, ...], asked: Asked, found: Levels, bins: Bins) -
     return Design("factorization", build, fine)
 
 
-def _whole(
-    axis: Axis, base: FloatArray, bins: NDArray[np.intp], bits: int
+def _integer_basis_rows(
+    axis: GramAxis, base: FloatArray, bins: NDArray[np.intp], bits: int
 ) -> tuple[NDArray[np.int64], tuple[int, ...], FloatArray]:
     """(rows, where the bins end, by how much the rows of each are longer than the vectors)."""
     cells = axis.cells
@@ -473,11 +485,11 @@ def _whole(
     tops = np.array([float(np.abs(base[:, bins == b]).max()) for b in range(count)])
     scales = 2.0**bits / tops
     scales[: int(axis.whole)] = 1.0
-    rows = [_rounded(base[:, bins == b].T * scales[b]) for b in range(count)]
+    rows = [_round_preserving_columns(base[:, bins == b].T * scales[b]) for b in range(count)]
     return np.concatenate(rows), tuple(np.cumsum(np.bincount(bins)).tolist()), scales
 
 
-def _rounded(rows: FloatArray) -> NDArray[np.int64]:
+def _round_preserving_columns(rows: FloatArray) -> NDArray[np.int64]:
     """Whole numbers (k, n) next to these, with columns of nearly the same lengths.
 
     Those are what the cells cost: the price is the largest, so that it would rise with what rounding adds to each.

@@ -11,20 +11,20 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato._util.codec import fingerprint, later, storable
+from sfumato._util.codec import deferred_field, storable, value_fingerprint
 from sfumato.errors import NotAnswerable
 from sfumato.operators import Block, Combination, Family
 from sfumato.operators.base import FloatArray, Numbers
 from sfumato.strategies.budget_split import relative_scales
-from sfumato.strategies.covariance import agreements, check_size
+from sfumato.strategies.covariance import agreement_levels, check_covariance_size
 from sfumato.strategies.design import Design, Problem
 from sfumato.strategies.product import Product
 from sfumato.strategies.strategy import Estimate, Strategy
 
 __all__ = [
     "FINE",
-    "Piece",
     "Stacked",
+    "StackedPiece",
     "column_price",
     "share_design",
     "weighted_error",
@@ -35,7 +35,7 @@ _HELD = 1_024  # numbers of one query that are kept: of most tables it is one fo
 _ONE_BY_ONE = 500  # tables of a family whose pieces are compared one by one: a second or two
 
 
-class _Chosen(NamedTuple):
+class _ChosenPiece(NamedTuple):
     """The number of a piece, and the sums of squares that it has for a query, where they are few."""
 
     piece: int
@@ -52,7 +52,7 @@ class Stacked(Strategy):
 
     pieces: tuple[Strategy, ...]
     title: str = ""
-    largest: bool = later(False)
+    largest: bool = deferred_field(False)
 
     @property
     def blocks(self) -> tuple[Block | Family | Combination, ...]:
@@ -72,13 +72,13 @@ class Stacked(Strategy):
         return tuple(frozenset(a for b in p.blocks for a in b.attributes) for p in self.pieces)
 
     @functools.cached_property
-    def _chosen(self) -> dict[str, _Chosen | str]:
+    def _chosen(self) -> dict[str, _ChosenPiece | str]:
         """By fingerprint, the pieces of the queries asked about so far, or why none has them."""
         return {}
 
-    def _found(self, query: Block) -> _Chosen:
+    def _found(self, query: Block) -> _ChosenPiece:
         """The piece of least variance for a query, looked for once."""
-        key = fingerprint(query)
+        key = value_fingerprint(query)
         found = self._chosen.get(key)
         if found is None:
             found = self._chosen.setdefault(key, self._compared(query))
@@ -89,8 +89,8 @@ class Stacked(Strategy):
     def _best(self, query: Block) -> int:
         return self._found(query).piece
 
-    def _compared(self, query: Block) -> _Chosen | str:
-        best: tuple[float, _Chosen] | None = None
+    def _compared(self, query: Block) -> _ChosenPiece | str:
+        best: tuple[float, _ChosenPiece] | None = None
         reasons: list[str] = []
         asked = set(query.attributes)
         for i, (piece, held) in enumerate(zip(self.pieces, self._held, strict=True)):
@@ -103,7 +103,7 @@ class Stacked(Strategy):
                 reasons.append(str(reason))
                 continue
             if best is None or value < best[0]:
-                best = (value, _Chosen(i, _kept(powers)))
+                best = (value, _ChosenPiece(i, _frozen_copy_if_small(powers)))
         if best is not None:
             return best[1]
         names = ", ".join(query.attributes) or "the total"
@@ -125,14 +125,14 @@ class Stacked(Strategy):
         return self.pieces[self._best(query)].source(query)
 
     def covariance(self, first: Block, second: Block) -> FloatArray:
-        check_size(first.rows, second.rows)
+        check_covariance_size(first.rows, second.rows)
         one, other = self.source(first), self.source(second)
         # the noise of different pieces is independent
         return one.covariance(first, second) if one is other else np.zeros((first.rows, second.rows))
 
     def table_covariance(self, first: Block, second: Block) -> FloatArray | None:
         one, other = self.source(first), self.source(second)
-        return one.table_covariance(first, second) if one is other else np.zeros(agreements(first, second))
+        return one.table_covariance(first, second) if one is other else np.zeros(agreement_levels(first, second))
 
     def estimate(self, values: Sequence[Numbers], total: int | None) -> Estimate:
         out: list[Estimate] = []
@@ -152,7 +152,7 @@ class Stacked(Strategy):
 
         By itself a table may be known better to another piece: of large families that is not looked into.
         """
-        key = fingerprint(family)
+        key = value_fingerprint(family)
         if key not in self._families:
             self._families[key] = self._closed(family)
         return self._families[key]
@@ -195,7 +195,7 @@ class Stacked(Strategy):
         return self.pieces[self._best(query)].bias_bound(query)
 
 
-def _kept(powers: FloatArray) -> FloatArray | None:
+def _frozen_copy_if_small(powers: FloatArray) -> FloatArray | None:
     """A copy that nobody can change, where it is small."""
     if powers.size > _HELD:
         return None
@@ -208,7 +208,7 @@ FINE = 2.0**22  # an entry of 1 is 2^22 on the lattice: rounding of entries is b
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class StackedPiece:
     """Part of a stacked design: `build(s)`, its error and price at s = 1, and the s from which rounding is harmless.
 
     The error is the sum of weighted squared errors, or where the largest is to be least the largest of them.
@@ -243,7 +243,13 @@ def weighted_error(problem: Problem, strategy: Strategy, queries: Iterable[int])
 
 
 def share_design(
-    mechanism: str, title: str, pieces: Sequence[Piece], power: int, bound: float | None, *, largest: bool = False
+    mechanism: str,
+    title: str,
+    pieces: Sequence[StackedPiece],
+    power: int,
+    bound: float | None,
+    *,
+    largest: bool = False,
 ) -> Design:
     """One design of several pieces, the budget split so that the sum of their errors is least.
 

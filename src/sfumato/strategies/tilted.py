@@ -25,21 +25,21 @@ import numpy as np
 from sfumato.errors import PlanError
 from sfumato.operators import Identity, LinearOperator, Total
 from sfumato.operators.base import FloatArray, single_thread
-from sfumato.strategies.dense_optimal import optimize
+from sfumato.strategies.dense_optimal import optimize_dense
 from sfumato.strategies.factors import quantise
 
 __all__ = [
     "Product",
-    "Shape",
-    "Tilted",
+    "TiltShape",
+    "TiltedUnion",
     "Union",
-    "basis_of",
-    "centred",
-    "contrast",
-    "even",
-    "improve",
+    "centre_gram",
+    "contrast_basis",
+    "even_shape",
+    "improve_shape",
+    "integer_contrast",
     "is_plain",
-    "optimise",
+    "optimise_shapes",
 ]
 
 
@@ -58,7 +58,7 @@ Product = tuple[float, Mapping[str, LinearOperator]]
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class TiltShape:
     """Tilt (n,), contrast covariance Y (n, n) and its pseudo-inverse; the weights of the cells in the dual (n,)."""
 
     tilt: FloatArray
@@ -75,14 +75,14 @@ def is_plain(factor: LinearOperator) -> bool:
     return bool(np.all(factor.shape[1] * second - first**2 <= 1e-12 * first**2))
 
 
-def basis_of(n: int) -> FloatArray:
+def contrast_basis(n: int) -> FloatArray:
     """Orthonormal columns (n, n - 1) that sum to zero."""
     ones = np.full((n, n), 1.0)
     upper = np.triu(ones, 1)[:, 1:] - np.diag(np.arange(n, dtype=np.float64))[:, 1:]
     return upper / np.sqrt((upper**2).sum(axis=0))
 
 
-class Tilted(ABC):
+class TiltedUnion(ABC):
     """Weighted products, and what residuals of given shapes do to their error. Plain attributes have fixed shapes.
 
     Every set of attributes below every product is a term, with a code per attribute: 0 where the attribute is summed
@@ -106,7 +106,7 @@ class Tilted(ABC):
         place: list[int] = []
         for number, (_, factors) in enumerate(products):
             mine = [
-                (i, 1 + 2 * _kind(self._kinds[i], factors[a], apart=apart))
+                (i, 1 + 2 * _number_factor_kind(self._kinds[i], factors[a], apart=apart))
                 for i, a in enumerate(self.names)
                 if a in factors
             ]
@@ -129,7 +129,7 @@ class Tilted(ABC):
             raise PlanError(f"attributes of more than {_MAX_CELLS} cells are not tilted")
 
     @abstractmethod
-    def _values(self, shapes: Mapping[int, Shape]) -> list[FloatArray]:
+    def _values(self, shapes: Mapping[int, TiltShape]) -> list[FloatArray]:
         """Per attribute and code: 1 where it is summed out, then tr(Y G) and tᵀ G t of each of its factors."""
 
     @abstractmethod
@@ -137,7 +137,7 @@ class Tilted(ABC):
         """Sums of the centred Grams of attribute i's factors with weights `inside`, of the Grams with `outside`."""
 
     @abstractmethod
-    def witness(self, shapes: Mapping[int, Shape]) -> tuple[list[Product], dict[str, FloatArray]]:
+    def witness(self, shapes: Mapping[int, TiltShape]) -> tuple[list[Product], dict[str, FloatArray]]:
         """Products and weights of the cells whose nuclear norm bounds the root of the error of any mechanism."""
 
     def _products(self, values: Sequence[FloatArray], skipped: int | None = None) -> FloatArray:
@@ -153,16 +153,16 @@ class Tilted(ABC):
         share = np.asarray(np.bincount(self._codes[:, i], terms, 1 + 2 * len(self._kinds[i])), dtype=np.float64)
         return share[1::2], share[2::2]
 
-    def effects(self, shapes: Mapping[int, Shape]) -> FloatArray:
+    def effects(self, shapes: Mapping[int, TiltShape]) -> FloatArray:
         """v_S of every set in `sets`."""
         terms = self._weights[self._owner] * self._products(self._values(shapes))
         return np.asarray(np.bincount(self._place, terms, len(self.sets)), dtype=np.float64)
 
-    def error(self, shapes: Mapping[int, Shape]) -> float:
+    def error(self, shapes: Mapping[int, TiltShape]) -> float:
         """The least sum of weighted variances with these shapes at unit price."""
         return float(np.sqrt(self.effects(shapes)).sum()) ** 2
 
-    def linearised(self, shapes: Mapping[int, Shape], i: int) -> tuple[FloatArray, FloatArray]:
+    def linearised(self, shapes: Mapping[int, TiltShape], i: int) -> tuple[FloatArray, FloatArray]:
         """(H, K) of attribute i, divided by tr(Y H): the part of the error that its shape decides, linearised.
 
         sqrt(v) <= (sqrt(u) + v / sqrt(u)) / 2 with u the present value of v.
@@ -177,7 +177,7 @@ class Tilted(ABC):
         return pull / unit, spread / unit
 
 
-class Union(Tilted):
+class Union(TiltedUnion):
     """The sum of the weighted variances of all queries."""
 
     def __init__(self, products: Sequence[Product], sizes: Mapping[str, int], *, free_total: bool = False) -> None:
@@ -185,10 +185,10 @@ class Union(Tilted):
         self._grams = {
             i: np.stack([np.asarray(f.gram().dense(), dtype=np.float64) for f in self._kinds[i]]) for i in self.tilted
         }
-        self._centred = {i: np.stack([centred(g) for g in grams]) for i, grams in self._grams.items()}
+        self._centred = {i: np.stack([centre_gram(g) for g in grams]) for i, grams in self._grams.items()}
         self._plain = {i: _plain_values(k, self.sizes[i]) for i, k in enumerate(self._kinds) if i not in self.tilted}
 
-    def _values(self, shapes: Mapping[int, Shape]) -> list[FloatArray]:
+    def _values(self, shapes: Mapping[int, TiltShape]) -> list[FloatArray]:
         out: list[FloatArray] = []
         for i in range(len(self.names)):
             if i in self._plain:
@@ -203,19 +203,19 @@ class Union(Tilted):
     def _mixed(self, i: int, inside: FloatArray, outside: FloatArray) -> tuple[FloatArray, FloatArray]:
         return np.tensordot(inside, self._centred[i], 1), np.tensordot(outside, self._grams[i], 1)
 
-    def witness(self, shapes: Mapping[int, Shape]) -> tuple[list[Product], dict[str, FloatArray]]:
+    def witness(self, shapes: Mapping[int, TiltShape]) -> tuple[list[Product], dict[str, FloatArray]]:
         return list(self.given), {self.names[i]: shape.dual for i, shape in shapes.items()}
 
-    def product_gram(self, shapes: Mapping[int, Shape], i: int) -> FloatArray:
+    def product_gram(self, shapes: Mapping[int, TiltShape], i: int) -> FloatArray:
         """What a product strategy is to answer on attribute i when all others keep X^-1 = 2 (Y + t tᵀ)."""
         others = self._weights[self._owner] * self._products(self._values(shapes), i)
         inside, _ = self._by_kind(others, i)
         summed_out = float(others[self._codes[:, i] == 0].sum())
         gram = np.tensordot(inside, self._grams[i], 1) + summed_out
-        return _raised(gram, _FLOOR * float(np.linalg.norm(gram)))
+        return _add_to_diagonal(gram, _FLOOR * float(np.linalg.norm(gram)))
 
 
-def centred(gram: FloatArray) -> FloatArray:
+def centre_gram(gram: FloatArray) -> FloatArray:
     """C G C, exactly zero where the rows are constant up to rounding."""
     out = gram - gram.mean(axis=0)
     out = out - out.mean(axis=1, keepdims=True)
@@ -223,11 +223,11 @@ def centred(gram: FloatArray) -> FloatArray:
     return out
 
 
-def _raised(matrix: FloatArray, least: float) -> FloatArray:
+def _add_to_diagonal(matrix: FloatArray, least: float) -> FloatArray:
     return matrix + np.eye(len(matrix)) * least
 
 
-def _kind(known: list[LinearOperator], factor: LinearOperator, *, apart: bool) -> int:
+def _number_factor_kind(known: list[LinearOperator], factor: LinearOperator, *, apart: bool) -> int:
     for k, other in enumerate(known):
         if not apart and (other is factor or other == factor):
             return k
@@ -244,38 +244,38 @@ def _plain_values(kinds: Sequence[LinearOperator], n: int) -> FloatArray:
     return np.array(values)
 
 
-def optimise(union: Union, *, tilt: bool = True) -> dict[int, Shape]:
+def optimise_shapes(union: Union, *, tilt: bool = True) -> dict[int, TiltShape]:
     """The best shapes found per tilted attribute; `tilt=False` keeps t = 1/n.
 
     The problem is not convex across attributes: both the split and the product solution are starts.
     Raises PlanError where some attribute makes no difference to any query.
     """
     with single_thread():
-        split = _descend(union, {i: even(union.sizes[i]) for i in union.tilted}, tilt=False)
+        split = _descend_shapes(union, {i: even_shape(union.sizes[i]) for i in union.tilted}, tilt=False)
         if not tilt:
             return split
-        found = [split, _descend(union, split, tilt=True)]
+        found = [split, _descend_shapes(union, split, tilt=True)]
         # without a product strategy of full rank there is nothing to start from
         with contextlib.suppress(np.linalg.LinAlgError):
-            found.append(_descend(union, _product_start(union), tilt=True))
+            found.append(_descend_shapes(union, _product_start(union), tilt=True))
     return min(found, key=union.error)
 
 
-def even(n: int) -> Shape:
+def even_shape(n: int) -> TiltShape:
     centring = np.eye(n) - 1 / n
-    return Shape(np.full(n, 1 / n), centring * ((n - 1) / n), centring * (n / (n - 1)), np.full(n, 1 / n))
+    return TiltShape(np.full(n, 1 / n), centring * ((n - 1) / n), centring * (n / (n - 1)), np.full(n, 1 / n))
 
 
-def _descend(union: Union, start: Mapping[int, Shape], *, tilt: bool) -> dict[int, Shape]:
+def _descend_shapes(union: Union, start: Mapping[int, TiltShape], *, tilt: bool) -> dict[int, TiltShape]:
     shapes = dict(start)
     best, error = dict(start), union.error(start)
-    bases = {i: basis_of(union.sizes[i]) for i in union.tilted}
+    bases = {i: contrast_basis(union.sizes[i]) for i in union.tilted}
     before = error
     for _ in range(_ROUNDS):
         try:
             for i in union.tilted:
                 pull, spread = union.linearised(shapes, i)
-                shapes[i] = improve(shapes[i], bases[i], pull, spread, tilt=tilt)
+                shapes[i] = improve_shape(shapes[i], bases[i], pull, spread, tilt=tilt)
         except np.linalg.LinAlgError:
             break  # the search has left what rounding allows; the best so far stands
         now = union.error(shapes)
@@ -287,9 +287,9 @@ def _descend(union: Union, start: Mapping[int, Shape], *, tilt: bool) -> dict[in
     return best
 
 
-def improve(
-    shape: Shape, basis: FloatArray, pull: FloatArray, spread: FloatArray, *, tilt: bool, steps: int = _STEPS
-) -> Shape:
+def improve_shape(
+    shape: TiltShape, basis: FloatArray, pull: FloatArray, spread: FloatArray, *, tilt: bool, steps: int = _STEPS
+) -> TiltShape:
     """A few steps towards min tr(Y H) + tᵀ K t: for dual weights mu on the cells Y and t are in closed form.
 
     Y H Y = M = sum_j mu_j (e_j - t)(e_j - t)ᵀ, and (K + mu Y^+) t balances; cells that are too far gain weight.
@@ -298,7 +298,7 @@ def improve(
 
     n = len(shape.tilt)
     h = basis.T @ pull @ basis
-    h = _raised(h, _FLOOR * float(np.linalg.norm(h)))
+    h = _add_to_diagonal(h, _FLOOR * float(np.linalg.norm(h)))
     lower = cholesky(h, lower=True)
     k, even = basis.T @ spread @ basis, np.full(n, 1 / n)
     steep = basis.T @ spread @ even
@@ -315,7 +315,7 @@ def improve(
             precision = (turned / roots) @ turned.T * mass
             toward = precision @ (basis.T @ (mu / mass)) - steep
             balance = k + precision
-            balance = _raised(balance, _ROUNDING * float(np.linalg.norm(balance)))
+            balance = _add_to_diagonal(balance, _ROUNDING * float(np.linalg.norm(balance)))
             t = even + basis @ cho_solve((cholesky(balance, lower=True), True), toward)
             away = basis.T - (basis.T @ t)[:, None]
         d = ((turned.T @ away) ** 2 / roots[:, None]).sum(axis=0)
@@ -323,37 +323,37 @@ def improve(
     top = float(d.max())
     inverse = basis @ lower @ vectors
     covariance = basis @ solve_triangular(lower.T, vectors, lower=False)
-    return Shape(t, (covariance * (roots * top)) @ covariance.T, (inverse / (roots * top)) @ inverse.T, mu)
+    return TiltShape(t, (covariance * (roots * top)) @ covariance.T, (inverse / (roots * top)) @ inverse.T, mu)
 
 
-def _product_start(union: Union) -> dict[int, Shape]:
+def _product_start(union: Union) -> dict[int, TiltShape]:
     """Shapes of a product strategy, by turns the best for every attribute: X = theta 1 1ᵀ + Y^+ with t ~ X^-1 1."""
-    shapes = {i: even(union.sizes[i]) for i in union.tilted}
+    shapes = {i: even_shape(union.sizes[i]) for i in union.tilted}
     for _ in range(_PRODUCT_ROUNDS):
         for i in union.tilted:
-            optimum = optimize(union.product_gram(shapes, i), tolerance=1e-3)
-            shapes[i] = _of_product(optimum.strategy.T @ optimum.strategy, optimum.dual)
+            optimum = optimize_dense(union.product_gram(shapes, i), tolerance=1e-3)
+            shapes[i] = _shape_of_product(optimum.strategy.T @ optimum.strategy, optimum.dual)
     return shapes
 
 
-def _of_product(x: FloatArray, dual: FloatArray) -> Shape:
+def _shape_of_product(x: FloatArray, dual: FloatArray) -> TiltShape:
     n = len(x)
     spread = np.linalg.solve(x, np.ones(n))
     tilt = spread / spread.sum()
     precision = x - 1 / spread.sum()
     precision = (precision + precision.T) / 2
     top = float(np.diagonal(precision).max())
-    projected = basis_of(n)
+    projected = contrast_basis(n)
     inner = projected.T @ precision @ projected
-    return Shape(tilt, projected @ np.linalg.inv(inner) @ projected.T * top, precision / top, dual)
+    return TiltShape(tilt, projected @ np.linalg.inv(inner) @ projected.T * top, precision / top, dual)
 
 
-def contrast(shape: Shape, scale: float) -> LinearOperator:
+def integer_contrast(shape: TiltShape, scale: float) -> LinearOperator:
     """An integer B, (n - 1, n), about scale A (I - t 1ᵀ) with AᵀA = Y^+ on contrasts: columns of length at most scale.
 
     Whatever rounding does, B with the total determines the cells; its own tilt is its null vector.
     """
-    basis = basis_of(len(shape.tilt))
+    basis = contrast_basis(len(shape.tilt))
     values, vectors = np.linalg.eigh(basis.T @ shape.precision @ basis)
     # rows along the axes of Y: no entry is much larger than the others, so counts have room
     root = np.sqrt(np.maximum(values, 0.0))[:, None] * (vectors.T @ basis.T)

@@ -39,14 +39,23 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato._util.codec import distinct
+from sfumato._util.codec import distinct_rows
 from sfumato.errors import PlanError
 from sfumato.operators import Dense, Identity, LinearOperator
 from sfumato.operators.base import FloatArray, kron, single_thread
 from sfumato.operators.structured import Contiguous
-from sfumato.strategies.tilted import Product, Shape, Tilted, basis_of, centred, even, improve, is_plain
+from sfumato.strategies.tilted import (
+    Product,
+    TiltedUnion,
+    TiltShape,
+    centre_gram,
+    contrast_basis,
+    even_shape,
+    improve_shape,
+    is_plain,
+)
 
-__all__ = ["Largest", "number_among", "optimise_largest", "union_bound", "weighted_gram"]
+__all__ = ["LargestErrorUnion", "number_among", "optimise_largest", "union_bound", "weighted_gram"]
 
 
 _MAX_TERMS = 2_000_000  # products times the sets T in them
@@ -101,9 +110,12 @@ def union_bound(
         known[1].append(sorted(first[a] + k for a, k in pairs))
     with single_thread():
         uniform = {a: np.full(sizes[a], 1 / sizes[a]) for a in kinds}
-        each = {a: uniform[a] if plain[a] else _weights(a, sizes[a], weights or {}) for a in kinds}
-        splits = [[_plain(f) for f in k] if plain[a] else _dense(k, each[a]) for a, k in kinds.items()]
-        found = _pinched(splits, orders, replaced=replaced) * (1 - _MARGIN)
+        each = {a: uniform[a] if plain[a] else _read_cell_weights(a, sizes[a], weights or {}) for a in kinds}
+        splits = [
+            [_split_plain_factor(f) for f in k] if plain[a] else _split_dense_factors(k, each[a])
+            for a, k in kinds.items()
+        ]
+        found = _pinched_nuclear_norm(splits, orders, replaced=replaced) * (1 - _MARGIN)
     if not replaced:
         return found
     alike = math.prod(float(v @ v) for v in each.values())
@@ -119,7 +131,7 @@ def number_among(known: list[LinearOperator], factor: LinearOperator) -> int:
     return len(known) - 1
 
 
-def _weights(name: str, n: int, given: Mapping[str, FloatArray]) -> FloatArray:
+def _read_cell_weights(name: str, n: int, given: Mapping[str, FloatArray]) -> FloatArray:
     v = np.asarray(given.get(name, np.ones(n)), dtype=np.float64)
     if v.shape != (n,) or not (np.isfinite(v).all() and (v >= 0.0).all() and v.any()):
         raise PlanError(f"weights of {name} must be {n} nonnegative numbers, not all 0")
@@ -127,7 +139,7 @@ def _weights(name: str, n: int, given: Mapping[str, FloatArray]) -> FloatArray:
 
 
 @dataclass(frozen=True, slots=True)
-class _Split:
+class _RootSplit:
     """R of one factor: its trace, and R in an orthonormal basis, (l, l), whose first vector is u.
 
     Any leading part of the basis may be L; the rest is H.
@@ -147,16 +159,16 @@ class _Split:
         return max(left, 0.0)
 
 
-def _plain(factor: LinearOperator) -> _Split:
+def _split_plain_factor(factor: LinearOperator) -> _RootSplit:
     """Under uniform weights: cells have R = n^(-1/2) I, rows that are constant have R = |A u| u uᵀ, A u = W 1 / n."""
     n = factor.shape[1]
     if isinstance(factor, Identity):
-        return _Split(math.sqrt(n), np.full((1, 1), 1 / math.sqrt(n)))
+        return _RootSplit(math.sqrt(n), np.full((1, 1), 1 / math.sqrt(n)))
     length = float(np.linalg.norm(factor.row_sums(1))) / n
-    return _Split(length, np.full((1, 1), length))
+    return _RootSplit(length, np.full((1, 1), length))
 
 
-def _dense(kinds: Sequence[LinearOperator], v: FloatArray) -> list[_Split]:
+def _split_dense_factors(kinds: Sequence[LinearOperator], v: FloatArray) -> list[_RootSplit]:
     """The roots of an attribute's factors and the space that they make of u."""
     from scipy.linalg import eigh  # noqa: PLC0415  (slow to import)
 
@@ -166,9 +178,9 @@ def _dense(kinds: Sequence[LinearOperator], v: FloatArray) -> list[_Split]:
         gram = np.asarray(factor.gram().dense(), dtype=np.float64) * u * u[:, None]
         squares, vectors = eigh(gram, check_finite=False, driver="evd")
         spectra.append((_lowered_roots(squares), vectors))
-    basis = _krylov(u, spectra)
+    basis = _krylov_basis(u, spectra)
     turned = [vectors.T @ basis for _, vectors in spectra]
-    return [_Split(float(s.sum()), (t.T * s) @ t) for (s, _), t in zip(spectra, turned, strict=True)]
+    return [_RootSplit(float(s.sum()), (t.T * s) @ t) for (s, _), t in zip(spectra, turned, strict=True)]
 
 
 def _lowered_roots(squares: FloatArray) -> FloatArray:
@@ -180,7 +192,7 @@ def _lowered_roots(squares: FloatArray) -> FloatArray:
     return np.sqrt(np.maximum(squares - doubt, 0.0))
 
 
-def _krylov(u: FloatArray, spectra: Sequence[tuple[FloatArray, FloatArray]]) -> FloatArray:
+def _krylov_basis(u: FloatArray, spectra: Sequence[tuple[FloatArray, FloatArray]]) -> FloatArray:
     """Orthonormal columns: u, and the vectors that R and R^+ of every kind make of it in turn."""
     basis, waiting = [u], [u]
     while waiting and len(basis) <= _WIDTHS[0]:
@@ -199,29 +211,29 @@ def _krylov(u: FloatArray, spectra: Sequence[tuple[FloatArray, FloatArray]]) -> 
     return np.stack(basis, axis=1)
 
 
-def _pinched(splits: Sequence[Sequence[_Split]], orders: _Orders, *, replaced: bool) -> float:
+def _pinched_nuclear_norm(splits: Sequence[Sequence[_RootSplit]], orders: _Orders, *, replaced: bool) -> float:
     """The sum over T, with L as wide as may be afforded; without q where a record is replaced."""
     rooms = [max(len(s.kept) for s in kinds) - 1 for kinds in splits]
     largest, widths = max(rooms, default=0), [0] * len(rooms)
-    terms = _Terms(splits, orders, [room > 0 for room in rooms])
+    terms = _NormTerms(splits, orders, [room > 0 for room in rooms])
     for width in sorted({min(w, largest) for w in _WIDTHS}):
         wider = [min(width, room) for room in rooms]
         if terms.work(wider) > _MAX_BLOCK_WORK:
             break
         widths = wider
     if largest and not any(widths):
-        terms = _Terms(splits, orders, [False] * len(rooms))
+        terms = _NormTerms(splits, orders, [False] * len(rooms))
     return terms.norm(widths, replaced=replaced)
 
 
-class _Terms:
+class _NormTerms:
     """The products on every K_T, gathered by T and by their factors outside T.
 
     Only factors of `wide` attributes, where L has more than one dimension, count for this: others are numbers there.
     `widths` below are the dimensions of every L less one.
     """
 
-    def __init__(self, splits: Sequence[Sequence[_Split]], orders: _Orders, wide: Sequence[bool]) -> None:
+    def __init__(self, splits: Sequence[Sequence[_RootSplit]], orders: _Orders, wide: Sequence[bool]) -> None:
         self._factors = [(i, s) for i, kinds in enumerate(splits) for s in kinds]
         self._attribute = np.array([i for i, _ in self._factors], dtype=np.int64)
         self._wide = np.array([wide[i] for i, _ in self._factors], dtype=np.bool_)
@@ -241,9 +253,9 @@ class _Terms:
                 key[:, 2 * top - outside.shape[1] :] = np.sort((1 + outside) * self._wide[outside], axis=1)
                 keys.append(key)
         every = np.concatenate(keys)
-        first, self._row = distinct(every, 1 + len(self._factors))
+        first, self._row = distinct_rows(every, 1 + len(self._factors))
         rows = every[first]
-        first, self._set = distinct(rows[:, :top], 1 + len(self._factors))
+        first, self._set = distinct_rows(rows[:, :top], 1 + len(self._factors))
         sets = rows[first]
         self._rest = [tuple(f - 1 for f in row if f) for row in rows[:, top:].tolist()]
         wider = np.zeros(len(sets), dtype=np.bool_)
@@ -268,7 +280,8 @@ class _Terms:
     def work(self, widths: Sequence[int]) -> float:
         """About the operations that `norm` takes."""
         return sum(
-            len(blocks) * float(_starts(shapes, widths)[1]) ** 3 + _PRODUCT_WORK * sum(len(rows) for rows in blocks)
+            len(blocks) * float(_coordinate_starts(shapes, widths)[1]) ** 3
+            + _PRODUCT_WORK * sum(len(rows) for rows in blocks)
             for shapes, blocks in self._blocks.items()
         )
 
@@ -282,8 +295,8 @@ class _Terms:
         counted = self._number & ~self._empty if replaced else self._number
         total = float(np.sqrt(np.bincount(self._set, weights, len(counted))[counted]).sum())
         for shapes, blocks in self._blocks.items():
-            starts, size = _starts(shapes, widths)
-            places = {shape: _place(shape, starts, widths) for shape in shapes}
+            starts, size = _coordinate_starts(shapes, widths)
+            places = {shape: _product_coordinates(shape, starts, widths) for shape in shapes}
             for rows in blocks:
                 gram = np.zeros((size, size))
                 for r in rows:
@@ -297,7 +310,7 @@ class _Terms:
         return total
 
 
-def _starts(shapes: frozenset[_Names], widths: Sequence[int]) -> tuple[dict[_Names, int], int]:
+def _coordinate_starts(shapes: frozenset[_Names], widths: Sequence[int]) -> tuple[dict[_Names, int], int]:
     """Where the coordinates begin that are off u on exactly some attributes, and how many there are in all.
 
     An attribute that a product sums out is at u, so products share what is off u on what they share.
@@ -312,7 +325,7 @@ def _starts(shapes: frozenset[_Names], widths: Sequence[int]) -> tuple[dict[_Nam
     return starts, size
 
 
-def _place(shape: _Names, starts: Mapping[_Names, int], widths: Sequence[int]) -> _Flat:
+def _product_coordinates(shape: _Names, starts: Mapping[_Names, int], widths: Sequence[int]) -> _Flat:
     """The coordinates of ⊗ L over the attributes of a product, in C order."""
     place = np.zeros([widths[i] + 1 for i in shape], dtype=np.int64)
     for chosen in itertools.product((False, True), repeat=len(shape)):
@@ -332,7 +345,7 @@ _LEAST_WEIGHT = 1e-12  # of a row, relative to the heaviest, so that it may come
 
 
 @dataclass(slots=True)
-class _Rows:
+class _FactorRows:
     """A factor, the products' kinds that have it, and the distribution of each over its rows: (kinds, rows)."""
 
     factor: LinearOperator
@@ -340,7 +353,7 @@ class _Rows:
     weights: FloatArray
 
 
-class Largest(Tilted):
+class LargestErrorUnion(TiltedUnion):
     """The sum of the variances of all queries with weights that make their largest count."""
 
     def __init__(self, products: Sequence[Product], sizes: Mapping[str, int], *, free_total: bool = False) -> None:
@@ -353,7 +366,7 @@ class Largest(Tilted):
             for i, k in enumerate(self._kinds)
             if i not in self.tilted
         }
-        self._rows = {i: _rows(self._kinds[i]) for i in self.tilted}
+        self._rows = {i: _distinct_weighted_rows(self._kinds[i]) for i in self.tilted}
         work = sum(
             float(r.weights.size) + r.factor.shape[0] * float(self.sizes[i]) ** _row_power(r.factor)
             for i, rows in self._rows.items()
@@ -361,9 +374,9 @@ class Largest(Tilted):
         )
         if work > _MAX_WORK:
             raise PlanError("too many different rows to tilt the residuals for the largest of them")
-        self._seen: dict[int, tuple[Shape, list[tuple[FloatArray, FloatArray]]]] = {}
+        self._seen: dict[int, tuple[TiltShape, list[tuple[FloatArray, FloatArray]]]] = {}
 
-    def _row_values(self, i: int, shape: Shape) -> list[tuple[FloatArray, FloatArray]]:
+    def _row_values(self, i: int, shape: TiltShape) -> list[tuple[FloatArray, FloatArray]]:
         """Per different factor w Y wᵀ and (w t)^2 of its rows w."""
         seen = self._seen.get(i)
         if seen is None or seen[0] is not shape:
@@ -377,7 +390,7 @@ class Largest(Tilted):
             seen = self._seen[i] = shape, values
         return seen[1]
 
-    def _values(self, shapes: Mapping[int, Shape]) -> list[FloatArray]:
+    def _values(self, shapes: Mapping[int, TiltShape]) -> list[FloatArray]:
         out: list[FloatArray] = []
         for i in range(len(self.names)):
             if i in self._plain:
@@ -394,11 +407,11 @@ class Largest(Tilted):
         pull, spread = np.zeros((n, n)), np.zeros((n, n))
         for r in self._rows[i]:
             # one by one: rows that are constant may outweigh the others by more than rounding allows
-            pull += centred(weighted_gram(r.factor, inside[r.kinds] @ r.weights))
+            pull += centre_gram(weighted_gram(r.factor, inside[r.kinds] @ r.weights))
             spread += weighted_gram(r.factor, outside[r.kinds] @ r.weights)
         return pull, spread
 
-    def witness(self, shapes: Mapping[int, Shape]) -> tuple[list[Product], dict[str, FloatArray]]:
+    def witness(self, shapes: Mapping[int, TiltShape]) -> tuple[list[Product], dict[str, FloatArray]]:
         """As described there, for the root of the largest weighted variance: rows carry the roots of their weights.
 
         Products share one distribution over the rows of a factor, which makes a closer bound than many.
@@ -417,12 +430,12 @@ class Largest(Tilted):
                 if (i, p) in kinds:
                     chosen[a] = kinds[i, p]
                 elif a in factors:
-                    chosen[a], part = _heaviest(factors[a])
+                    chosen[a], part = _heaviest_row(factors[a])
                     share *= part
             out.append((weight * share, chosen))
         return out, {self.names[i]: shape.dual for i, shape in shapes.items()}
 
-    def reweigh(self, shapes: Mapping[int, Shape]) -> float:
+    def reweigh(self, shapes: Mapping[int, TiltShape]) -> float:
         """Give weight to the queries of large variance; by how much the largest seen was above the weighted sum.
 
         Variances are those of the best allocation for the weights so far. A row's is its mean over the rows of the
@@ -444,9 +457,9 @@ class Largest(Tilted):
                 # a factor without effect keeps its weights
                 ratio = np.divide(rows, mean, out=np.ones_like(rows), where=mean > 0.0)
                 np.maximum.at(largest, owner[r.kinds], ratio.max(axis=1))
-                r.weights = _scaled(r.weights, ratio)
+                r.weights = _rescale_weights(r.weights, ratio)
         value = float(self._shares @ found)
-        self._shares = _scaled(self._shares[None], found[None] / value)[0]
+        self._shares = _rescale_weights(self._shares[None], found[None] / value)[0]
         self._weights = self._asked * self._shares
         return float((found * largest).max()) / value - 1
 
@@ -458,19 +471,19 @@ class Largest(Tilted):
         return out
 
 
-def optimise_largest(union: Largest, *, tilt: bool = True) -> dict[int, Shape]:
+def optimise_largest(union: LargestErrorUnion, *, tilt: bool = True) -> dict[int, TiltShape]:
     """The best shapes found per tilted attribute for the largest weighted variance; `tilt=False` keeps t = 1/n.
 
     Raises PlanError where some attribute makes no difference to any query.
     """
-    shapes = {i: even(union.sizes[i]) for i in union.tilted}
-    bases = {i: basis_of(union.sizes[i]) for i in union.tilted}
+    shapes = {i: even_shape(union.sizes[i]) for i in union.tilted}
+    bases = {i: contrast_basis(union.sizes[i]) for i in union.tilted}
     with single_thread():
         for _ in range(_ROUNDS):
             before = dict(shapes)
             try:
                 for i in union.tilted:
-                    shapes[i] = improve(shapes[i], bases[i], *union.linearised(shapes, i), tilt=tilt, steps=1)
+                    shapes[i] = improve_shape(shapes[i], bases[i], *union.linearised(shapes, i), tilt=tilt, steps=1)
             except np.linalg.LinAlgError:
                 return before  # the search has left what rounding allows
             if union.reweigh(shapes) <= _TOLERANCE:
@@ -478,7 +491,7 @@ def optimise_largest(union: Largest, *, tilt: bool = True) -> dict[int, Shape]:
     return shapes
 
 
-def _rows(kinds: Sequence[LinearOperator]) -> list[_Rows]:
+def _distinct_weighted_rows(kinds: Sequence[LinearOperator]) -> list[_FactorRows]:
     """The different factors, their rows weighted alike."""
     different: list[LinearOperator] = []
     members: list[list[int]] = []
@@ -489,12 +502,12 @@ def _rows(kinds: Sequence[LinearOperator]) -> list[_Rows]:
             members.append([])
         members[same].append(k)
     return [
-        _Rows(f, np.array(k, dtype=np.int64), np.full((len(k), f.shape[0]), 1 / f.shape[0]))
+        _FactorRows(f, np.array(k, dtype=np.int64), np.full((len(k), f.shape[0]), 1 / f.shape[0]))
         for f, k in zip(different, members, strict=True)
     ]
 
 
-def _scaled(weights: FloatArray, ratio: FloatArray) -> FloatArray:
+def _rescale_weights(weights: FloatArray, ratio: FloatArray) -> FloatArray:
     """Weights times a power of the ratios, of sum 1 along the last axis."""
     out = weights * ratio**_EXPONENT
     out = np.maximum(out, _LEAST_WEIGHT * out.max(axis=-1, keepdims=True))
@@ -508,7 +521,7 @@ def _plain_largest(factor: LinearOperator) -> tuple[float, float]:
     return max(float((second - first**2 / n).max()), 0.0) * (n - 1) / n, float((first**2).max()) / n**2
 
 
-def _heaviest(factor: LinearOperator) -> tuple[LinearOperator, float]:
+def _heaviest_row(factor: LinearOperator) -> tuple[LinearOperator, float]:
     """Of a plain factor (all its cells, or the heaviest of its constant rows) and the weight that each row has."""
     n = factor.shape[1]
     if isinstance(factor, Identity):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from sfumato.operators.base import FloatArray, Numbers
-from sfumato.privacy.stream_price import StreamTerms, WindowFilter, multiples_of
+from sfumato.privacy.stream_price import StreamTerms, WindowFilter, family_multiples
 
 __all__ = ["Decoder"]
 
@@ -24,28 +24,32 @@ class Decoder:
         self._terms, self._period = terms, 0
         kept = terms.filter.kept[1]
         self._states = [np.zeros((kept, f.rows)) for f in terms.families]
-        self._scales = [np.repeat(multiples_of(f).astype(np.float64), f.rows_each) for f in terms.families]
+        self._scales = [np.repeat(family_multiples(f).astype(np.float64), f.rows_each) for f in terms.families]
 
     def step(self, values: Sequence[Numbers]) -> list[FloatArray]:
         """Per family what its blocks make of the tables of the next period, multiples included, with noise: (rows,)."""
         terms, out, used = self._terms, list[FloatArray](), self._terms.filter
         for family, state, multiples, y in zip(terms.families, self._states, self._scales, values, strict=True):
-            whole = multiples_of(family).tolist()
+            whole = family_multiples(family).tolist()
             given = used.coefficients(self._period, whole, terms.grain).astype(np.float64)
             first, carried = (
                 np.repeat(given[:1], family.rows_each, axis=1)[0],
                 np.repeat(given[1:], family.rows_each, axis=1),
             )
             if isinstance(used, WindowFilter):
-                x = _forget(y, first, carried, state)
+                x = _decode_windowed(y, first, carried, state)
             else:
-                x = _decay(y * (2.0**used.shift / used.row(self._period)), first, carried, state, used.decay_rates)
+                x = _decode_decaying(
+                    y * (2.0**used.shift / used.row(self._period)), first, carried, state, used.decay_rates
+                )
             out.append(x * multiples)
         self._period += 1
         return out
 
 
-def _decay(y: FloatArray, direct: FloatArray, carried: FloatArray, state: FloatArray, rates: FloatArray) -> FloatArray:
+def _decode_decaying(
+    y: FloatArray, direct: FloatArray, carried: FloatArray, state: FloatArray, rates: FloatArray
+) -> FloatArray:
     """x of one period; the state is that of the filter."""
     x = np.asarray((y - state.sum(axis=0)) / direct)
     state *= rates[:, None]
@@ -53,7 +57,7 @@ def _decay(y: FloatArray, direct: FloatArray, carried: FloatArray, state: FloatA
     return x
 
 
-def _forget(y: Numbers, direct: FloatArray, carried: FloatArray, state: FloatArray) -> FloatArray:
+def _decode_windowed(y: Numbers, direct: FloatArray, carried: FloatArray, state: FloatArray) -> FloatArray:
     """x of one period; the state are those of the periods before, the last first."""
     x = np.asarray((y - (carried * state).sum(axis=0)) / direct)
     state[1:] = state[:-1].copy()

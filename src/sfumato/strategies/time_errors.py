@@ -12,16 +12,16 @@ import numpy as np
 
 from sfumato.operators.base import FloatArray
 from sfumato.privacy.stream_price import IntegerFilter, WindowFilter
-from sfumato.strategies.periods import Question
-from sfumato.strategies.toeplitz import inverse_series, residues
+from sfumato.strategies.periods import TimeQuestion
+from sfumato.strategies.toeplitz import inverse_series, partial_fraction_residues
 
-__all__ = ["Blocks", "Curves", "Every", "Scale", "TimeErrors", "column_lengths", "errors_of"]
+__all__ = ["Curves", "EveryPeriod", "PeriodBlocks", "TimeErrors", "TimeScale", "column_lengths", "errors_of_filter"]
 
 
 _SINGLE = 8  # periods at each end that are blocks by themselves, where all changes fastest
 
 
-class Scale(Protocol):
+class TimeScale(Protocol):
     """Periods one by one, or in blocks on which what is filtered is constant: time is the first axis."""
 
     @property
@@ -51,7 +51,7 @@ class Scale(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Every(Scale):
+class EveryPeriod(TimeScale):
     """n periods one by one."""
 
     n: int
@@ -80,13 +80,13 @@ class Every(Scale):
 
 
 @dataclass(frozen=True, eq=False)
-class Blocks(Scale):
+class PeriodBlocks(TimeScale):
     """Periods in blocks, (blocks + 1,) edges; arrays (blocks, strategies), rates (strategies,)."""
 
     edges: FloatArray
 
     @classmethod
-    def growing(cls, n: int, per_octave: int) -> Blocks:
+    def growing(cls, n: int, per_octave: int) -> PeriodBlocks:
         """n periods in blocks that grow from both ends."""
         steps = np.arange(per_octave * max(1, n.bit_length())) / per_octave
         ends = np.unique(np.concatenate([np.arange(_SINGLE + 1.0), np.rint(_SINGLE * 2**steps)]))
@@ -156,7 +156,7 @@ class Blocks(Scale):
 class Curves:
     """Variances of questions over time, for unit noise: see above. `rates` b_i and `gains` u_i, `columns` 1 / c."""
 
-    scale: Scale
+    scale: TimeScale
     rates: Sequence[FloatArray]
     gains: Sequence[FloatArray]
     columns: FloatArray
@@ -187,7 +187,7 @@ class Curves:
                 gained -= 2 * rate * u * carried[-1] * self.columns
         return gained, carried
 
-    def of(self, asked: Question) -> FloatArray:
+    def of(self, asked: TimeQuestion) -> FloatArray:
         """The variance at every period; of ranges the mean of those that end there."""
         gained, carried = self._steps(asked.rate)
         one = np.ones_like(self.gains[0])
@@ -214,11 +214,11 @@ class Curves:
         return out
 
 
-def column_lengths(poles: FloatArray, zeros: FloatArray, rows: FloatArray, scale: Scale) -> FloatArray:
+def column_lengths(poles: FloatArray, zeros: FloatArray, rows: FloatArray, scale: TimeScale) -> FloatArray:
     """(blocks,) of the columns of diag(rows) T, for rows (blocks,) on a scale."""
-    squares = rows**2 if isinstance(scale, Every) else (rows**2)[:, None]
+    squares = rows**2 if isinstance(scale, EveryPeriod) else (rows**2)[:, None]
     out = squares.copy()
-    weights = residues(poles, zeros)
+    weights = partial_fraction_residues(poles, zeros)
     for i, (w, p) in enumerate(zip(weights, poles, strict=True)):
         for other, q in zip(weights[: i + 1], poles[: i + 1], strict=True):
             out += (1 if p == q else 2) * w * other * scale.after((1 - p) * (1 - q), squares)
@@ -229,10 +229,10 @@ class TimeErrors(ABC):
     """Variances of answers over time at unit noise."""
 
     @functools.cached_property
-    def _found(self) -> dict[Question, FloatArray]:
+    def _found(self) -> dict[TimeQuestion, FloatArray]:
         return {}
 
-    def of(self, asked: Question) -> FloatArray:
+    def of(self, asked: TimeQuestion) -> FloatArray:
         """(periods,) of a question at every period; of ranges the mean of those that end there."""
         if asked not in self._found:
             self._found[asked] = self._of(asked)
@@ -241,18 +241,18 @@ class TimeErrors(ABC):
     @property
     def totals(self) -> FloatArray:
         """(periods,) of the sum of all periods up to each."""
-        return self.of(Question())
+        return self.of(TimeQuestion())
 
     @property
     def increments(self) -> FloatArray:
         """(periods,) of every period by itself."""
-        return self.of(Question(rate=0.0))
+        return self.of(TimeQuestion(rate=0.0))
 
-    def together(self, questions: Sequence[tuple[Question, float]]) -> FloatArray:
+    def together(self, questions: Sequence[tuple[TimeQuestion, float]]) -> FloatArray:
         """(periods,) of several questions, by their weights."""
         return np.sum([weight * self.of(asked) for asked, weight in questions], axis=0)
 
-    def mean(self, questions: Sequence[tuple[Question, float]]) -> float:
+    def mean(self, questions: Sequence[tuple[TimeQuestion, float]]) -> float:
         """Over all that is asked of all periods together."""
         out = 0.0
         for asked, weight in questions:
@@ -263,14 +263,14 @@ class TimeErrors(ABC):
         return out
 
     @abstractmethod
-    def _of(self, asked: Question) -> FloatArray: ...
+    def _of(self, asked: TimeQuestion) -> FloatArray: ...
 
     @abstractmethod
     def variance(self, weights: FloatArray) -> float:
         """Of sum_t weights_t x_t; (m,) weights of the first m periods."""
 
 
-def errors_of(used: IntegerFilter | WindowFilter) -> TimeErrors:
+def errors_of_filter(used: IntegerFilter | WindowFilter) -> TimeErrors:
     """Of either filter."""
     return FilterErrors(used) if isinstance(used, IntegerFilter) else WindowErrors(used)
 
@@ -311,9 +311,9 @@ class FilterErrors(TimeErrors):
     @functools.cached_property
     def _curves(self) -> Curves:
         poles, gains = (list(a) for a in self._inverse)
-        return Curves(Every(self.filter.periods), poles, gains, 1 / self._direct, self._noise)
+        return Curves(EveryPeriod(self.filter.periods), poles, gains, 1 / self._direct, self._noise)
 
-    def _of(self, asked: Question) -> FloatArray:
+    def _of(self, asked: TimeQuestion) -> FloatArray:
         return self._curves.of(asked)
 
     def variance(self, weights: FloatArray) -> float:
@@ -351,13 +351,13 @@ class WindowErrors(TimeErrors):
             found[np.arange(lag, n), np.arange(n - lag)] = taps[: n - lag, lag]
         return np.asarray(solve_triangular(found, np.eye(n), lower=True))
 
-    def _of(self, asked: Question) -> FloatArray:
+    def _of(self, asked: TimeQuestion) -> FloatArray:
         from scipy.signal import fftconvolve  # noqa: PLC0415  (slow to import)
 
         n = self.filter.periods
         if len(self.filter.runs) > 1:
             return self._of_matrix(asked)
-        lags = Question().weights(n) if asked.ranges else asked.weights(n)[::-1]
+        lags = TimeQuestion().weights(n) if asked.ranges else asked.weights(n)[::-1]
         answer = fftconvolve(lags, self._series)[:n]
         out = np.cumsum(answer**2)
         if not asked.ranges:
@@ -366,7 +366,7 @@ class WindowErrors(TimeErrors):
         both = np.cumsum(answer * (np.cumsum(answer) - answer))
         return out + (np.cumsum(out) - out - 2 * both) / np.arange(1, n + 1)
 
-    def _of_matrix(self, asked: Question) -> FloatArray:
+    def _of_matrix(self, asked: TimeQuestion) -> FloatArray:
         from scipy.signal import lfilter  # noqa: PLC0415  (slow to import)
 
         inverse = self._matrix

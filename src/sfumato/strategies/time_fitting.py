@@ -14,12 +14,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sfumato.operators.base import FloatArray
-from sfumato.strategies.buffered_toeplitz import SHAPES, Parameters, row_scale
-from sfumato.strategies.periods import Question
-from sfumato.strategies.time_errors import Blocks, Curves
-from sfumato.strategies.toeplitz import residues
+from sfumato.strategies.buffered_toeplitz import SHAPES, BufferParameters, row_scale
+from sfumato.strategies.periods import TimeQuestion
+from sfumato.strategies.time_errors import Curves, PeriodBlocks
+from sfumato.strategies.toeplitz import partial_fraction_residues
 
-__all__ = ["BUFFERS", "LISTED", "Goal", "begun", "fit", "listed", "unending"]
+__all__ = [
+    "BUFFERS",
+    "LISTED",
+    "Goal",
+    "anytime_parameters",
+    "fit_time_parameters",
+    "initial_time_parameters",
+    "listed_parameters",
+]
 
 
 _PER_OCTAVE = 8  # blocks: errors are read to a percent, all of them alike; 12 find parameters that err 1e-4 less
@@ -47,7 +55,7 @@ class Goal:
     neither rows nor columns have scales. `against` (blocks,): variances beside which those of each count."""
 
     periods: int
-    asked: Sequence[tuple[Question, float]]
+    asked: Sequence[tuple[TimeQuestion, float]]
     worst: bool = True
     participations: int = 1
     apart: int = 1
@@ -56,14 +64,14 @@ class Goal:
     peak: float = _PEAKS[-1]
 
     @functools.cached_property
-    def blocks(self) -> Blocks:
+    def blocks(self) -> PeriodBlocks:
         """On which errors are read."""
-        return Blocks.growing(self.periods, _PER_OCTAVE if self.periods >= _FEW else _FEW)
+        return PeriodBlocks.growing(self.periods, _PER_OCTAVE if self.periods >= _FEW else _FEW)
 
-    def curves(self, tried: Parameters) -> Curves:
+    def curves(self, tried: BufferParameters) -> Curves:
         """On blocks, of several strategies (their parameters in rows); columns of length 1."""
         (poles, zeros), blocks = tried.decays, self.blocks
-        outputs, returns = residues(poles, zeros), -residues(zeros, poles)
+        outputs, returns = partial_fraction_residues(poles, zeros), -partial_fraction_residues(zeros, poles)
         d = poles.shape[-1]
         squares = np.ones((len(blocks.lengths), len(poles)))
         columns = squares.copy()
@@ -77,7 +85,7 @@ class Goal:
         rates, gains = ([a[:, i] for i in range(d)] for a in (1 - zeros, returns))
         return Curves(blocks, rates, gains, np.sqrt(columns), 1 / squares)
 
-    def value(self, tried: Parameters) -> FloatArray:
+    def value(self, tried: BufferParameters) -> FloatArray:
         """(strategies,) the logarithm of the error."""
         curves, lengths = self.curves(tried), self.blocks.lengths[:, None]
         n, every = self.periods, sum(weight for _, weight in self.asked)
@@ -99,11 +107,11 @@ class Goal:
             out = out + np.log(self.price(tried))
         return out / 2
 
-    def price(self, tried: Parameters) -> FloatArray:
+    def price(self, tried: BufferParameters) -> FloatArray:
         """(strategies,) the squared length of T's response to 1 in the periods 0, apart, 2 apart, ..."""
         poles, zeros = tried.decays
-        outputs, logs = residues(poles, zeros), np.log1p(-poles)
-        turns = Blocks.growing(self.participations, _TURNS)
+        outputs, logs = partial_fraction_residues(poles, zeros), np.log1p(-poles)
+        turns = PeriodBlocks.growing(self.participations, _TURNS)
         place = turns.middles[:, None, None]
         # states with all periods of the person before one, and with that one
         before, after = (np.expm1(self.apart * j * logs) / np.expm1(self.apart * logs) for j in (place, place + 1))
@@ -116,14 +124,14 @@ class Goal:
         return np.asarray(turns.lengths @ (own + each) + final, dtype=np.float64)
 
 
-def fit(goal: Goal, start: Parameters, steps: int) -> Parameters:
+def fit_time_parameters(goal: Goal, start: BufferParameters, steps: int) -> BufferParameters:
     """From some parameters on, in at most so many steps of some CPU-milliseconds."""
     for peak in _PEAKS if goal.worst else _PEAKS[:1]:
-        start = _fit(replace(goal, peak=peak), start, steps // 2 if goal.worst else steps)
+        start = _fit_at_peak(replace(goal, peak=peak), start, steps // 2 if goal.worst else steps)
     return start
 
 
-def _fit(goal: Goal, start: Parameters, steps: int) -> Parameters:
+def _fit_at_peak(goal: Goal, start: BufferParameters, steps: int) -> BufferParameters:
     from scipy.optimize import minimize  # noqa: PLC0415  (slow to import)
 
     begin = start.vector
@@ -134,7 +142,7 @@ def _fit(goal: Goal, start: Parameters, steps: int) -> Parameters:
 
     def value(vector: FloatArray) -> tuple[float, FloatArray]:
         with np.errstate(all="ignore"):
-            tried = Parameters.of(np.append(vector, begin[size:]) + around)
+            tried = BufferParameters.of(np.append(vector, begin[size:]) + around)
             found = goal.value(tried) + _EVEN * (np.diff(tried.gaps[..., 1:]) ** 2).sum(axis=-1)
         if not np.isfinite(found).all():
             return 1e3, np.zeros(size)
@@ -153,13 +161,13 @@ def _fit(goal: Goal, start: Parameters, steps: int) -> Parameters:
         + [(-widest, widest)] * (size - gaps),
         options={"maxiter": steps, "maxcor": 30, "ftol": 1e-11},
     )
-    return Parameters.of(np.append(done.x, begin[size:]))
+    return BufferParameters.of(np.append(done.x, begin[size:]))
 
 
-def begun(periods: int, buffers: int) -> Parameters:
+def initial_time_parameters(periods: int, buffers: int) -> BufferParameters:
     """Where a search begins that knows nothing: decays of all lengths up to that of the stream."""
     gap = np.log((np.log(periods) + 2) / (2 * buffers))
-    return Parameters(np.append(-np.log(periods), np.full(2 * buffers - 1, gap)), np.zeros(SHAPES))
+    return BufferParameters(np.append(-np.log(periods), np.full(2 * buffers - 1, gap)), np.zeros(SHAPES))
 
 
 BUFFERS = 8  # ten err less by 2e-4 at a million periods, and keep a quarter more
@@ -261,19 +269,19 @@ _TABLES: dict[str, str] = {
 
 
 @functools.cache
-def _table(name: str) -> FloatArray:
+def _listed_parameter_table(name: str) -> FloatArray:
     """(sizes, 1 + numbers)."""
     return np.array(_TABLES[name].split(), dtype=np.float64).reshape(-1, 1 + 2 * BUFFERS + SHAPES)
 
 
-def listed(periods: int, name: str) -> Parameters | None:
+def listed_parameters(periods: int, name: str) -> BufferParameters | None:
     """Of "worst totals", "mean totals" or "mean ranges"; None for others, and for fewer periods."""
     if name not in _TABLES or periods < 2 ** LISTED[0]:
         return None
-    sizes, *columns = _table(name).T
-    return Parameters.of(np.array([np.interp(math.log2(periods), sizes, column) for column in columns]))
+    sizes, *columns = _listed_parameter_table(name).T
+    return BufferParameters.of(np.array([np.interp(math.log2(periods), sizes, column) for column in columns]))
 
 
-def unending() -> Parameters:
+def anytime_parameters() -> BufferParameters:
     """Of totals of up to 2^20 periods that may end at any time."""
-    return Parameters.of(np.array(_UNENDING.split(), dtype=np.float64))
+    return BufferParameters.of(np.array(_UNENDING.split(), dtype=np.float64))

@@ -17,25 +17,32 @@ from numpy.typing import NDArray
 from sfumato.errors import PlanError
 from sfumato.operators.base import FloatArray, single_thread
 from sfumato.privacy.stream_price import IntegerFilter, WindowFilter
-from sfumato.strategies.buffered_toeplitz import Parameters, row_scale
-from sfumato.strategies.periods import Periods, Question
-from sfumato.strategies.time_errors import Blocks, Every, column_lengths
-from sfumato.strategies.time_fitting import BUFFERS, Goal, begun, fit, listed, unending
-from sfumato.strategies.toeplitz import inverse_series, prefix_bound, range_bound, residues
+from sfumato.strategies.buffered_toeplitz import BufferParameters, row_scale
+from sfumato.strategies.periods import Periods, TimeQuestion
+from sfumato.strategies.time_errors import EveryPeriod, PeriodBlocks, column_lengths
+from sfumato.strategies.time_fitting import (
+    BUFFERS,
+    Goal,
+    anytime_parameters,
+    fit_time_parameters,
+    initial_time_parameters,
+    listed_parameters,
+)
+from sfumato.strategies.toeplitz import all_range_bound, inverse_series, partial_fraction_residues, prefix_bound
 
 __all__ = [
     "DENSE",
     "MOST_DENSE",
     "TimeShape",
-    "banded",
-    "dense",
+    "band_width_for",
+    "banded_filter",
+    "binary_tree_filter",
     "dense_bound",
-    "filter_of",
+    "dense_filter",
     "mean_bound",
     "optimal_gram",
+    "quantise_time_shape",
     "shape_for",
-    "tree",
-    "width_for",
 ]
 
 
@@ -65,19 +72,19 @@ def shape_for(given: Periods) -> TimeShape:
     price; of several all periods are alike, for which the price is known.
     """
     n = given.count
-    found = _parameters(given)
+    found = _find_parameters(given)
     poles, zeros = found.decays
     if given.per_person > 1:
         return TimeShape(poles, zeros, np.ones(n), alike=True)
     return TimeShape(poles, zeros, row_scale(n, found.shape))
 
 
-def _parameters(given: Periods) -> Parameters:
+def _find_parameters(given: Periods) -> BufferParameters:
     """From a table, or found now."""
     n = given.count
     if given.anytime:
-        return unending()
-    known = listed(n, f"{given.objective} {given.asked}") if given.per_person == 1 else None
+        return anytime_parameters()
+    known = listed_parameters(n, f"{given.objective} {given.asked}") if given.per_person == 1 else None
     if known is not None:
         return known
     # half the binary digits of the horizon tell its lags apart to 1e-3 of the optimum
@@ -85,7 +92,7 @@ def _parameters(given: Periods) -> Parameters:
     worst, alike = given.objective == "worst", given.per_person > 1
     goal = Goal(n, given.questions, worst, given.per_person, given.apart, alike)
     longest = max(min(asked.last or n, 1 / (1 - asked.rate) if asked.rate < 1 else n) for asked, _ in given.questions)
-    return fit(goal, begun(max(1, min(n, round(longest))), buffers), _STEPS)
+    return fit_time_parameters(goal, initial_time_parameters(max(1, min(n, round(longest))), buffers), _STEPS)
 
 
 DENSE = 384  # periods up to which questions have a bound of decompositions: a dozen, half a second
@@ -95,7 +102,7 @@ _TURNS, _NEAR = 100, 1e-14  # of an iteration, of which some three are enough bu
 _CARE = 1e-11  # relative, for the rounding of sums and decompositions
 
 
-def mean_bound(asked: Sequence[tuple[Question, float]], periods: int) -> float | None:
+def mean_bound(asked: Sequence[tuple[TimeQuestion, float]], periods: int) -> float | None:
     """Of the root mean squared error of all questions, weighted; None where none is known.
 
     For (Q'Q) = G it is tr (L G L)^(1/2), L diagonal with sum of squares 1: what any strategy errs with columns weighted
@@ -104,10 +111,10 @@ def mean_bound(asked: Sequence[tuple[Question, float]], periods: int) -> float |
     if periods <= DENSE:
         return dense_bound(asked, periods)
     # those bound the root of the sum over all questions
-    if [question for question, _ in asked] == [Question()]:
+    if [question for question, _ in asked] == [TimeQuestion()]:
         return prefix_bound(periods) / math.sqrt(periods) * (1 - _CARE)
-    if [question for question, _ in asked] == [Question(ranges=True)]:
-        return range_bound(periods) / math.sqrt(periods * (periods + 1) / 2) * (1 - _CARE)
+    if [question for question, _ in asked] == [TimeQuestion(ranges=True)]:
+        return all_range_bound(periods) / math.sqrt(periods * (periods + 1) / 2) * (1 - _CARE)
     if len(asked) == 1 and asked[0][0].last is None and asked[0][0].rate < 1 and not asked[0][0].ranges:
         return _decayed_bound(periods, asked[0][0].rate)
     return None
@@ -130,19 +137,21 @@ def _decayed_bound(periods: int, rate: float) -> float | None:
     return None
 
 
-def dense_bound(asked: Sequence[tuple[Question, float]], periods: int, steps: int = _STEPS_BOUNDS) -> float:
+def dense_bound(asked: Sequence[tuple[TimeQuestion, float]], periods: int, steps: int = _STEPS_BOUNDS) -> float:
     """The same from (periods, periods) matrices; the best of some L, each a better one than before."""
-    return max(value for value, _ in _descent(asked, periods, steps)) * (1 - _CARE)
+    return max(value for value, _ in _descend_dual_shares(asked, periods, steps)) * (1 - _CARE)
 
 
-def optimal_gram(asked: Sequence[tuple[Question, float]], periods: int) -> FloatArray:
+def optimal_gram(asked: Sequence[tuple[TimeQuestion, float]], periods: int) -> FloatArray:
     """(periods, periods) C'C of a strategy that errs least in the mean, to 1e-4 or less, its diagonal all 1."""
-    gram = [found for _, found in _descent(asked, periods, _OPTIMAL)][-1]
+    gram = [found for _, found in _descend_dual_shares(asked, periods, _OPTIMAL)][-1]
     lengths = np.sqrt(np.diagonal(gram))
     return gram / lengths[:, None] / lengths
 
 
-def _descent(asked: Sequence[tuple[Question, float]], periods: int, steps: int) -> Iterator[tuple[float, FloatArray]]:
+def _descend_dual_shares(
+    asked: Sequence[tuple[TimeQuestion, float]], periods: int, steps: int
+) -> Iterator[tuple[float, FloatArray]]:
     """Bounds, and the strategies that they are the errors of where columns may weigh differently."""
     gram = sum((weight * question.gram(periods) for question, weight in asked), np.zeros((periods, periods)))
     shares: FloatArray = np.full(periods, 1 / periods)
@@ -165,7 +174,7 @@ stand for the largest error, and how often errors are looked at, for a CPU-secon
 _COLUMNS = 64  # of a gradient that are looked at together
 
 
-def width_for(given: Periods) -> int | None:
+def band_width_for(given: Periods) -> int | None:
     """The band that suits what is asked; None where no band of few entries does."""
     if any(asked.ranges for asked, _ in given.questions):
         return None
@@ -178,14 +187,14 @@ def width_for(given: Periods) -> int | None:
 
 
 @functools.lru_cache(maxsize=2)
-def banded(given: Periods, width: int) -> WindowFilter:
+def banded_filter(given: Periods, width: int) -> WindowFilter:
     """A band of so many entries. All columns are of one length where they are few, else all of them are alike."""
     n = given.count
-    taps = _taps(given, width)
+    taps = _toeplitz_taps(given, width)
     if n * width > _LISTED:
         return WindowFilter(np.array([n]), np.rint(taps / abs(taps).max() * _LARGEST)[None].astype(np.int64))
     entries = np.repeat(taps[None], n, axis=0)
-    if [asked for asked, _ in given.questions] == [Question()]:
+    if [asked for asked, _ in given.questions] == [TimeQuestion()]:
         # what columns have beside those that are all alike, in shares of the stream and the band: from short streams on
         beside, done = np.ones((1, 1)), 0
         for most, peaks, steps in _GROWING:
@@ -193,18 +202,18 @@ def banded(given: Periods, width: int) -> WindowFilter:
             if short > done:
                 own = Periods(short, ask=given.ask, objective=given.objective)
                 narrow = max(1, round(width * short / n))
-                model = _taps(own, narrow)
-                beside = _stretched(beside, short, narrow)
+                model = _toeplitz_taps(own, narrow)
+                beside = _interpolate_table(beside, short, narrow)
                 for peak in peaks if given.objective == "worst" else (1,):
-                    beside = _entries(model * beside, peak, steps) / model
+                    beside = _band_entries(model * beside, peak, steps) / model
             done = short
-        entries *= _stretched(beside, n, width)
+        entries *= _interpolate_table(beside, n, width)
     heard = np.add.outer(np.arange(n), np.arange(width)) < n
     entries = entries * heard
-    return _filter(entries / np.sqrt((entries**2).sum(axis=1))[:, None])
+    return _integer_filter(entries / np.sqrt((entries**2).sum(axis=1))[:, None])
 
 
-def _stretched(table: FloatArray, n: int, width: int) -> FloatArray:
+def _interpolate_table(table: FloatArray, n: int, width: int) -> FloatArray:
     """(n, width) of a smooth table, between its values."""
     for axis, size in enumerate((n, width)):
         places = (np.arange(size) + 0.5) * table.shape[axis] / size - 0.5
@@ -215,13 +224,13 @@ def _stretched(table: FloatArray, n: int, width: int) -> FloatArray:
     return table
 
 
-def _filter(entries: FloatArray) -> WindowFilter:
+def _integer_filter(entries: FloatArray) -> WindowFilter:
     """Integers of columns (n, w) that begin on the diagonal."""
     scale = (_LARGEST - 1) / abs(entries).max()
     return WindowFilter(np.ones(len(entries), dtype=np.int64), np.rint(entries * scale).astype(np.int64))
 
 
-def _taps(given: Periods, width: int) -> FloatArray:
+def _toeplitz_taps(given: Periods, width: int) -> FloatArray:
     """Coefficients of a Toeplitz band of least error, as a gradient finds them: of series, by fast convolutions."""
     from scipy.optimize import minimize  # noqa: PLC0415  (slow to import)
 
@@ -251,7 +260,7 @@ def _taps(given: Periods, width: int) -> FloatArray:
     return np.asarray(found.x)
 
 
-def _entries(start: FloatArray, power: int, steps: int) -> FloatArray:
+def _band_entries(start: FloatArray, power: int, steps: int) -> FloatArray:
     """(n, w) columns in a band whose totals err least for columns of length 1: a power mean of all periods' variances.
 
     From the inverse, in which totals are sums of rows; its gradient is wanted in the band alone.
@@ -290,34 +299,34 @@ def _entries(start: FloatArray, power: int, steps: int) -> FloatArray:
     return out
 
 
-def tree(given: Periods) -> WindowFilter:
+def binary_tree_filter(given: Periods) -> WindowFilter:
     """The binary tree as it is taught: in period t, from 1, the sum of the last 2^j, of the largest such power in t.
 
     Of all nodes of a tree these are the ones that sums from the beginning are added up of, at most one for each binary
     digit of t; a record is in at most one for each level. Raises PlanError.
     """
-    n = _few(given, "tree")
+    n = _check_few_periods(given, "tree")
     ends = np.arange(1, n + 1)
     begins = ends - (ends & -ends)
     periods, lags = np.indices((n, n))
     later = np.minimum(periods + lags, n - 1)
     heard = (begins[later] <= periods) & (periods + lags < n)
-    return _filter(heard.astype(np.float64))
+    return _integer_filter(heard.astype(np.float64))
 
 
-def dense(given: Periods) -> WindowFilter:
+def dense_filter(given: Periods) -> WindowFilter:
     """The best of all strategies, in its lower-triangular form: any Gram matrix has one. Raises PlanError."""
-    n = _few(given, "dense")
+    n = _check_few_periods(given, "dense")
     if given.objective != "mean":
         raise PlanError("strategy='dense' is the best in the mean: sf.periods(..., objective='mean')")
     lower = np.linalg.cholesky(optimal_gram(given.questions, n)[::-1, ::-1])[::-1, ::-1].T
     entries = np.zeros((n, n))
     for u in range(n):
         entries[u, : n - u] = lower[u:, u]
-    return _filter(entries)
+    return _integer_filter(entries)
 
 
-def _few(given: Periods, name: str) -> int:
+def _check_few_periods(given: Periods, name: str) -> int:
     if given.count > MOST_DENSE or given.per_person > 1:
         raise PlanError(
             f"strategy={name!r} keeps a count for every period: it is for up to {MOST_DENSE:,} periods, and people in "
@@ -339,19 +348,19 @@ _ONE_BY_ONE = 2**14  # periods up to which lengths of columns are found one by o
 _LEAST_ROUNDING = 3e-5  # of the noise, twice: for the last floor, and for those of the states
 
 
-def filter_of(shape: TimeShape, ratio: float = 1.0) -> IntegerFilter:
+def quantise_time_shape(shape: TimeShape, ratio: float = 1.0) -> IntegerFilter:
     """The integers of a strategy over time.
 
     `ratio`: how much more than a response of length 1 the rounding of one cell counts in the price; the filter is so
     fine that it counts about 6e-5 of it. Raises PlanError where that needs too many bits.
     """
     n = len(shape.rows)
-    e, g, zeros = _told_apart(shape.poles, shape.zeros)
+    e, g, zeros = _distinct_rational_poles(shape.poles, shape.zeros)
     poles = e / np.exp2(g)
-    weights = residues(poles, zeros)
+    weights = partial_fraction_residues(poles, zeros)
     value_bits = math.ceil(math.log2(ratio * math.sqrt(n) / _LEAST_ROUNDING))
     state_bits = math.ceil(math.log2(ratio * n**1.5 / _LEAST_ROUNDING))
-    runs = np.array([n]) if shape.alike else _blocks(n)
+    runs = np.array([n]) if shape.alike else _period_blocks(n)
     begins = np.concatenate([[0], np.cumsum(runs)[:-1]])
     rows = np.add.reduceat(shape.rows, begins) / runs
     row_bits = _ROW_BITS if rows.max() < _STEEP * rows.min() else _MORE_ROW_BITS
@@ -361,10 +370,10 @@ def filter_of(shape: TimeShape, ratio: float = 1.0) -> IntegerFilter:
         # of the rows and poles as they are rounded
         scaled = r * (rows.max() / (2**row_bits - 1))
         if n <= _ONE_BY_ONE:
-            lengths = column_lengths(poles, zeros, np.repeat(scaled, runs), Every(n))
+            lengths = column_lengths(poles, zeros, np.repeat(scaled, runs), EveryPeriod(n))
             columns = np.sqrt(np.add.reduceat(1 / lengths**2, begins) / runs)
         else:
-            columns = 1 / column_lengths(poles, zeros, scaled, Blocks(np.append(begins, n).astype(np.float64)))
+            columns = 1 / column_lengths(poles, zeros, scaled, PeriodBlocks(np.append(begins, n).astype(np.float64)))
     fine = columns * 2.0**state_bits
     if fine.max() * max(1.0, float(weights.max())) >= 2.0**62 or fine.min() < 1:
         raise PlanError("this strategy over time needs finer integers than 62 bits; plan for fewer periods or tables")
@@ -373,13 +382,13 @@ def filter_of(shape: TimeShape, ratio: float = 1.0) -> IntegerFilter:
     return IntegerFilter(np.column_stack([e, g]), state_bits + row_bits - value_bits, runs, r, direct, carried)
 
 
-def _told_apart(poles: FloatArray, zeros: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
+def _distinct_rational_poles(poles: FloatArray, zeros: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
     """Poles as integers e / 2^g, and the zeros between them.
 
     Of two poles that become one the zero between them cancels one; so does a zero that a rounded pole reaches.
     """
     kept: list[tuple[int, int, float]] = []
-    for e, g, zero in zip(*_decays(poles), zeros, strict=True):
+    for e, g, zero in zip(*_rational_decays(poles), zeros, strict=True):
         pole = float(e) / 2.0 ** int(g)
         if kept and pole <= kept[-1][2]:
             kept[-1] = (*kept[-1][:2], float(zero))
@@ -390,7 +399,7 @@ def _told_apart(poles: FloatArray, zeros: FloatArray) -> tuple[IntArray, IntArra
     return np.array(e), np.array(g), np.array(zero)
 
 
-def _blocks(n: int) -> IntArray:
+def _period_blocks(n: int) -> IntArray:
     """Lengths of blocks that grow from both ends."""
     half: list[int] = []
     done = 0
@@ -402,7 +411,7 @@ def _blocks(n: int) -> IntArray:
     return np.array([x for x in (*half, *other) if x > 0], dtype=np.int64)
 
 
-def _decays(poles: FloatArray) -> tuple[IntArray, IntArray]:
+def _rational_decays(poles: FloatArray) -> tuple[IntArray, IntArray]:
     """e from 2^11 and g with e / 2^g near each pole."""
     g = _DECAY_BITS - 1 - np.floor(np.log2(poles)).astype(np.int64)
     e = np.minimum(np.rint(poles * np.exp2(g)), 2**_DECAY_BITS - 1).astype(np.int64)

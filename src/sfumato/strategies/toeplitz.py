@@ -19,24 +19,24 @@ from sfumato._util.codec import storable
 from sfumato.errors import PlanError
 from sfumato.operators import AllRange, LinearOperator
 from sfumato.operators.base import DENSE_LIMIT, FloatArray, Numbers, single_thread
-from sfumato.operators.structured import Toeplitz, Window, causal
+from sfumato.operators.structured import Toeplitz, Window, causal_convolution
 from sfumato.strategies.range_bounds import largest_bound
-from sfumato.strategies.ranges import Ordered, contiguous
+from sfumato.strategies.ranges import OrderedStrategy, as_contiguous_ranges
 
 __all__ = [
     "FINE_ROOT",
     "Buffers",
     "Roots",
-    "decayed",
+    "all_range_bound",
+    "decayed_sums",
     "inverse_series",
+    "partial_fraction_residues",
     "prefix_bound",
-    "range_bound",
+    "prefix_response",
     "replaced_prefix_bound",
-    "residues",
-    "response",
     "root_coefficients",
-    "rooted",
     "row_weights",
+    "square_root_strategy",
     "wide_bound",
     "window_bound",
 ]
@@ -61,24 +61,24 @@ def wide_bound(rows: int) -> float:
     first = (kernel[0] - sums[rows] + sums[rows - cell]) / math.sqrt(2)
     second = (sums[1] - sums[rows - cell]) / math.sqrt(2)
     if few:
-        turned, weights = _slow(turns[:few], np.abs(values[:few]), rows)
+        turned, weights = _slow_wave_spectrum(turns[:few], np.abs(values[:few]), rows)
         for a in range(0, rows, _CHUNK):
-            some = _partial(turns[:few], cell[a : a + _CHUNK], rows)
+            some = _slow_wave_sums(turns[:few], cell[a : a + _CHUNK], rows)
             first[a : a + _CHUNK] += (some @ turned) ** 2 @ weights
-            second[a : a + _CHUNK] += ((some - _partial(turns[:few], cell[-1:], rows)) @ turned) ** 2 @ weights
+            second[a : a + _CHUNK] += ((some - _slow_wave_sums(turns[:few], cell[-1:], rows)) @ turned) ** 2 @ weights
     # all windows hold the middle cell: it is one of the first alone
     return math.sqrt(float(first @ first) + float(second[:-1] @ second[:-1])) * (1 - 1e-9)
 
 
-def _partial(turns: FloatArray, cells: np.ndarray[tuple[int], np.dtype[np.intp]], rows: int) -> FloatArray:
+def _slow_wave_sums(turns: FloatArray, cells: np.ndarray[tuple[int], np.dtype[np.intp]], rows: int) -> FloatArray:
     """(cells, 2 few) sums of the normalised slow waves, cosines and sines, over rows 0 to j."""
     found = (1 - np.exp(1j * turns * (cells[:, None] + 1))) / (1 - np.exp(1j * turns)) * math.sqrt(2 / rows)
     return np.concatenate([found.real, found.imag], axis=1)
 
 
-def _slow(turns: FloatArray, sizes: FloatArray, rows: int) -> tuple[FloatArray, FloatArray]:
+def _slow_wave_spectrum(turns: FloatArray, sizes: FloatArray, rows: int) -> tuple[FloatArray, FloatArray]:
     """Eigenvectors of F Fᵀ on the slow waves, and the inverse roots of its eigenvalues."""
-    ones = _partial(turns, np.array([rows - 1]), rows)[0]
+    ones = _slow_wave_sums(turns, np.array([rows - 1]), rows)[0]
     gram = np.diag(np.concatenate([2 * sizes**2] * 2)) + rows / 2 * np.multiply.outer(ones, ones)
     with single_thread():
         squares, vectors = np.linalg.eigh(gram)
@@ -101,7 +101,7 @@ def root_coefficients(n: int, width: int | None = None) -> FloatArray:
     j = np.arange(1, (n - 1) // width + 1)
     ends = np.zeros(n)
     ends[::width] = np.concatenate([[1.0], np.cumprod((2 * j - 3) / (2 * j))])
-    return causal(ends, whole)
+    return causal_convolution(ends, whole)
 
 
 def inverse_series(series: FloatArray) -> FloatArray:
@@ -112,16 +112,16 @@ def inverse_series(series: FloatArray) -> FloatArray:
         m = min(n, 2 * len(out))
         grown = np.zeros(m)
         grown[: len(out)] = out
-        error = -causal(series[:m], grown)
+        error = -causal_convolution(series[:m], grown)
         error[0] += 1.0
-        out = grown + causal(grown, error)
+        out = grown + causal_convolution(grown, error)
     return out
 
 
-def response(series: FloatArray, inverse: FloatArray) -> FloatArray:
+def prefix_response(series: FloatArray, inverse: FloatArray) -> FloatArray:
     """r with series * r = 1 + z + z^2 + ...: prefix sums of what the series measures; corrected once."""
     found = np.cumsum(inverse)
-    return found + causal(inverse, 1.0 - causal(series, found))
+    return found + causal_convolution(inverse, 1.0 - causal_convolution(series, found))
 
 
 def row_weights(series: FloatArray) -> FloatArray:
@@ -157,7 +157,7 @@ def replaced_prefix_bound(n: int) -> float:
     return float((0.5 / np.sin(angle)).sum()) * math.sqrt(2 / (n - 1))
 
 
-def range_bound(n: int) -> float:
+def all_range_bound(n: int) -> float:
     """The same for all n (n + 1) / 2 ranges, whose Gram matrix is n + 1 times the inverse of the second differences.
 
     The singular values are sqrt(n + 1) / (2 sin(k pi / (2n + 2))).
@@ -199,7 +199,7 @@ _COEFFICIENT = 2**16
 FINE_ROOT = 2.0**12  # of row weights, on top of the 16 bits of the coefficients
 
 
-def rooted(n: int, width: int | None = None) -> tuple[Numbers, FloatArray]:
+def square_root_strategy(n: int, width: int | None = None) -> tuple[Numbers, FloatArray]:
     """(integer coefficients (n,), real row weights (n,) with the last one 1) of the strategy over n cells.
 
     It is the root of the windows of `width` cells, or of the prefix sums.
@@ -210,7 +210,7 @@ def rooted(n: int, width: int | None = None) -> tuple[Numbers, FloatArray]:
 
 @storable
 @dataclass(frozen=True, eq=False)
-class Roots(Ordered):
+class Roots(OrderedStrategy):
     """A lower-triangular Toeplitz matrix of integers with multiples of its rows: every cell can be solved for."""
 
     operator: Toeplitz
@@ -225,18 +225,18 @@ class Roots(Ordered):
 
     @functools.cached_property
     def _response(self) -> FloatArray:
-        return response(self.operator.coefficients.astype(np.float64), self._inverse)
+        return prefix_response(self.operator.coefficients.astype(np.float64), self._inverse)
 
     def _noise(self, power: int) -> FloatArray:
         return 1.0 / self.operator.multiples.astype(np.float64) ** power
 
     def cells(self, values: FloatArray) -> FloatArray:
         # by way of the prefixes: their sums would otherwise gather the rounding errors of all cells
-        prefixes = causal(self._response, (values.T / self.operator.multiples))
+        prefixes = causal_convolution(self._response, (values.T / self.operator.multiples))
         return np.diff(prefixes, axis=1, prepend=0.0).T
 
     def prefix_powers(self, count: int, power: int) -> FloatArray:
-        return causal(np.abs(self._response) ** power, self._noise(power))[:count]
+        return causal_convolution(np.abs(self._response) ** power, self._noise(power))[:count]
 
     def range_bound(self, known: FloatArray, found: float) -> float:
         n = len(known) - 1
@@ -246,7 +246,7 @@ class Roots(Ordered):
         return min(proved, 4.0 * float(variances.max()))
 
     def row_powers(self, query: LinearOperator, power: int) -> FloatArray:
-        inner = contiguous(query)
+        inner = as_contiguous_ranges(query)
         if isinstance(inner, Window):
             return self._window_powers(inner.n, inner.width, power)
         if isinstance(inner, AllRange) and 2 * inner.shape[0] <= DENSE_LIMIT:
@@ -262,7 +262,7 @@ class Roots(Ordered):
         """(n - width + 1,) for the windows of one width within the first n cells."""
         kernel = self._response[:n].copy()
         kernel[width:] -= self._response[: n - width]
-        return causal(np.abs(kernel) ** power, self._noise(power)[:n])[width - 1 :]
+        return causal_convolution(np.abs(kernel) ** power, self._noise(power)[:n])[width - 1 :]
 
     def span_powers(self, first: Numbers, last: Numbers, power: int) -> FloatArray:
         noise, back = self._noise(power), self._response[::-1]
@@ -276,11 +276,11 @@ class Roots(Ordered):
         return out
 
     def spread(self, rows: FloatArray) -> FloatArray:
-        turned = causal(self._inverse, np.ascontiguousarray(rows[:, ::-1]))
+        turned = causal_convolution(self._inverse, np.ascontiguousarray(rows[:, ::-1]))
         return turned[:, ::-1] / self.operator.multiples
 
     def cells_of_rows(self, rows: FloatArray) -> FloatArray:
-        return causal(self._inverse, self.spread(rows) / self.operator.multiples)
+        return causal_convolution(self._inverse, self.spread(rows) / self.operator.multiples)
 
     def spread_ones(self) -> FloatArray:
         return self.cells_of_rows(np.ones((1, self.operator.shape[1])))[0]
@@ -291,14 +291,14 @@ _SLOW = 1e-3  # decay below which a chunk's scales would leave float64; few term
 _REST = 1e-20  # what a term is scaled by at least to be seen in a double's digits
 
 
-def residues(of: FloatArray, other: FloatArray) -> FloatArray:
+def partial_fraction_residues(of: FloatArray, other: FloatArray) -> FloatArray:
     """prod_j (other_j - of_i) / prod_(j != i) (of_j - of_i) along the last axis: (..., d)."""
     top = other[..., None, :] - of[..., :, None]
     rest = of[..., None, :] - of[..., :, None] + np.eye(of.shape[-1])
     return np.asarray(top.prod(axis=-1) / rest.prod(axis=-1), dtype=np.float64)
 
 
-def decayed(values: FloatArray, decay: float) -> FloatArray:
+def decayed_sums(values: FloatArray, decay: float) -> FloatArray:
     """y_t = sum_(k <= t) decay^(t - k) values_k, (n,), for a decay in (0, 1)."""
     n = len(values)
     if decay < _SLOW or n <= _CHUNK_BUFFERS:
@@ -315,7 +315,7 @@ def decayed(values: FloatArray, decay: float) -> FloatArray:
     table /= powers
     np.cumsum(table, axis=1, out=table)
     table *= powers
-    carried = decayed(table[:, -1].copy(), decay**_CHUNK_BUFFERS)
+    carried = decayed_sums(table[:, -1].copy(), decay**_CHUNK_BUFFERS)
     table[1:] += np.multiply.outer(carried[:-1], decay * powers)
     return padded[:n]
 
@@ -342,12 +342,12 @@ class Buffers:
     @functools.cached_property
     def outputs(self) -> FloatArray:
         """w_i, (d,)."""
-        return residues(self.poles, self.zeros)
+        return partial_fraction_residues(self.poles, self.zeros)
 
     @functools.cached_property
     def returns(self) -> FloatArray:
         """u_i, (d,)."""
-        return -residues(self.zeros, self.poles)
+        return -partial_fraction_residues(self.zeros, self.poles)
 
     def coefficients(self, lags: Numbers) -> FloatArray:
         """Of T at some lags, (lags,), whole numbers of at least 0."""

@@ -15,24 +15,24 @@ from sfumato.operators import AllRange, Block, Identity, LinearOperator, Padded,
 from sfumato.operators.base import FloatArray, Numbers, check_dense
 from sfumato.operators.structured import Contiguous
 from sfumato.strategies.budget_split import root_error
-from sfumato.strategies.covariance import check_size
+from sfumato.strategies.covariance import check_covariance_size
 from sfumato.strategies.design import Design, Problem
-from sfumato.strategies.factors import Cells, Factor, Matrix
+from sfumato.strategies.factors import Cells, Matrix, StrategyFactor
 from sfumato.strategies.product import Product
 from sfumato.strategies.range_bounds import largest_in_tree
-from sfumato.strategies.ranges import Ordered, contiguous
-from sfumato.strategies.stacked import FINE, Piece, column_price, share_design, weighted_error
+from sfumato.strategies.ranges import OrderedStrategy, as_contiguous_ranges
+from sfumato.strategies.stacked import FINE, StackedPiece, column_price, share_design, weighted_error
 from sfumato.strategies.strategy import Estimate, Strategy, row_shape
 from sfumato.workloads import QueryBlock
 
-__all__ = ["Canonical", "TreeSums", "branchings", "designs", "is_ordered"]
+__all__ = ["Canonical", "TreeSums", "branchings_to_try", "design_trees", "is_ordered"]
 
 
 _ROWS = 2**16  # ranges at a time: 512 kB a level stay in the cache of a core
 
 
 @dataclass(frozen=True, slots=True)
-class _Level:
+class _NodeLevel:
     """One level over `cut` of the nodes below: which nodes are measured, s, u, g and the share of a measurement."""
 
     cut: Numbers
@@ -45,7 +45,7 @@ class _Level:
 
 @storable
 @dataclass(frozen=True, eq=False)
-class TreeSums(Ordered):
+class TreeSums(OrderedStrategy):
     """A tree of block sums, reconstructed by least squares in time proportional to its nodes."""
 
     tree: Tree
@@ -55,12 +55,12 @@ class TreeSums(Ordered):
         return self.tree
 
     @functools.cached_property
-    def _levels(self) -> list[_Level]:
+    def _levels(self) -> list[_NodeLevel]:
         """Upwards from the leaves to the one node over all cells, measured or not."""
         n, b = self.tree.n, self.tree.branching
         kept = {width: starts // width for width, starts in self.tree.levels()}
         ones = np.ones(n)
-        out = [_Level(np.arange(n), np.ones(n, dtype=bool), np.full(n, np.inf), ones, 0 * ones, ones)]
+        out = [_NodeLevel(np.arange(n), np.ones(n, dtype=bool), np.full(n, np.inf), ones, 0 * ones, ones)]
         width = 1
         while len(out[-1].variance) > 1:
             width *= b
@@ -69,7 +69,7 @@ class TreeSums(Ordered):
             measured = np.zeros(len(cut), dtype=bool)
             measured[kept.get(width, np.zeros(0, dtype=np.int64))] = True
             gain = np.where(measured, 1 / (below + 1), 1.0)
-            out.append(_Level(cut, measured, below, below * gain, gain, np.where(measured, 1 - gain, 0.0)))
+            out.append(_NodeLevel(cut, measured, below, below * gain, gain, np.where(measured, 1 - gain, 0.0)))
         return out
 
     def _values(self, values: FloatArray) -> list[FloatArray]:
@@ -215,7 +215,7 @@ def is_ordered(operator: LinearOperator) -> bool:
     return isinstance(inner, (Prefix, AllRange, Window))
 
 
-def designs(problem: Problem, branching: int | None = None) -> list[Design]:
+def design_trees(problem: Problem, branching: int | None = None) -> list[Design]:
     """One stack of trees, with the branching that errs least unless it is given; refused where nothing is ordered."""
     ordered = {
         g[0]: f
@@ -230,39 +230,41 @@ def designs(problem: Problem, branching: int | None = None) -> list[Design]:
         families.setdefault(problem.workload.domain.ordered(q.attributes), []).append(i)
     power = problem.power
     alone = len(families) == 1
-    pieces = [_piece(problem, names, members, power, branching, alone=alone) for names, members in families.items()]
+    pieces = [
+        _tree_piece(problem, names, members, power, branching, alone=alone) for names, members in families.items()
+    ]
     title = "trees of block sums" if branching is None else f"trees of branching {branching}"
     return [share_design("tree", title, pieces, power, None, largest=problem.largest)]
 
 
-def _piece(
+def _tree_piece(
     problem: Problem, names: tuple[str, ...], members: list[int], power: int, given: int | None, *, alone: bool
-) -> Piece:
+) -> StackedPiece:
     """The best tree of a family; `alone` says that it takes the whole budget."""
     blocks = [problem.workload.blocks[i] for i in members]
     known = len(names) == 1 and problem.unit.total_is_public
     sizes = tuple((problem.sizes[a],) for a in names)
-    best: tuple[float, Piece] | None = None
-    tried = branchings([problem.sizes[a] for a in names], power) if given is None else (given,)
+    best: tuple[float, StackedPiece] | None = None
+    tried = branchings_to_try([problem.sizes[a] for a in names], power) if given is None else (given,)
     for branching in tried:
-        factors = tuple(_factor(a, problem.sizes[a], blocks, branching, root=not known) for a in names)
+        factors = tuple(_tree_factor(a, problem.sizes[a], blocks, branching, root=not known) for a in names)
         title = f"trees of branching {branching} over {', '.join(names)}" if names else "the total"
         unit = Product(tuple((a,) for a in names), sizes, factors, 1, problem.unit.total_is_public, title=title)
         price = column_price(unit, power)
         if alone and len(tried) == 1:
             # what takes the whole budget, and is compared with no other, need not be judged yet
-            return Piece(functools.partial(_build, unit), 1.0, price, FINE)
+            return StackedPiece(functools.partial(_scale_tree_product, unit), 1.0, price, FINE)
         error = weighted_error(problem, unit, members)
         alone_it_errs = root_error(error, price, power, largest=problem.largest)
         if best is None or alone_it_errs < best[0]:
-            best = alone_it_errs, Piece(functools.partial(_build, unit), error, price, FINE)
+            best = alone_it_errs, StackedPiece(functools.partial(_scale_tree_product, unit), error, price, FINE)
         if not any(isinstance(f, (Matrix, TreeSums)) for f in factors):
             break
     assert best is not None
     return best[1]
 
 
-def branchings(sizes: Sequence[int], power: int) -> tuple[int, ...]:
+def branchings_to_try(sizes: Sequence[int], power: int) -> tuple[int, ...]:
     """What is worth trying over attributes of so many cells: of every depth the least that reaches all, and one more.
 
     A wider tree of the same depth has as many nodes above a cell, each with more siblings; one more helps where a
@@ -279,7 +281,7 @@ def branchings(sizes: Sequence[int], power: int) -> tuple[int, ...]:
     return (2,) if power == 2 else tuple(b for b in sorted(found) if 7 <= b <= 20)
 
 
-def _factor(name: str, n: int, blocks: list[QueryBlock], branching: int, *, root: bool) -> Factor:
+def _tree_factor(name: str, n: int, blocks: list[QueryBlock], branching: int, *, root: bool) -> StrategyFactor:
     asked = (f for q in blocks for g, f in zip(q.block.groups, q.block.factors, strict=True) if g == (name,))
     if n > 2 and any(is_ordered(f) for f in asked):
         tree = Tree(n, branching, root)
@@ -287,7 +289,7 @@ def _factor(name: str, n: int, blocks: list[QueryBlock], branching: int, *, root
     return Cells(n)
 
 
-def _build(unit: Product, s: float) -> Product:
+def _scale_tree_product(unit: Product, s: float) -> Product:
     return Product(unit.groups, unit.sizes, unit.factors, max(1, round(s)), unit.public_total, title=unit.title)
 
 
@@ -332,7 +334,7 @@ class Canonical(Strategy):
         """The ranges of cells that are asked. Raises NotAnswerable for what is no range."""
         if not query.attributes and query.rows == 1:
             return Window(self.tree.n, self.tree.n)
-        ranges = contiguous(query.factors[0]) if query.groups == ((self.attribute,),) else None
+        ranges = as_contiguous_ranges(query.factors[0]) if query.groups == ((self.attribute,),) else None
         if ranges is None:
             raise NotAnswerable(
                 f"sums of fewest nodes answer ranges of {self.attribute} alone; least squares answer the rest"
@@ -436,7 +438,7 @@ class Canonical(Strategy):
         return float(inside.max())
 
     def covariance(self, first: Block, second: Block) -> FloatArray:
-        check_size(first.rows, second.rows)
+        check_covariance_size(first.rows, second.rows)
         return self._rows(first) @ self._rows(second).T / float(self.multiple) ** 2
 
     def estimate(self, values: Sequence[Numbers], total: int | None) -> Estimate:

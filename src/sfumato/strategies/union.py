@@ -13,29 +13,29 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato._util.codec import later, storable
+from sfumato._util.codec import deferred_field, storable
 from sfumato._util.display import Progress
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import Block, Identity, LinearOperator, Sparse, Total
 from sfumato.operators.base import FloatArray, Numbers, kron, single_thread
-from sfumato.strategies.covariance import check_size
+from sfumato.strategies.covariance import check_covariance_size
 from sfumato.strategies.dense_blocks import DenseBlock, IntArray, Spectrum, gram_block
-from sfumato.strategies.dense_dual import Solution, cold_start, solve, titled
-from sfumato.strategies.merged_rows import independent
+from sfumato.strategies.dense_dual import Solution, cold_start, optimality_title, solve_dual
+from sfumato.strategies.merged_rows import independent_row_basis
 from sfumato.strategies.strategy import Estimate, Strategy, marginalise
-from sfumato.strategies.union_symmetry import SPAN, Axis, Group, Reduced, reduce_axis
+from sfumato.strategies.union_symmetry import SPAN, Axis, Group, ReducedAxis, reduce_axis
 
 __all__ = [
     "LARGE",
     "QUICK",
-    "Limits",
     "Orbits",
-    "Piece",
     "Product",
     "SmallUnion",
     "Solver",
+    "UnionLimits",
+    "UnionPiece",
     "classes_of_orbits",
-    "number",
+    "factor_number",
     "solve_union",
 ]
 
@@ -54,7 +54,7 @@ class Orbits(Strategy):
 
     groups: tuple[Group, ...]
     public_total: bool = False
-    gap: float = later(0.0)
+    gap: float = deferred_field(0.0)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -81,7 +81,7 @@ class Orbits(Strategy):
     @property
     def summary(self) -> str:
         count = math.prod(len(g.pieces) for g in self.groups)
-        return f"{titled('strategy', self.gap)} in {count:,} blocks over {', '.join(self.names)}, by symmetry"
+        return f"{optimality_title('strategy', self.gap)} in {count:,} blocks over {', '.join(self.names)}, by symmetry"
 
     # -- errors ----------------------------------------------------------------------------------
 
@@ -115,7 +115,7 @@ class Orbits(Strategy):
         if self.public_total and all((r == r[:, :1]).all() for rows in folded for r in rows):
             return  # multiples of the total
         for group, rows in zip(self.groups, folded, strict=True):
-            if group.missing([_alike(r, a)[0] for r, a in zip(rows, group.axes, strict=True)]):
+            if group.missing([_rows_with_equal_error(r, a)[0] for r, a in zip(rows, group.axes, strict=True)]):
                 raise NotAnswerable(
                     f"a query over {', '.join(query.attributes) or 'all records'} is no combination of the workload's "
                     f"queries over {', '.join(group.names)}; add it, or its table, to the workload"
@@ -126,7 +126,7 @@ class Orbits(Strategy):
         few: list[list[FloatArray]] = []
         places: list[NDArray[np.intp]] = []
         for group, rows in zip(self.groups, self._folded(query), strict=True):
-            told = [_alike(r, a) for r, a in zip(rows, group.axes, strict=True)]
+            told = [_rows_with_equal_error(r, a) for r, a in zip(rows, group.axes, strict=True)]
             few.append([f for f, _ in told])
             places += [i for _, i in told]
         table = reduce(np.multiply.outer, [g.powers(f, power) for g, f in zip(self.groups, few, strict=True)])
@@ -158,7 +158,7 @@ class Orbits(Strategy):
         return table.reshape([next(shape) if g else 1 for g in query.groups])
 
     def covariance(self, first: Block, second: Block) -> FloatArray:
-        check_size(first.rows, second.rows)
+        check_covariance_size(first.rows, second.rows)
         self.check(first)
         self.check(second)
         pairs = list(zip(self.groups, self._folded(first), self._folded(second), strict=True))
@@ -212,7 +212,7 @@ class Orbits(Strategy):
         return np.asarray(marginalise(estimate, self.names, query), dtype=np.float64)
 
 
-def _alike(rows: FloatArray, axis: Axis) -> tuple[FloatArray, NDArray[np.intp]]:
+def _rows_with_equal_error(rows: FloatArray, axis: Axis) -> tuple[FloatArray, NDArray[np.intp]]:
     """(some of the rows, which of these has the error of each row): those of equal parts in every space."""
     told = [((rows @ b) ** p).sum(axis=1, keepdims=True) for b in axis.back[:-1] for p in (2, 4)]
     told.append(rows @ axis.back[-1])
@@ -226,7 +226,7 @@ Product = tuple[float, Mapping[str, LinearOperator]]
 """A weight of squared errors, and a factor per attribute; others are summed out."""
 
 
-class Limits(NamedTuple):
+class UnionLimits(NamedTuple):
     """Up to which size a problem is solved, and to which gap.
 
     cells: of an attribute that is looked through for symmetries; orbits: joint ones, which are dual variables and rows
@@ -239,8 +239,8 @@ class Limits(NamedTuple):
     tolerance: float
 
 
-QUICK = Limits(1_500, 600, 2e8, 1e-7)  # a second at most
-LARGE = Limits(2_048, 2_048, 2e10, 1e-3)  # a step takes seconds, of which there are some seven; plans show no more
+QUICK = UnionLimits(1_500, 600, 2e8, 1e-7)  # a second at most
+LARGE = UnionLimits(2_048, 2_048, 2e10, 1e-3)  # a step takes seconds, of which there are some seven; plans show no more
 _MAX_TUPLES = 20_000  # joint kinds are Python tuples, listed and compared
 _MAX_MEASURED = 4_096  # blocks to measure, each with arrays of its own
 _MAX_TERMS = 2_000_000  # blocks times products
@@ -249,7 +249,7 @@ _FILL = 2e-7  # price of what only makes blocks invertible, over all of them
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Piece:
+class UnionPiece:
     """What is measured on one choice of kinds: `matrix` (l, l) of the sums over joint orbits, beside unit contrasts.
 
     `beyond` (q, l) has orthonormal rows: what the workload asks nothing about. Where `rows` (r, l) are given, whole
@@ -277,7 +277,7 @@ class SmallUnion:
 
     names: tuple[str, ...]
     axes: tuple[Axis, ...]
-    pieces: tuple[Piece, ...]
+    pieces: tuple[UnionPiece, ...]
     lower: float
     upper: float
     square: float
@@ -301,7 +301,7 @@ def solve_union(
     products: Sequence[Product],
     sizes: Mapping[str, int],
     *,
-    limits: Limits = QUICK,
+    limits: UnionLimits = QUICK,
     progress: Progress | None = None,
 ) -> tuple[SmallUnion, ...]:
     """The optimum under add-remove as one small problem per group of attributes; norms multiply over the groups.
@@ -315,24 +315,24 @@ def solve_union(
     if large:
         raise PlanError(f"{large[0]} has more than {limits.cells:,} cells to look for symmetries in")
     known: dict[str, list[LinearOperator]] = {a: [] for a in names}
-    chosen = [[number(known[a], factors.get(a) or Total(sizes[a])) for a in names] for _, factors in products]
+    chosen = [[factor_number(known[a], factors.get(a) or Total(sizes[a])) for a in names] for _, factors in products]
     numbers, weights = np.array(chosen, dtype=np.int64), np.array([w for w, _ in products])
     reduced = [reduce_axis(known[a]) for a in names]
     together: list[int] = []
     alone: list[int] = []
     for i, r in enumerate(reduced):
-        factor = _common(r)
+        factor = _common_gram_ratios(r)
         if factor is None:
             together.append(i)
             continue
         weights = weights * factor[numbers[:, i]]
-        reduced[i], numbers[:, i] = Reduced(r.axis, r.means[:1], r.numbers[:1]), 0
+        reduced[i], numbers[:, i] = ReducedAxis(r.axis, r.means[:1], r.numbers[:1]), 0
         alone.append(i)
     if not together:
         together.append(alone.pop(0))
     with single_thread():
         found = [
-            _solve(
+            _solve_reduced_union(
                 tuple(names[i] for i in some),
                 [reduced[i] for i in some],
                 numbers[:, some],
@@ -346,16 +346,16 @@ def solve_union(
     numbers_alone = [u for u in found if u.numbers]
     if math.prod(len(u.pieces) for u in found) > _MAX_MEASURED:
         raise PlanError(f"symmetries leave more than {_MAX_MEASURED:,} blocks to measure")
-    return (*(u for u in found if not u.numbers), *([reduce(_times, numbers_alone)] if numbers_alone else []))
+    return (*(u for u in found if not u.numbers), *([reduce(_multiply_unions, numbers_alone)] if numbers_alone else []))
 
 
-def _times(first: SmallUnion, second: SmallUnion) -> SmallUnion:
+def _multiply_unions(first: SmallUnion, second: SmallUnion) -> SmallUnion:
     """The same over the attributes of both, all of whose pieces are numbers."""
     pairs = itertools.product(first.pieces, second.pieces)
     return SmallUnion(
         first.names + second.names,
         first.axes + second.axes,
-        tuple(Piece(a.kinds + b.kinds, a.matrix * b.matrix, a.beyond) for a, b in pairs),
+        tuple(UnionPiece(a.kinds + b.kinds, a.matrix * b.matrix, a.beyond) for a, b in pairs),
         first.lower * second.lower,
         first.upper * second.upper,
         first.square * second.square,
@@ -363,7 +363,7 @@ def _times(first: SmallUnion, second: SmallUnion) -> SmallUnion:
     )
 
 
-def number(known: list[LinearOperator], factor: LinearOperator) -> int:
+def factor_number(known: list[LinearOperator], factor: LinearOperator) -> int:
     for k, other in enumerate(known):
         if other is factor or (type(other) is type(factor) and other == factor):
             return k
@@ -371,7 +371,7 @@ def number(known: list[LinearOperator], factor: LinearOperator) -> int:
     return len(known) - 1
 
 
-def _common(r: Reduced) -> FloatArray | None:
+def _common_gram_ratios(r: ReducedAxis) -> FloatArray | None:
     """(r,) what the Grams are of the first one, where they all are multiples of it; exactly."""
     every = np.concatenate([r.means.reshape(len(r.means), -1), r.numbers], axis=1)
     place = int(np.argmax(np.abs(every[0])))
@@ -381,59 +381,62 @@ def _common(r: Reduced) -> FloatArray | None:
     return factor if np.array_equal(every, factor[:, None] * every[0]) and (factor > 0.0).all() else None
 
 
-def _solve(
+def _solve_reduced_union(
     names: tuple[str, ...],
-    reduced: Sequence[Reduced],
+    reduced: Sequence[ReducedAxis],
     numbers: NDArray[np.int64],
     weights: FloatArray,
-    limits: Limits,
+    limits: UnionLimits,
     progress: Progress | None,
 ) -> SmallUnion:
     orbits = [len(r.axis.sizes) for r in reduced]
-    kinds = list(itertools.product(*(r.axis.kinds for r in reduced))) if _tuples(reduced) <= _MAX_TUPLES else []
+    kinds = (
+        list(itertools.product(*(r.axis.kinds for r in reduced))) if _count_kind_tuples(reduced) <= _MAX_TUPLES else []
+    )
     if not kinds or math.prod(orbits) > limits.orbits:
         raise PlanError(
-            f"symmetries leave {math.prod(orbits):,} joint orbits of the cells and {_tuples(reduced):,} blocks, above "
+            f"symmetries leave {math.prod(orbits):,} joint orbits of the cells and "
+            f"{_count_kind_tuples(reduced):,} blocks, above "
             f"the limits of {limits.orbits:,} and {_MAX_TUPLES:,}"
         )
-    work = sum(float(_rows(orbits, k)) ** 3 for k in kinds)
+    work = sum(float(_count_orbit_rows(orbits, k)) ** 3 for k in kinds)
     if work > limits.work or len(kinds) * len(weights) > _MAX_TERMS:
         raise PlanError("the blocks that symmetries leave are too many and too large to optimise")
     held: list[tuple[int, ...]] = []
     blocks: list[DenseBlock] = []
     every = np.arange(math.prod(orbits)).reshape(orbits)
     for kind in kinds:
-        gram = _gram(reduced, numbers, weights, kind)
+        gram = _block_gram(reduced, numbers, weights, kind)
         if gram.any():
             place = [slice(None) if k < 0 else r.axis.contrasts[k].orbit for r, k in zip(reduced, kind, strict=True)]
             held.append(kind)
             blocks.append(gram_block(gram, np.ascontiguousarray(every[tuple(place)]).reshape(-1)))
     if not blocks:
         raise PlanError("queries that count no cell have no optimum")
-    found = solve(blocks, cold_start(blocks), tolerance=limits.tolerance, max_iterations=100, progress=progress)
+    found = solve_dual(blocks, cold_start(blocks), tolerance=limits.tolerance, max_iterations=100, progress=progress)
     axes = tuple(r.axis for r in reduced)
     fill = _FILL / len(blocks)
-    pieces: list[Piece] = []
+    pieces: list[UnionPiece] = []
     for kind, block, spectrum in zip(held, blocks, found.spectra, strict=True):
         few = limits is not QUICK and 2 * len(spectrum.roots) <= len(block.index)
         whole = _whole_rows(reduced, numbers, kind, len(spectrum.roots)) if few else None
-        pieces.append(_piece(axes, kind, block.index, spectrum, found, fill, whole))
+        pieces.append(_solved_piece(axes, kind, block.index, spectrum, found, fill, whole))
     each = reduce(np.multiply.outer, [a.sizes for a in axes]).reshape(-1)
-    whole = _gram(reduced, numbers, weights, (-1,) * len(axes))
+    whole = _block_gram(reduced, numbers, weights, (-1,) * len(axes))
     mean = math.sqrt(max(float(found.v @ whole @ found.v), 0.0))
     return SmallUnion(names, axes, tuple(pieces), found.lower, found.upper, float((found.v**2 / each).sum()), mean)
 
 
-def _tuples(reduced: Sequence[Reduced]) -> int:
+def _count_kind_tuples(reduced: Sequence[ReducedAxis]) -> int:
     return math.prod(1 + len(r.axis.contrasts) for r in reduced)
 
 
-def _rows(orbits: Sequence[int], kind: Sequence[int]) -> int:
+def _count_orbit_rows(orbits: Sequence[int], kind: Sequence[int]) -> int:
     return math.prod(m for m, k in zip(orbits, kind, strict=True) if k < 0)
 
 
-def _gram(
-    reduced: Sequence[Reduced], numbers: NDArray[np.int64], weights: FloatArray, kind: Sequence[int]
+def _block_gram(
+    reduced: Sequence[ReducedAxis], numbers: NDArray[np.int64], weights: FloatArray, kind: Sequence[int]
 ) -> FloatArray:
     """c_t² K_t / (s_o s_o')^(1/2) of one block."""
     scale, wide = weights.copy(), list[int]()
@@ -443,7 +446,7 @@ def _gram(
         else:
             contrast = r.axis.contrasts[k]
             scale *= r.numbers[numbers[:, i], k] * (contrast.multiplicity**2 / r.axis.sizes[contrast.orbit])
-    out = np.zeros((_rows([len(r.axis.sizes) for r in reduced], kind),) * 2)
+    out = np.zeros((_count_orbit_rows([len(r.axis.sizes) for r in reduced], kind),) * 2)
     used, which = np.unique(numbers[:, wide], axis=0, return_inverse=True)
     totals = np.bincount(which.reshape(-1), scale, len(used))
     for row, total in zip(used.tolist(), totals.tolist(), strict=True):
@@ -454,7 +457,7 @@ def _gram(
 
 
 def _whole_rows(
-    reduced: Sequence[Reduced], numbers: NDArray[np.int64], kind: Sequence[int], rank: int
+    reduced: Sequence[ReducedAxis], numbers: NDArray[np.int64], kind: Sequence[int], rank: int
 ) -> Sparse | None:
     """Whole numbers that span what is asked of a kind; None where classes of orbits do not give so many.
 
@@ -475,11 +478,11 @@ def _whole_rows(
             return None
         stacked.append(own)
     rows = vstack(stacked).tocsr()
-    kept = independent(np.asarray(rows.todense(), dtype=np.int64))[0]
+    kept = independent_row_basis(np.asarray(rows.todense(), dtype=np.int64))[0]
     return Sparse.of(rows[kept]) if len(kept) == rank else None
 
 
-def _piece(
+def _solved_piece(
     axes: Sequence[Axis],
     kind: tuple[int, ...],
     index: IntArray,
@@ -487,7 +490,7 @@ def _piece(
     found: Solution,
     fill: float,
     whole: Sparse | None,
-) -> Piece:
+) -> UnionPiece:
     rows = (spectrum.vectors * np.sqrt(spectrum.roots)).T / np.sqrt(found.squares[index])
     rest = np.zeros((0, rows.shape[1]))
     if whole is not None:
@@ -500,7 +503,7 @@ def _piece(
     inside = [(a, a.contrasts[k]) for a, k in zip(axes, kind, strict=True) if k >= 0]
     # sums over an orbit are longer than isometries by the root of its size, contrasts are not
     square = math.prod(float(a.sizes[c.orbit]) / c.multiplicity for a, c in inside)
-    return Piece(kind, rows * math.sqrt(square), rest, whole)
+    return UnionPiece(kind, rows * math.sqrt(square), rest, whole)
 
 
 def classes_of_orbits(mean: FloatArray) -> tuple[Any, FloatArray]:

@@ -18,27 +18,27 @@ from sfumato.operators import LinearOperator, Sparse, Total
 from sfumato.operators.base import FloatArray, single_thread
 from sfumato.privacy.unit import Neighbours
 from sfumato.strategies.compound import joined_attributes, planned_jointly
-from sfumato.strategies.dense_blocks import Spectrum, squared, units
+from sfumato.strategies.dense_blocks import Spectrum, rounding_units, spectrum_of_square
 from sfumato.strategies.dense_dual import relative_gap
 from sfumato.strategies.design import Design, Problem
 from sfumato.strategies.factors import quantise
-from sfumato.strategies.merged_rows import independent
-from sfumato.strategies.orbit_bound import shares
+from sfumato.strategies.merged_rows import independent_row_basis
+from sfumato.strategies.orbit_bound import shares_by_kind
 from sfumato.strategies.union import (
     LARGE,
     QUICK,
     Orbits,
-    Piece,
     Product,
     SmallUnion,
     Solver,
+    UnionPiece,
     classes_of_orbits,
-    number,
+    factor_number,
     solve_union,
 )
-from sfumato.strategies.union_symmetry import Axis, Group, Measured, Reduced, reduce_axis
+from sfumato.strategies.union_symmetry import Axis, Group, Measured, ReducedAxis, reduce_axis
 
-__all__ = ["design", "few_rows", "solve_rows"]
+__all__ = ["design_union", "few_rows", "solve_rows"]
 
 
 _MOST_SIDE = 400  # cells of an attribute that is looked through for symmetries
@@ -56,7 +56,7 @@ _MARGIN = 1e-10  # relative, of an upper bound that is a sum of positive numbers
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
+class _RowKind:
     """Rows Q (r, l), sparse, at the joint orbits `at`, and L (r, r) with L Lᵀ the Gram of what is asked over them."""
 
     kinds: tuple[int, ...]
@@ -87,19 +87,23 @@ def solve_rows(
     if not names or max(sizes[a] for a in names) > _MOST_SIDE or math.prod(sizes[a] for a in names) > _MOST_CELLS:
         raise PlanError("too many cells to look for symmetries in")
     known: dict[str, list[LinearOperator]] = {a: [] for a in names}
-    numbers = [tuple(number(known[a], factors.get(a) or Total(sizes[a])) for a in names) for _, factors in products]
+    numbers = [
+        tuple(factor_number(known[a], factors.get(a) or Total(sizes[a])) for a in names) for _, factors in products
+    ]
     axes = [reduce_axis(known[a]) for a in names]
     if math.prod(len(r.axis.sizes) for r in axes) > _MOST_ORBITS:
         raise PlanError("symmetries leave too many joint orbits")
     with single_thread():
-        kinds = _kinds(axes, numbers, [w for w, _ in products])
-        return (_searched(names, axes, kinds, progress),)
+        kinds = _collect_row_kinds(axes, numbers, [w for w, _ in products])
+        return (_search_row_solution(names, axes, kinds, progress),)
 
 
-def _kinds(axes: Sequence[Reduced], numbers: Sequence[tuple[int, ...]], weights: Sequence[float]) -> list[_Kind]:
+def _collect_row_kinds(
+    axes: Sequence[ReducedAxis], numbers: Sequence[tuple[int, ...]], weights: Sequence[float]
+) -> list[_RowKind]:
     from scipy.sparse import csr_matrix, kron, vstack  # noqa: PLC0415  (slow to import)
 
-    given = shares(axes, numbers, weights)
+    given = shares_by_kind(axes, numbers, weights)
     if len(given) > _MOST_KINDS:
         raise PlanError("symmetries leave too many kinds")
     asked = {(i, k) for parts in given.values() for wide in parts for i, k in enumerate(wide) if k >= 0}
@@ -111,7 +115,7 @@ def _kinds(axes: Sequence[Reduced], numbers: Sequence[tuple[int, ...]], weights:
         entries += count * math.prod(n for n, t in zip(orbits, kind, strict=True) if t < 0)
         if count > _MOST_ROWS or entries > _MOST_ENTRIES:
             raise PlanError("symmetries leave too many rows")
-    every, out = np.arange(math.prod(orbits)).reshape(orbits), list[_Kind]()
+    every, out = np.arange(math.prod(orbits)).reshape(orbits), list[_RowKind]()
     for kind, parts in given.items():
         place = [slice(None) if t < 0 else r.axis.contrasts[t].orbit for r, t in zip(axes, kind, strict=True)]
         at = np.ascontiguousarray(every[tuple(place)]).reshape(-1)
@@ -126,7 +130,7 @@ def _kinds(axes: Sequence[Reduced], numbers: Sequence[tuple[int, ...]], weights:
             rows.append(own)
             inner.append(moment)
         stacked = vstack(rows).tocsr()
-        kept, back = independent(np.asarray(stacked.todense(), dtype=np.int64))
+        kept, back = independent_row_basis(np.asarray(stacked.todense(), dtype=np.int64))
         gram, start = np.zeros((len(kept),) * 2), 0
         for moment in inner:
             part = back[start : start + len(moment)]
@@ -135,19 +139,21 @@ def _kinds(axes: Sequence[Reduced], numbers: Sequence[tuple[int, ...]], weights:
         values, vectors = np.linalg.eigh(gram)
         if not values[0] > len(values) * np.finfo(np.float64).eps * values[-1]:
             raise PlanError("rows of which nothing is asked")
-        out.append(_Kind(kind, stacked[kept], at, vectors * np.sqrt(values)))
+        out.append(_RowKind(kind, stacked[kept], at, vectors * np.sqrt(values)))
     return out
 
 
-def _searched(
-    names: tuple[str, ...], axes: Sequence[Reduced], kinds: Sequence[_Kind], progress: Progress | None
+def _search_row_solution(
+    names: tuple[str, ...], axes: Sequence[ReducedAxis], kinds: Sequence[_RowKind], progress: Progress | None
 ) -> SmallUnion:
     each = np.asarray(reduce(np.multiply.outer, [r.axis.sizes for r in axes]), dtype=np.float64).reshape(-1)
     work = sum(len(k.root) ** 2 * (len(k.root) + k.rows.nnz / 8) for k in kinds)
     v, power, lower, reached = each / each.sum(), _POWER, 0.0, 0.0
     before, best, proof = v, (math.inf, list[FloatArray]()), v
     for step in range(int(min(_MOST_STEPS, max(_WORK / work, 1.0)))):
-        spectra = [squared(k.moment(v), units(len(v)) + 2 * units(len(k.root))) for k in kinds]
+        spectra = [
+            spectrum_of_square(k.moment(v), rounding_units(len(v)) + 2 * rounding_units(len(k.root))) for k in kinds
+        ]
         total = float(sum(s.roots.sum() for s in spectra))
         if total < reached:
             v, power, reached = before, _LEAST_POWER, 0.0
@@ -171,15 +177,15 @@ def _searched(
         v /= v.sum()
     whole = next((k for k in kinds if max(k.kinds) < 0), None)
     mean = 0.0 if whole is None else float(np.linalg.norm(whole.root.T @ (whole.rows @ proof)))
-    pieces = tuple(_row_piece(axes, k, matrix) for k, matrix in zip(kinds, best[1], strict=True))
+    pieces = tuple(_union_row_piece(axes, k, matrix) for k, matrix in zip(kinds, best[1], strict=True))
     return SmallUnion(names, tuple(r.axis for r in axes), pieces, lower, best[0], float((proof**2 / each).sum()), mean)
 
 
-def _row_piece(axes: Sequence[Reduced], kind: _Kind, matrix: FloatArray) -> Piece:
+def _union_row_piece(axes: Sequence[ReducedAxis], kind: _RowKind, matrix: FloatArray) -> UnionPiece:
     inside = [(r.axis, r.axis.contrasts[t]) for r, t in zip(axes, kind.kinds, strict=True) if t >= 0]
     # sums over an orbit are longer than isometries by the root of its size, contrasts are not
     square = math.prod(float(a.sizes[c.orbit]) / c.multiplicity for a, c in inside)
-    return Piece(kind.kinds, matrix * math.sqrt(square), np.zeros((0, kind.rows.shape[1])), Sparse.of(kind.rows))
+    return UnionPiece(kind.kinds, matrix * math.sqrt(square), np.zeros((0, kind.rows.shape[1])), Sparse.of(kind.rows))
 
 
 MAX_CELLS = 4_000_000  # 32 MB a vector over all cells
@@ -191,7 +197,7 @@ _NUMBER_BITS = 4  # by which the numbers of a group of numbers may exceed the le
 _TRIALS = 2_000  # scales over four octaves, some hundred for each step of the least number
 
 
-def design(problem: Problem, progress: Progress | None = None) -> Design:
+def design_union(problem: Problem, progress: Progress | None = None) -> Design:
     """The least mean squared error under add-remove, proved. Raises PlanError where that is no small problem.
 
     Under replace-one the same strategy, with the known total used and its own exact price, and a bound of its own.
@@ -199,7 +205,7 @@ def design(problem: Problem, progress: Progress | None = None) -> Design:
     # other planners know products of maps of single attributes, so that large problems are left to them
     limits = LARGE if joined_attributes(problem.workload) else QUICK
     solver = functools.partial(solve_union, limits=limits)
-    return planned_jointly(problem, lambda p: _designed(p, solver, progress))
+    return planned_jointly(problem, lambda p: _design_with_solver(p, solver, progress))
 
 
 def few_rows(problem: Problem, progress: Progress | None = None) -> Design:
@@ -209,10 +215,10 @@ def few_rows(problem: Problem, progress: Progress | None = None) -> Design:
     """
     if problem.unit.neighbours is not Neighbours.ADD_REMOVE:
         raise PlanError("its price is not known where one record replaces another")
-    return planned_jointly(problem, lambda p: _designed(p, solve_rows, progress))
+    return planned_jointly(problem, lambda p: _design_with_solver(p, solve_rows, progress))
 
 
-def _designed(problem: Problem, solver: Solver, progress: Progress | None) -> Design:
+def _design_with_solver(problem: Problem, solver: Solver, progress: Progress | None) -> Design:
     if problem.noise == "laplace" or problem.largest:
         raise PlanError("it is for the mean squared error under Gaussian noise")
     if problem.is_marginal:
@@ -229,16 +235,16 @@ def _designed(problem: Problem, solver: Solver, progress: Progress | None) -> De
     if public and not all(any(p.of_orbits for p in u.pieces) for u in found):
         raise PlanError("the known total is no sum of what would be measured")
     fixed = [_side_scale(u) for u in found[1:]]
-    if _scale(found[0], _SIDE_BITS, fill=0) * math.prod(fixed) > 2.0**_MOST_BITS:
+    if _piece_scale(found[0], _SIDE_BITS, fill=0) * math.prod(fixed) > 2.0**_MOST_BITS:
         raise PlanError("its integers would leave no room for large counts")
-    fine = min(_scale(found[0], _BITS) * math.prod(fixed), 2.0**_MOST_BITS)
+    fine = min(_piece_scale(found[0], _BITS) * math.prod(fixed), 2.0**_MOST_BITS)
 
     # where the total is known more is possible
     near = math.inf if public else relative_gap(math.prod(u.lower for u in found), math.prod(u.upper for u in found))
 
     def build(s: float) -> Orbits:
         scales = [s / math.prod(fixed), *fixed]
-        return Orbits(tuple(_group(u, scale) for u, scale in zip(found, scales, strict=True)), public, near)
+        return Orbits(tuple(_integer_group(u, scale) for u, scale in zip(found, scales, strict=True)), public, near)
 
     return Design("factorization", build, fine, _swap_bound(found) if public else math.prod(u.lower for u in found))
 
@@ -253,12 +259,12 @@ def _swap_bound(found: Sequence[SmallUnion]) -> float:
     return max(lower - mean * (1 + 1e-9), 0.0) * math.sqrt(2 / (1 - square)) * (1 - 1e-9) if square < 1.0 else 0.0
 
 
-def _group(union: SmallUnion, scale: float) -> Group:
-    return Group(union.names, union.axes, tuple(_rounded(union.axes, p, scale) for p in union.pieces))
+def _integer_group(union: SmallUnion, scale: float) -> Group:
+    return Group(union.names, union.axes, tuple(_round_piece(union.axes, p, scale) for p in union.pieces))
 
 
-def _rounded(axes: Sequence[Axis], piece: Piece, scale: float) -> Measured:
-    real = piece.matrix * (scale / _length(axes, piece))
+def _round_piece(axes: Sequence[Axis], piece: UnionPiece, scale: float) -> Measured:
+    real = piece.matrix * (scale / _contrast_length(axes, piece))
     # columns of combinations of rows are none of what is measured
     rounded = np.rint(real).astype(np.int64) if piece.rows else quantise(real, None, 1.0).measured.dense()
     if len(rounded) == 1:
@@ -266,17 +272,17 @@ def _rounded(axes: Sequence[Axis], piece: Piece, scale: float) -> Measured:
     return Measured(piece.kinds, rounded, piece.beyond, piece.rows)
 
 
-def _length(axes: Sequence[Axis], piece: Piece) -> float:
+def _contrast_length(axes: Sequence[Axis], piece: UnionPiece) -> float:
     """How much longer the integer contrasts are than isometries."""
     return math.sqrt(math.prod(a.square(k) for a, k in zip(axes, piece.kinds, strict=True)))
 
 
-def _scale(union: SmallUnion, bits: int, fill: int = _FILL_BITS) -> float:
+def _piece_scale(union: SmallUnion, bits: int, fill: int = _FILL_BITS) -> float:
     """The scale at which the largest number of every piece has `bits`, and its least singular value has `fill`."""
     out = 0.0
     for piece in union.pieces:
         largest = 2.0**bits / float(np.abs(piece.matrix).max())
-        out = max(out, _length(union.axes, piece) * max(largest, 2.0**fill / _least_length(piece.matrix)))
+        out = max(out, _contrast_length(union.axes, piece) * max(largest, 2.0**fill / _least_length(piece.matrix)))
     return out
 
 
@@ -290,9 +296,9 @@ def _least_length(matrix: FloatArray) -> float:
 def _side_scale(union: SmallUnion) -> float:
     """A scale for a group beside the first one; where all pieces are numbers, one that rounds them well at few bits."""
     if not union.numbers:
-        return _scale(union, _SIDE_BITS)
-    least = _scale(union, 0, fill=0)
-    real = np.array([abs(p.matrix[0, 0]) / _length(union.axes, p) for p in union.pieces])
+        return _piece_scale(union, _SIDE_BITS)
+    least = _piece_scale(union, 0, fill=0)
+    real = np.array([abs(p.matrix[0, 0]) / _contrast_length(union.axes, p) for p in union.pieces])
     trials = least * np.linspace(1.0, 2.0**_NUMBER_BITS, _TRIALS)
     values = trials[:, None] * real
     off = np.abs(np.rint(values) / values - 1).max(axis=1)

@@ -18,12 +18,12 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato._util.codec import later, storable
+from sfumato._util.codec import deferred_field, storable
 from sfumato.errors import NotAnswerable
 from sfumato.operators import Compose, Dense, Grouping, Kronecker, LinearOperator, Sparse
 from sfumato.operators.base import FloatArray, kron, single_thread
 
-__all__ = ["SPAN", "Axis", "Contrast", "Group", "Measured", "Reduced", "reduce_axis"]
+__all__ = ["SPAN", "Axis", "Contrast", "Group", "Measured", "ReducedAxis", "reduce_axis"]
 
 
 Codes = NDArray[np.int64]
@@ -127,7 +127,7 @@ class Axis:
 
 
 @dataclass(frozen=True, slots=True)
-class Reduced:
+class ReducedAxis:
     """An axis, and what the Grams (r of them) become on it.
 
     means    (r, m, m) means over pairs of orbits
@@ -139,10 +139,10 @@ class Reduced:
     numbers: FloatArray
 
 
-def reduce_axis(factors: Sequence[LinearOperator]) -> Reduced:
+def reduce_axis(factors: Sequence[LinearOperator]) -> ReducedAxis:
     """The symmetries that all factors over one attribute share."""
     grams = np.stack([np.asarray(f.gram().dense(), dtype=np.float64) for f in factors])
-    cells, first = _distinct(grams)
+    cells, first = _distinct_cells(grams)
     sums = grams[:, first[:, None], first]
     node = np.arange(len(first))
     size, history = np.ones(len(first), dtype=np.int64), np.zeros(len(first), dtype=np.int64)
@@ -150,7 +150,7 @@ def reduce_axis(factors: Sequence[LinearOperator]) -> Reduced:
     # of every merge: the child and the parent of each distinct cell (-1 outside), (c, size of a child), its numbers
     merges: list[tuple[Codes, Codes, int, int, FloatArray]] = []
     while True:
-        group = _twins(sums, size, history)
+        group = _twin_classes(sums, size, history)
         members = np.bincount(group)
         if len(members) == len(group):
             break
@@ -172,12 +172,12 @@ def reduce_axis(factors: Sequence[LinearOperator]) -> Reduced:
         gather[group, np.arange(len(group))] = 1.0
         sums = gather @ sums @ gather.T
         size, history, node = np.bincount(group, size).astype(np.int64), new_history, group[node]
-    contrasts, numbers = _contrasts(merges, node)
+    contrasts, numbers = _contrasts_by_orbit(merges, node)
     values = np.stack(numbers, axis=1) if numbers else np.zeros((len(grams), 0))
-    return Reduced(Axis(cells, node.astype(np.int64), contrasts), sums / size / size[:, None], values)
+    return ReducedAxis(Axis(cells, node.astype(np.int64), contrasts), sums / size / size[:, None], values)
 
 
-def _distinct(grams: FloatArray) -> tuple[Codes, NDArray[np.intp]]:
+def _distinct_cells(grams: FloatArray) -> tuple[Codes, NDArray[np.intp]]:
     """(the distinct cell of each cell, a cell of each): cells with equal columns have equal rows of all Grams."""
     seen: dict[bytes, int] = {}
     first: list[int] = []
@@ -189,7 +189,7 @@ def _distinct(grams: FloatArray) -> tuple[Codes, NDArray[np.intp]]:
     return cells, np.array(first, dtype=np.intp)
 
 
-def _twins(sums: FloatArray, size: Codes, history: Codes) -> Codes:
+def _twin_classes(sums: FloatArray, size: Codes, history: Codes) -> Codes:
     """(nodes,) classes of twins, numbered by their first node."""
     count = len(size)
     # exchanging twins permutes their rows, so these hold the same numbers
@@ -214,7 +214,7 @@ def _twins(sums: FloatArray, size: Codes, history: Codes) -> Codes:
     return group
 
 
-def _contrasts(
+def _contrasts_by_orbit(
     merges: Sequence[tuple[Codes, Codes, int, int, FloatArray]], orbits: Codes
 ) -> tuple[tuple[Contrast, ...], list[FloatArray]]:
     """The merges, each parted by the orbits that they ended in."""
@@ -250,7 +250,7 @@ class Measured:
     kinds: tuple[int, ...]
     matrix: NDArray[np.int64]
     beyond: FloatArray
-    rows: Sparse | None = later(None)  # noqa: RUF009  (as dataclasses.field is)
+    rows: Sparse | None = deferred_field(None)  # noqa: RUF009  (as dataclasses.field is)
 
     @functools.cached_property
     def measured(self) -> NDArray[np.int64]:
@@ -359,7 +359,7 @@ class Group:
             left = iter(rest)
             for i, kind in enumerate(piece.kinds):
                 if kind >= 0:
-                    table = table * _on_axis((next(left) ** power).sum(axis=1), i, len(rows))
+                    table = table * _broadcast_on_axis((next(left) ** power).sum(axis=1), i, len(rows))
             out += table
         return out
 
@@ -446,5 +446,5 @@ class Group:
         return out.reshape(math.prod(sizes), -1)
 
 
-def _on_axis(values: FloatArray, axis: int, count: int) -> FloatArray:
+def _broadcast_on_axis(values: FloatArray, axis: int, count: int) -> FloatArray:
     return values.reshape([-1 if i == axis else 1 for i in range(count)])

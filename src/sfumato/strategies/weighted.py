@@ -22,21 +22,21 @@ from sfumato._util.codec import storable
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import Block, Identity, LinearOperator, Scaled, Total
 from sfumato.operators.base import FloatArray, Numbers
-from sfumato.strategies.covariance import check_size
-from sfumato.strategies.factors import Cells, Factor
+from sfumato.strategies.covariance import check_covariance_size
+from sfumato.strategies.factors import Cells, StrategyFactor
 from sfumato.strategies.strategy import Estimate, Strategy
 
-__all__ = ["Axis", "WeightedTables"]
+__all__ = ["TableAxis", "WeightedTables"]
 
 
 _ZERO = 1e-13  # relative, some hundreds of roundings: what is constant along an axis is exactly so
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Axis:
+class TableAxis:
     """cells n; tilt t = G^+ 1 / c and total c = 1ᵀG^+ 1, for G the Gram of the factor; `fourth` that of 1ᵀA^+."""
 
-    factor: Factor
+    factor: StrategyFactor
     cells: int
     tilt: FloatArray
     total: float
@@ -44,7 +44,7 @@ class Axis:
     fourth: float
 
     @classmethod
-    def of(cls, factor: Factor) -> Axis:
+    def of(cls, factor: StrategyFactor) -> TableAxis:
         n = factor.measured.shape[1]
         ones = factor.spread(np.ones((1, n)))[0] if not isinstance(factor, Cells) else np.ones(n)
         back = factor.cells_of_rows(np.ones((1, n)))[0]
@@ -102,7 +102,7 @@ class WeightedTables(Strategy):
     """
 
     names: tuple[str, ...]
-    factors: tuple[Factor, ...]
+    factors: tuple[StrategyFactor, ...]
     sets: tuple[tuple[int, ...], ...]
     multiples: tuple[int, ...]
     public_total: bool = False
@@ -135,8 +135,8 @@ class WeightedTables(Strategy):
     # -- the lattice of sets ----------------------------------------------------------------------
 
     @functools.cached_property
-    def _axes(self) -> tuple[Axis, ...]:
-        return tuple(Axis.of(f) for f in self.factors)
+    def _axes(self) -> tuple[TableAxis, ...]:
+        return tuple(TableAxis.of(f) for f in self.factors)
 
     @functools.cached_property
     def _weights(self) -> tuple[float, ...]:
@@ -153,7 +153,7 @@ class WeightedTables(Strategy):
         out: dict[Sets, float] = {}
         for s, w in zip(self.sets, self._weights, strict=True):
             whole = self._spread(s)
-            for inside in _subsets(s):
+            for inside in _subsets_by_size(s):
                 out[inside] = out.get(inside, 0.0) + w**2 * self._spread(inside) / whole
         if self.public_total:
             out[()] = math.inf
@@ -185,7 +185,7 @@ class WeightedTables(Strategy):
 
     def _needed(self, axes: Sets, parts: Sequence[tuple[FloatArray, FloatArray]]) -> Iterator[tuple[Sets, float]]:
         """(S, v_S) of the residuals that queries need; parts: sizes of (means, contrasts) of every row, per axis."""
-        for inside in _subsets(axes):
+        for inside in _subsets_by_size(axes):
             if any(not p[i in inside].any() for i, p in zip(axes, parts, strict=True)):
                 continue
             if inside not in self._precisions:
@@ -208,7 +208,9 @@ class WeightedTables(Strategy):
         squares = self._squares(axes, operators)
         needed = dict(self._needed(axes, squares))
         if power == 2:
-            terms = (v * _outer([p[i in s] for i, p in zip(axes, squares, strict=True)]) for s, v in needed.items())
+            terms = (
+                v * _outer_product([p[i in s] for i, p in zip(axes, squares, strict=True)]) for s, v in needed.items()
+            )
             out = sum(terms, np.zeros((1,) * len(axes)))
         else:
             out = self._fourth(axes, operators, needed)
@@ -232,12 +234,12 @@ class WeightedTables(Strategy):
             for s, v in needed.items():
                 if set(s) <= set(shared):
                     table[tuple(int(i in s) for i in shared)] = v * self._spread(s)
-            terms = _power(_power(table))
+            terms = _square_polynomial(_square_polynomial(table))
             for at in itertools.product(range(5), repeat=len(shared)):
                 if terms[at]:
                     chosen = dict(zip(shared, at, strict=True))
                     parts = [moments[i][0][chosen[i]] if i in chosen else moments[i][1] for i in axes]
-                    out = out + factor * terms[at] * _outer(parts)
+                    out = out + factor * terms[at] * _outer_product(parts)
         return np.maximum(out, 0.0)
 
     def _in_order(self, table: FloatArray, axes: Sets, query: Block) -> FloatArray:
@@ -256,7 +258,7 @@ class WeightedTables(Strategy):
         )
 
     def covariance(self, first: Block, second: Block) -> FloatArray:
-        check_size(first.rows, second.rows)
+        check_covariance_size(first.rows, second.rows)
         (ours, one), (theirs, other) = self._asked(first), self._asked(second)
         self.check(first)
         self.check(second)
@@ -269,9 +271,9 @@ class WeightedTables(Strategy):
         common = tuple(i for i in ours if i in theirs)
         shape = [terms[i][0].shape for i in every]
         out = np.zeros([n for pair in shape for n in pair])
-        for s in _subsets(common):
+        for s in _subsets_by_size(common):
             if s in self._precisions:
-                out += _outer([terms[i][i in s] for i in every]) / self._precisions[s]
+                out += _outer_product([terms[i][i in s] for i in every]) / self._precisions[s]
         rows = [2 * every.index(self.names.index(a)) for a in first.attributes]
         columns = [2 * every.index(self.names.index(a)) + 1 for a in second.attributes]
         rest = [k for k in range(out.ndim) if k not in rows and k not in columns]
@@ -289,7 +291,7 @@ class WeightedTables(Strategy):
                 found = factor.cells(np.ascontiguousarray(moved).reshape(len(moved), -1) / factor.scale)
                 table = np.moveaxis(found.reshape(-1, *moved.shape[1:]), 0, axis)
             whole = self._spread(s)
-            for inside in _subsets(s):
+            for inside in _subsets_by_size(s):
                 share = w**2 * self._spread(inside) / whole / self._precisions[inside]
                 part = share * table.sum(axis=tuple(k for k, i in enumerate(s) if i not in inside))
                 parts[inside] = parts[inside] + part if inside in parts else np.asarray(part)
@@ -308,7 +310,7 @@ class WeightedTables(Strategy):
         self.check(query)
         given = [self.names.index(a) for a in query.attributes]
         out = np.zeros([self._axes[i].cells for i in given])
-        for s in _subsets(axes):
+        for s in _subsets_by_size(axes):
             if s not in estimate:
                 continue
             part = estimate[s].transpose([s.index(i) for i in given if i in s])
@@ -320,15 +322,15 @@ class WeightedTables(Strategy):
         return np.asarray(query.operator.matvec(out.reshape(-1)), dtype=np.float64)
 
 
-def _subsets(members: Sequence[int]) -> Iterator[Sets]:
+def _subsets_by_size(members: Sequence[int]) -> Iterator[Sets]:
     return itertools.chain.from_iterable(itertools.combinations(members, r) for r in range(len(members) + 1))
 
 
-def _outer(parts: Sequence[FloatArray]) -> FloatArray:
+def _outer_product(parts: Sequence[FloatArray]) -> FloatArray:
     return reduce(np.multiply.outer, parts, np.ones(()))
 
 
-def _power(table: FloatArray) -> FloatArray:
+def _square_polynomial(table: FloatArray) -> FloatArray:
     """The coefficients of the square of a polynomial in several unknowns."""
     out = np.zeros([2 * n - 1 for n in table.shape])
     for at in np.ndindex(table.shape):

@@ -16,12 +16,19 @@ from sfumato.strategies.budget_split import root_error
 from sfumato.strategies.dense_planning import laplace_note
 from sfumato.strategies.dense_pure import optimize_pure
 from sfumato.strategies.design import Design, Problem
-from sfumato.strategies.factors import Cells, Factor, quantise
+from sfumato.strategies.factors import Cells, StrategyFactor, quantise
 from sfumato.strategies.residual_planning import tables_bound
 from sfumato.strategies.trees import is_ordered
-from sfumato.strategies.weighted import Axis, WeightedTables
+from sfumato.strategies.weighted import TableAxis, WeightedTables
 
-__all__ = ["cover", "designs", "error_and_gradient", "subset_sums", "superset_sums", "weigh"]
+__all__ = [
+    "cover_with_tables",
+    "design_weighted_tables",
+    "log_error_and_gradient",
+    "optimize_table_weights",
+    "subset_sums",
+    "superset_sums",
+]
 
 
 _STEPS, _TOLERANCE = 400, 1e-9  # relative, of the error; a search without a certificate, its best is priced as it is
@@ -50,7 +57,7 @@ def subset_sums(values: FloatArray) -> FloatArray:
     return out
 
 
-def error_and_gradient(weights: FloatArray, effects: FloatArray, scales: FloatArray) -> tuple[float, FloatArray]:
+def log_error_and_gradient(weights: FloatArray, effects: FloatArray, scales: FloatArray) -> tuple[float, FloatArray]:
     """log of sum e v, and its gradient in w; all (2^d,), `scales` the products k_A."""
     told = np.maximum(superset_sums(weights**2 / scales), _LEAST)
     asked = effects > 0
@@ -61,7 +68,7 @@ def error_and_gradient(weights: FloatArray, effects: FloatArray, scales: FloatAr
     return math.log(error), gradient
 
 
-def cover(effects: FloatArray, scales: FloatArray, allowed: NDArray[np.bool_]) -> FloatArray | None:
+def cover_with_tables(effects: FloatArray, scales: FloatArray, allowed: NDArray[np.bool_]) -> FloatArray | None:
     """Weights of few tables that hold all that is asked, each residual read from one of them; None without such.
 
     Tables A that err by a_A / w_A^2 do best at w_A in proportion to a_A^(1/3), and the error is (sum a_A^(1/3))^3. So
@@ -83,7 +90,9 @@ def cover(effects: FloatArray, scales: FloatArray, allowed: NDArray[np.bool_]) -
     return weights
 
 
-def weigh(effects: FloatArray, scales: FloatArray, allowed: NDArray[np.bool_]) -> tuple[FloatArray, float]:
+def optimize_table_weights(
+    effects: FloatArray, scales: FloatArray, allowed: NDArray[np.bool_]
+) -> tuple[FloatArray, float]:
     """(w, root of the error at unit price): a local optimum over the `allowed` tables, from fixed starts. (2^d,)."""
     from scipy.optimize import Bounds, minimize  # noqa: PLC0415  (slow to import)
 
@@ -97,7 +106,7 @@ def weigh(effects: FloatArray, scales: FloatArray, allowed: NDArray[np.bool_]) -
 
     def value(some: FloatArray) -> tuple[float, FloatArray]:
         # least where the price is 1, and there the log of the error at unit price: the scale does not drift
-        found, gradient = error_and_gradient(spread(some), effects, scales)
+        found, gradient = log_error_and_gradient(spread(some), effects, scales)
         return found + 2 * (float(some.sum()) / unit - 1), gradient[free] + 2 / unit
 
     unit = 1.0
@@ -107,7 +116,7 @@ def weigh(effects: FloatArray, scales: FloatArray, allowed: NDArray[np.bool_]) -
         own = orders == order
         if own.any():
             starts.append(own / own.sum() + _BACKGROUND / len(free))
-        covered = cover(effects, scales, spread((orders <= order).astype(np.float64)) > 0)
+        covered = cover_with_tables(effects, scales, spread((orders <= order).astype(np.float64)) > 0)
         if covered is not None:
             starts.append(covered[free] / covered.sum() + _BACKGROUND / len(free))
     starts.sort(key=lambda s: value(s)[0])
@@ -128,7 +137,7 @@ def weigh(effects: FloatArray, scales: FloatArray, allowed: NDArray[np.bool_]) -
         if not (told[effects > 0] > 0).all():
             kept = found  # what is asked must stay measured, however little
         kept = kept / float(kept.sum())
-        reached = error_and_gradient(spread(kept), effects, scales)[0]
+        reached = log_error_and_gradient(spread(kept), effects, scales)[0]
         if reached < least:
             best, least = kept, reached
     weights = spread(best)
@@ -148,13 +157,13 @@ Product = tuple[float, dict[int, LinearOperator]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    factors: tuple[Factor, ...]
+class _WeightedOptimum:
+    factors: tuple[StrategyFactor, ...]
     weights: FloatArray
     error: float
 
 
-def designs(problem: Problem) -> list[Design]:
+def design_weighted_tables(problem: Problem) -> list[Design]:
     """The best weighted tables found for Laplace noise; none where attributes are too many or asked about jointly.
 
     They are those of the least mean error, also where the largest is to be small: a candidate there, no optimum.
@@ -173,11 +182,11 @@ def designs(problem: Problem) -> list[Design]:
         return []
     products: list[Product] = [(w, {place[a]: f for a, f in factors.items()}) for w, factors in named]
     sizes = [problem.sizes[a] for a in names]
-    found = _best(products, sizes, public=problem.unit.total_is_public)
-    return [] if found is None else [_design(problem, names, found)]
+    found = _best_weighted_tables(products, sizes, public=problem.unit.total_is_public)
+    return [] if found is None else [_design_from_weights(problem, names, found)]
 
 
-def _design(problem: Problem, names: tuple[str, ...], found: _Found) -> Design:
+def _design_from_weights(problem: Problem, names: tuple[str, ...], found: _WeightedOptimum) -> Design:
     held = np.flatnonzero(found.weights)
     sets = tuple(tuple(i for i in range(len(names)) if s >> i & 1) for s in held.tolist())
     units = np.array([math.prod(found.factors[i].scale for i in s) for s in sets])
@@ -194,28 +203,30 @@ def _design(problem: Problem, names: tuple[str, ...], found: _Found) -> Design:
     return Design("marginals", build, 2.0**_BITS / float(real.min()), notes=notes)
 
 
-def _best(products: Sequence[Product], sizes: Sequence[int], *, public: bool) -> _Found | None:
+def _best_weighted_tables(
+    products: Sequence[Product], sizes: Sequence[int], *, public: bool
+) -> _WeightedOptimum | None:
     """The least of cells alone, and of factors that take turns with the weights of their tables."""
     cells = tuple(Cells(n) for n in sizes)
-    found = [_weighed(products, sizes, cells, public=public)]
-    grams = [{i: _gram(o) for i, o in f.items() if not isinstance(o, Identity | Total)} for _, f in products]
-    told = {i for some in grams for i, gram in some.items() if not _is_plain(gram)}
+    found = [_weigh_tables(products, sizes, cells, public=public)]
+    grams = [{i: _operator_gram(o) for i, o in f.items() if not isinstance(o, Identity | Total)} for _, f in products]
+    told = {i for some in grams for i, gram in some.items() if not _treats_cells_alike(gram)}
     own = sorted(i for i in told if 2 < sizes[i] <= _MOST_SIDE)
     if own:
-        grams = [{i: _gram(f[i]) for i in own if i in f} for _, f in products]
+        grams = [{i: _operator_gram(f[i]) for i in own if i in f} for _, f in products]
         joint = np.zeros(2 ** len(sizes))
         joint[-1] = 1.0
         scale = 2.0 ** min(_FACTOR_BITS, _JOINT_BITS // len(own))
         starts = [(None, False)] + ([(joint, True)] if math.prod(sizes) <= _MOST_CELLS else [])
         for start, totals in starts:
-            factors: tuple[Factor, ...] = cells
+            factors: tuple[StrategyFactor, ...] = cells
             weights = start if start is not None else (found[0].weights if found[0] is not None else None)
             least = math.inf
             for _ in range(_ROUNDS):
                 if weights is None:
                     break
-                factors = _improved(products, grams, factors, weights, own, scale, totals=totals)
-                made = _weighed(products, sizes, factors, public=public)
+                factors = _improve_factors(products, grams, factors, weights, own, scale, totals=totals)
+                made = _weigh_tables(products, sizes, factors, public=public)
                 found.append(made)
                 if made is None or made.error > least * (1 - _GAIN):
                     break
@@ -226,24 +237,26 @@ def _best(products: Sequence[Product], sizes: Sequence[int], *, public: bool) ->
     return min(some, key=lambda f: f.error) if some else None
 
 
-def _is_plain(gram: FloatArray) -> bool:
+def _treats_cells_alike(gram: FloatArray) -> bool:
     """Whether queries of this Gram treat all cells alike, as tables and totals do: then weights of tables suffice."""
     off = gram[~np.eye(len(gram), dtype=bool)]
     return bool(np.ptp(np.diagonal(gram)) == 0.0 and np.ptp(off) == 0.0) if off.size else True
 
 
-def _gram(operator: LinearOperator) -> FloatArray:
+def _operator_gram(operator: LinearOperator) -> FloatArray:
     return np.asarray(operator.gram().dense(), dtype=np.float64)
 
 
-def _scales(axes: Sequence[Axis]) -> FloatArray:
+def _subset_scales(axes: Sequence[TableAxis]) -> FloatArray:
     out = np.ones(2 ** len(axes))
     for i, axis in enumerate(axes):
         out.reshape(-1, 2, 1 << i)[:, 1] *= axis.total
     return out
 
 
-def _sums(axes: Sequence[Axis], factors: dict[int, LinearOperator]) -> dict[int, tuple[float, float]]:
+def _mean_and_contrast_squares(
+    axes: Sequence[TableAxis], factors: dict[int, LinearOperator]
+) -> dict[int, tuple[float, float]]:
     """Per attribute the squares of all rows: of their means, and of their contrasts."""
     out: dict[int, tuple[float, float]] = {}
     for i, f in factors.items():
@@ -252,13 +265,13 @@ def _sums(axes: Sequence[Axis], factors: dict[int, LinearOperator]) -> dict[int,
     return out
 
 
-def _weighed(
-    products: Sequence[Product], sizes: Sequence[int], factors: Sequence[Factor], *, public: bool
-) -> _Found | None:
-    axes = [Axis.of(f) for f in factors]
+def _weigh_tables(
+    products: Sequence[Product], sizes: Sequence[int], factors: Sequence[StrategyFactor], *, public: bool
+) -> _WeightedOptimum | None:
+    axes = [TableAxis.of(f) for f in factors]
     effects = np.zeros(2 ** len(sizes))
     for weight, asked in products:
-        sums = _sums(axes, asked)
+        sums = _mean_and_contrast_squares(axes, asked)
         for choice in itertools.product((0, 1), repeat=len(sums)):
             effect = weight * math.prod(s[k] for s, k in zip(sums.values(), choice, strict=True))
             effects[sum(k << i for i, k in zip(sums, choice, strict=True))] += effect
@@ -272,32 +285,32 @@ def _weighed(
         cells.reshape(-1, 2, 1 << i)[:, 1] *= n
     asked_sets = superset_sums((effects > 0).astype(float)) > 0
     allowed = (cells <= _MOST_CELLS) | asked_sets
-    weights, error = weigh(effects, _scales(axes), allowed)
-    return _Found(tuple(factors), weights, error)
+    weights, error = optimize_table_weights(effects, _subset_scales(axes), allowed)
+    return _WeightedOptimum(tuple(factors), weights, error)
 
 
-def _improved(
+def _improve_factors(
     products: Sequence[Product],
     grams: Sequence[dict[int, FloatArray]],
-    factors: Sequence[Factor],
+    factors: Sequence[StrategyFactor],
     weights: FloatArray,
     own: Sequence[int],
     scale: float,
     *,
     totals: bool,
-) -> tuple[Factor, ...]:
+) -> tuple[StrategyFactor, ...]:
     """Factors for given weights of tables, one attribute after the other; with `totals` as in one joint table."""
     out = list(factors)
     for i in own:
-        axes = [Axis.of(f) for f in out]
-        scales = _scales(axes)
+        axes = [TableAxis.of(f) for f in out]
+        scales = _subset_scales(axes)
         told = superset_sums(weights**2 / scales) * scales
         n = axes[i].cells
         gram = np.zeros((n, n))
         for (weight, asked), own_grams in zip(products, grams, strict=True):
             if i not in own_grams and not totals and i not in asked:
                 continue
-            sums = _sums(axes, {j: f for j, f in asked.items() if j != i})
+            sums = _mean_and_contrast_squares(axes, {j: f for j, f in asked.items() if j != i})
             share = 0.0
             for choice in itertools.product((0, 1), repeat=len(sums)):
                 precision = told[sum(k << j for j, k in zip(sums, choice, strict=True)) | 1 << i]

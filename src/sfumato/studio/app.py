@@ -26,13 +26,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from sfumato._util.description import Description, Warnings
 from sfumato.errors import BudgetExceeded, InvalidInput, LedgerMismatch, NameTaken, SfumatoError
 from sfumato.present.charts import CONFIG
-from sfumato.present.page import asset, environment
+from sfumato.present.page import asset_text, template_environment
 from sfumato.studio import conversations, paying, reading
 from sfumato.studio import reading as downloads
 from sfumato.studio.calls import CALLS, Asked, Json, release_of
-from sfumato.studio.page_state import ledger_csv, state
-from sfumato.studio.workspace import Desk
-from sfumato.terminal import finite
+from sfumato.studio.page_state import ledger_csv, spec_state
+from sfumato.studio.workspace import Workspace
+from sfumato.terminal import replace_nonfinite
 
 MAX_BODY = 4 * 2**20  # a spec with a hundred thousand labels; what is longer is read from a file of codes
 _MAX_QUERY = 8_192  # a question of the grammar's longest
@@ -63,7 +63,7 @@ _HEADERS = {
 
 
 @dataclass(slots=True)
-class Keys:
+class AccessKeys:
     """The token of the address, spent by the first entry, and the key that its browser keeps.
 
     `entered` is called once, by the entry.
@@ -113,7 +113,7 @@ class Guard:
     `shown` says which paths are the same for everybody: pages without their data, scripts and styles.
     """
 
-    def __init__(self, app: ASGIApp, keys: Keys, shown: Callable[[str], bool]) -> None:
+    def __init__(self, app: ASGIApp, keys: AccessKeys, shown: Callable[[str], bool]) -> None:
         self.app = app
         self.keys = keys
         self.shown = shown
@@ -137,48 +137,50 @@ class Guard:
             await refused(scope, receive, guarded)
             return
         try:
-            body = await asyncio.wait_for(_bounded(receive), _PATIENCE)
+            body = await asyncio.wait_for(_read_bounded_body(receive), _PATIENCE)
         except TimeoutError:
-            await _no(408, "the request did not end")(scope, receive, guarded)
+            await _error_response(408, "the request did not end")(scope, receive, guarded)
             return
         if body is None:
-            await _no(413, "a request holds at most 4 MiB; give long lists of labels as a file of codes")(
+            await _error_response(413, "a request holds at most 4 MiB; give long lists of labels as a file of codes")(
                 scope, receive, guarded
             )
             return
-        await self.app(scope, _replayed(body, receive), guarded)
+        await self.app(scope, _replay_body(body, receive), guarded)
 
     def _refused(self, scope: Scope) -> Response | None:
         """What to answer instead of the app; None where a request may pass."""
         headers, keys = Headers(scope=scope), self.keys
         if headers.get("host") != keys.host:
-            return _no(403, "this server is called by its address alone")
+            return _error_response(403, "this server is called by its address alone")
         if len(scope["query_string"]) > _MAX_QUERY:
-            return _no(414, "the address is too long")
+            return _error_response(414, "the address is too long")
         path, reads = scope["path"], scope["method"] in ("GET", "HEAD")
         if path == ENTRY and reads:  # the file that leads a browser here is another site
             return None
         if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-            return _no(403, "this request comes from another site")
+            return _error_response(403, "this request comes from another site")
         if reads and self.shown(path):
             return None
         if path != _ENTERING and not keys.knows(headers.get("authorization", "")):
-            return _no(403, "this browser has not entered: open the address that the terminal shows, which works once")
+            return _error_response(
+                403, "this browser has not entered: open the address that the terminal shows, which works once"
+            )
         if not reads:
             if headers.get("origin") != keys.origin:
-                return _no(403, "this request comes from another site")
+                return _error_response(403, "this request comes from another site")
             if headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-                return _no(415, "requests hold JSON")
+                return _error_response(415, "requests hold JSON")
             if not headers.get("content-length", "").isdecimal():
-                return _no(411, "requests state their length")
+                return _error_response(411, "requests state their length")
         return None
 
 
-def _no(status: int, text: str) -> Response:
+def _error_response(status: int, text: str) -> Response:
     return JSONResponse({"error": text}, status)
 
 
-async def _bounded(receive: Receive) -> bytes | None:
+async def _read_bounded_body(receive: Receive) -> bytes | None:
     """The body of a request; None where it is too long."""
     body = b""
     while True:
@@ -192,7 +194,7 @@ async def _bounded(receive: Receive) -> bytes | None:
             return body
 
 
-def _replayed(body: bytes, receive: Receive) -> Receive:
+def _replay_body(body: bytes, receive: Receive) -> Receive:
     """The body once more, then whatever comes."""
     given = False
 
@@ -219,26 +221,26 @@ _SCRIPTS = ("common", "completion", "enter", "key", "talking", *STEPS)
 _TYPES = {"js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8"}
 
 
-def _static() -> dict[str, tuple[str, str]]:
+def _static_files() -> dict[str, tuple[str, str]]:
     """Every file that a page may load: its text and type."""
     own = resources.files("sfumato.studio") / "static"
     found = {f"{n}.js": ((own / f"{n}.js").read_text(encoding="utf-8"), _TYPES["js"]) for n in _SCRIPTS}
     found["studio.css"] = ((own / "studio.css").read_text(encoding="utf-8"), _TYPES["css"])
-    found["style.css"] = (asset("style.css"), _TYPES["css"])
-    found["vega.js"] = (asset("vendor/vega-bundle.js"), _TYPES["js"])
+    found["style.css"] = (asset_text("style.css"), _TYPES["css"])
+    found["vega.js"] = (asset_text("vendor/vega-bundle.js"), _TYPES["js"])
     return found
 
 
-def make_app(desk: Desk, keys: Keys) -> Guard:
+def make_app(desk: Workspace, keys: AccessKeys) -> Guard:
     """The whole server behind its guard."""
-    payments, static = paying.Payments(desk), _static()
-    shells = {f"/{name}": _shell(name) for name in STEPS}
-    shells[ENTRY] = environment("sfumato.studio", "pages").get_template("enter.html").render()
+    payments, static = paying.Payments(desk), _static_files()
+    shells = {f"/{name}": _page_shell(name) for name in STEPS}
+    shells[ENTRY] = template_environment("sfumato.studio", "pages").get_template("enter.html").render()
 
     def page(request: Request) -> Response:
         return HTMLResponse(shells[request.url.path])
 
-    def enter(_desk: Desk, _payments: paying.Payments, given: Json) -> Any:
+    def enter(_desk: Workspace, _payments: paying.Payments, given: Json) -> Any:
         token = given.get("token")
         if not isinstance(token, str) or not keys.enter(token):
             return JSONResponse({"error": "this address works once; start sfumato studio again for another"}, 403)
@@ -252,11 +254,11 @@ def make_app(desk: Desk, keys: Keys) -> Guard:
                 return JSONResponse({"error": "this is not JSON"}, 400)
             if not isinstance(given, dict):
                 return JSONResponse({"error": "a request is an object"}, 400)
-            return await run_in_threadpool(_answered, desk, functools.partial(handler, desk, payments, given))
+            return await run_in_threadpool(_call_response, desk, functools.partial(handler, desk, payments, given))
 
         return called
 
-    calls = CALLS | {"enter": enter, "page": _page}
+    calls = CALLS | {"enter": enter, "page": _page_data}
 
     def file(request: Request) -> Response:
         found = static.get(request.path_params["name"])
@@ -265,7 +267,7 @@ def make_app(desk: Desk, keys: Keys) -> Guard:
         return Response(found[0], media_type=found[1])
 
     def download(request: Request) -> Response:
-        return _answered(desk, lambda: _download(desk, request))
+        return _call_response(desk, lambda: _download(desk, request))
 
     def first(_request: Request) -> Response:
         return RedirectResponse("/table", 303)
@@ -281,51 +283,56 @@ def make_app(desk: Desk, keys: Keys) -> Guard:
         Route("/download/{what}", download),
         *(Route(f"/api/{name}", answer(handler), methods=["POST"]) for name, handler in calls.items()),
     ]
-    handlers: dict[Any, Any] = {404: _missing, 405: _missing, 500: _failed, SfumatoError: _refused_by(desk)}
+    handlers: dict[Any, Any] = {
+        404: _not_found_response,
+        405: _not_found_response,
+        500: _failure_response,
+        SfumatoError: _refusal_handler(desk),
+    }
     shown = {"/", *shells, *(f"/static/{name}" for name in static)}
     return Guard(Starlette(routes=routes, exception_handlers=handlers), keys, shown.__contains__)
 
 
-def _missing(_request: Request, _error: Exception) -> Response:
+def _not_found_response(_request: Request, _error: Exception) -> Response:
     return JSONResponse({"error": "there is nothing here"}, 404)
 
 
-def _failed(_request: Request, _error: Exception) -> Response:
+def _failure_response(_request: Request, _error: Exception) -> Response:
     # what it says could hold anything
     return JSONResponse({"error": "something failed that should not; nothing was spent by this request"}, 500)
 
 
-def _refused_by(desk: Desk) -> Callable[[Request, Exception], Response]:
+def _refusal_handler(desk: Workspace) -> Callable[[Request, Exception], Response]:
     def refused(_request: Request, error: Exception) -> Response:
-        return _refusal(desk, error)
+        return _refusal_response(desk, error)
 
     return refused
 
 
-def _refusal(desk: Desk, error: Exception) -> Response:
+def _refusal_response(desk: Workspace, error: Exception) -> Response:
     clash = isinstance(error, (NameTaken, LedgerMismatch, BudgetExceeded))
     return JSONResponse({"error": desk.said(error)}, 409 if clash else 400)
 
 
-def _answered(desk: Desk, call: Callable[[], Any]) -> Response:
+def _call_response(desk: Workspace, call: Callable[[], Any]) -> Response:
     """What a call returns as JSON; a refusal in words, and of anything else only that it failed."""
     try:
         found = call()
     except SfumatoError as error:
-        return _refusal(desk, error)
+        return _refusal_response(desk, error)
     except Exception:  # whatever it says could hold anything
         return JSONResponse({"error": "this request could not be served; nothing was spent by it"}, 400)
     if isinstance(found, Response):
         return found
-    return JSONResponse(finite(found.to_dict() if isinstance(found, Description) else found))
+    return JSONResponse(replace_nonfinite(found.to_dict() if isinstance(found, Description) else found))
 
 
-def _shell(name: str) -> str:
+def _page_shell(name: str) -> str:
     """A page as everybody may see it: its data come when its script asks for them."""
     order = list(STEPS)
     at = order.index(name)
     return (
-        environment("sfumato.studio", "pages")
+        template_environment("sfumato.studio", "pages")
         .get_template(f"{name}.html")
         .render(
             steps=STEPS,
@@ -336,7 +343,7 @@ def _shell(name: str) -> str:
     )
 
 
-def _page(desk: Desk, payments: paying.Payments, given: Json) -> Any:
+def _page_data(desk: Workspace, payments: paying.Payments, given: Json) -> Any:
     """What a page shows, and the name of the spec that it is about."""
     step, query = given.get("step"), given.get("query")
     if step not in _PAGES or not isinstance(query, dict) or not all(isinstance(v, str) for v in query.values()):
@@ -347,44 +354,46 @@ def _page(desk: Desk, payments: paying.Payments, given: Json) -> Any:
 # -- pages ---------------------------------------------------------------------------------------------------
 
 
-def _table(desk: Desk, _payments: paying.Payments, _query: Json) -> Json:
-    return state(desk)
+def _table_page(desk: Workspace, _payments: paying.Payments, _query: Json) -> Json:
+    return spec_state(desk)
 
 
-def _pay_page(desk: Desk, payments: paying.Payments, _query: Json) -> Json:
-    found: Json = state(desk)
+def _pay_page(desk: Workspace, payments: paying.Payments, _query: Json) -> Json:
+    found: Json = spec_state(desk)
     found |= {"job": payments.status(), "shelf": desk.shelf(), "ledger_file": desk.places.ledger.name}
     kept = (found.get("spec") or {}).get("privacy")
-    return found | {"proposal": paying.proposal(kept if isinstance(kept, dict) else {})}
+    return found | {"proposal": paying.ledger_proposal(kept if isinstance(kept, dict) else {})}
 
 
-def _read_page(desk: Desk, payments: paying.Payments, query: Json) -> Json:
+def _read_page(desk: Workspace, payments: paying.Payments, query: Json) -> Json:
     shelf = desk.shelf()
     name = query.get("name") or (shelf[0] if shelf else None)
-    found: Json = state(desk) | {"shelf": shelf, "name": name, "config": CONFIG, "release": None, "error": None}
+    found: Json = spec_state(desk) | {"shelf": shelf, "name": name, "config": CONFIG, "release": None, "error": None}
     found |= {"standing": None, "job": payments.status()}
     if name is not None:
         try:
-            found["standing"] = conversations.standing(desk.stored(name))
-            found["release"] = reading.overview(desk.release(name), name) | {"files": downloads.held(desk.stored(name))}
+            found["standing"] = conversations.conversation_status(desk.stored(name))
+            found["release"] = reading.release_overview(desk.release(name), name) | {
+                "files": downloads.available_files(desk.stored(name))
+            }
         except SfumatoError as error:
             found["error"] = desk.said(error)
     return found
 
 
-def _audit_page(desk: Desk, _payments: paying.Payments, _query: Json) -> Json:
+def _audit_page(desk: Workspace, _payments: paying.Payments, _query: Json) -> Json:
     found = desk.ledger()
     name = desk.places.ledger.name
-    account = None if found is None else paying.account(found, None)
-    return {"ledger": account, "file": name, "shelf": desk.shelf(), "transcripts": _transcripts(desk)}
+    account = None if found is None else paying.ledger_account(found, None)
+    return {"ledger": account, "file": name, "shelf": desk.shelf(), "transcripts": _conversation_transcripts(desk)}
 
 
-def _transcripts(desk: Desk) -> list[Json]:
+def _conversation_transcripts(desk: Workspace) -> list[Json]:
     """What every session and stream here was asked; one that cannot be read says so and leaves the others."""
     told: list[Json] = []
     for name in desk.shelf():
         try:
-            found = conversations.transcript(desk.stored(name))
+            found = conversations.conversation_transcript(desk.stored(name))
         except SfumatoError as error:
             found = Description(name, [Warnings([desk.said(error)])])
         told += [] if found is None else [found.to_dict()]
@@ -392,9 +401,9 @@ def _transcripts(desk: Desk) -> list[Json]:
 
 
 _PAGES: dict[str, Asked] = {
-    "table": _table,
-    "questions": _table,
-    "what-if": _table,
+    "table": _table_page,
+    "questions": _table_page,
+    "what-if": _table_page,
     "pay": _pay_page,
     "read": _read_page,
     "audit": _audit_page,
@@ -404,34 +413,34 @@ _PAGES: dict[str, Asked] = {
 # -- files ---------------------------------------------------------------------------------------------------
 
 
-def _download(desk: Desk, request: Request) -> Response:
+def _download(desk: Workspace, request: Request) -> Response:
     what, query = request.path_params["what"], request.query_params
     if what == "spec":
-        return _attached(desk.text.encode(), desk.places.spec.name, "application/toml")
+        return _attachment_response(desk.text.encode(), desk.places.spec.name, "application/toml")
     if what == "ledger.csv":
         found = desk.ledger()
         if found is None:
             raise InvalidInput("there is no ledger yet")
-        return _attached(ledger_csv(found).encode(), "ledger.csv", "text/csv; charset=utf-8")
+        return _attachment_response(ledger_csv(found).encode(), "ledger.csv", "text/csv; charset=utf-8")
     name = query.get("name", "")
     if what == downloads.STREAM:
-        return _attached(downloads.stream_file(desk.release(name)), f"{name}.release", "application/zip")
+        return _attachment_response(downloads.stream_file(desk.release(name)), f"{name}.release", "application/zip")
     if what in downloads.FILES:
         place = downloads.stored_file(desk.stored(name), what)
         return FileResponse(place, media_type=downloads.FILES[what], filename=f"{name} {what}")
     release = release_of(desk, name)
     if what == "table.csv":
         names = tuple(query.getlist("a"))
-        return _attached(
+        return _attachment_response(
             downloads.table_csv(release, names).encode(), f"{name} {' x '.join(names)}.csv", "text/csv; charset=utf-8"
         )
     if what == "tables.xlsx":
         kind = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
-        return _attached(downloads.workbook(release), f"{name}.xlsx", kind)
+        return _attachment_response(downloads.release_workbook(release), f"{name}.xlsx", kind)
     raise InvalidInput("there is no such file")
 
 
-def _attached(body: bytes, name: str, kind: str) -> Response:
+def _attachment_response(body: bytes, name: str, kind: str) -> Response:
     plain = "".join(c if c.isalnum() or c in "._- " else "-" for c in name)
     return Response(
         body, media_type=kind, headers={"content-disposition": f"attachment; filename*=utf-8''{quote(plain)}"}

@@ -13,23 +13,23 @@ from sfumato._util.description import Description
 from sfumato.errors import InvalidInput
 from sfumato.interactive.plan import SessionPlan
 from sfumato.plans.plan import Plan
-from sfumato.present.sections import protects
+from sfumato.present.sections import guarantee_sentences
 from sfumato.privacy.budget import Budget
 from sfumato.releases import Release
 from sfumato.studio import conversations, drafts, paying, reading, what_if
-from sfumato.studio.page_state import state
-from sfumato.studio.workspace import Desk
+from sfumato.studio.page_state import spec_state
+from sfumato.studio.workspace import Workspace
 
 Json = dict[str, Any]
-Asked = Callable[[Desk, paying.Payments, Json], Any]
+Asked = Callable[[Workspace, paying.Payments, Json], Any]
 
 
-def _names(desk: Desk, _payments: paying.Payments, _given: Json) -> Any:
+def _names_call(desk: Workspace, _payments: paying.Payments, _given: Json) -> Any:
     desk.names()
-    return state(desk) | {"doubt": desk.doubt()}
+    return spec_state(desk) | {"doubt": desk.doubt()}
 
 
-def _change(desk: Desk, _payments: paying.Payments, given: Json) -> Any:
+def _change_call(desk: Workspace, _payments: paying.Payments, given: Json) -> Any:
     about, conditions = given.get("about", ""), given.get("conditions", [])
     if (
         not isinstance(about, str)
@@ -37,21 +37,22 @@ def _change(desk: Desk, _payments: paying.Payments, given: Json) -> Any:
         or not all(isinstance(c, str) for c in conditions)
     ):
         raise InvalidInput("a change is about a place, with a list of conditions")
-    ready = functools.partial(state, desk)
-    return state(desk, desk.change(given.get("version"), given.get("changes"), about, conditions, ready))
+    ready = functools.partial(spec_state, desk)
+    return spec_state(desk, desk.change(given.get("version"), given.get("changes"), about, conditions, ready))
 
 
-def _import(desk: Desk, _payments: paying.Payments, given: Json) -> Any:
+def _import_call(desk: Workspace, _payments: paying.Payments, given: Json) -> Any:
     text = given.get("text")
     if not isinstance(text, str):
         raise InvalidInput("a schema is a text file")
     changes = [
-        {"place": ["schema", name], "value": _typed(table)} for name, table in drafts.imported(text)["schema"].items()
+        {"place": ["schema", name], "value": _numbers_of_page(table)}
+        for name, table in drafts.import_columns(text)["schema"].items()
     ]
-    return state(desk, desk.change(given.get("version"), changes, ready=functools.partial(state, desk)))
+    return spec_state(desk, desk.change(given.get("version"), changes, ready=functools.partial(spec_state, desk)))
 
 
-def _typed(value: Any) -> Any:
+def _numbers_of_page(value: Any) -> Any:
     """Numbers as the page sends them."""
     if isinstance(value, dict):
         return {
@@ -60,20 +61,20 @@ def _typed(value: Any) -> Any:
     return value
 
 
-def _plan(desk: Desk, _payments: paying.Payments, given: Json) -> Any:
+def _plan_call(desk: Workspace, _payments: paying.Payments, given: Json) -> Any:
     """The plan of the spec, or of a variant that is not written: changes as for the file; or of a session over it."""
     text = desk.seen(given.get("version"))
     if given.get("changes"):
-        text = drafts.change(text, given["changes"])
-    plan = desk.plan(text, _what(given))
-    about = {"variant": drafts.version_of(text), "fingerprint": plan.fingerprint}
+        text = drafts.apply_changes(text, given["changes"])
+    plan = desk.plan(text, _payment_kind(given))
+    about = {"variant": drafts.text_version(text), "fingerprint": plan.fingerprint}
     if isinstance(plan, SessionPlan):
         return about | {"described": conversations.promise(plan).to_dict()}
-    told = Description("", [protects(plan, released=False), plan.describe()])
-    return what_if.figures(plan) | about | {"described": told.to_dict()}
+    told = Description("", [guarantee_sentences(plan, released=False), plan.describe()])
+    return what_if.plan_figures(plan) | about | {"described": told.to_dict()}
 
 
-def _what(given: Json) -> str:
+def _payment_kind(given: Json) -> str:
     """What is to be paid for."""
     what = given.get("what", conversations.RELEASE)
     if what not in conversations.WAYS:
@@ -81,17 +82,17 @@ def _what(given: Json) -> str:
     return str(what)
 
 
-def _one_look(desk: Desk, given: Json) -> Plan:
+def _one_look_plan(desk: Workspace, given: Json) -> Plan:
     text = desk.seen(given.get("version"))
     if given.get("changes"):
-        text = drafts.change(text, given["changes"])
+        text = drafts.apply_changes(text, given["changes"])
     plan = desk.plan(text)
     if not isinstance(plan, Plan):
         raise InvalidInput("the errors of this kind of plan are not known for other budgets; plan anew")
     return plan
 
 
-def _budget(given: Json) -> Budget:
+def _budget_of_page(given: Json) -> Budget:
     """A budget as a page states it."""
     numbers = given.get("budget")
     if not isinstance(numbers, dict) or not all(isinstance(v, str) for v in numbers.values()):
@@ -99,20 +100,20 @@ def _budget(given: Json) -> Budget:
     return Budget.from_json(numbers)
 
 
-def _scale(desk: Desk, _payments: paying.Payments, given: Json) -> Any:
-    found = what_if.scaled(_one_look(desk, given), _budget(given))
+def _scale_call(desk: Workspace, _payments: paying.Payments, given: Json) -> Any:
+    found = what_if.scale_errors(_one_look_plan(desk, given), _budget_of_page(given))
     return {"factor": found.factor, "guarantee": found.guarantee, "statement": found.statement, "attack": found.attack}
 
 
-def _margin(desk: Desk, _payments: paying.Payments, given: Json) -> Any:
+def _margin_call(desk: Workspace, _payments: paying.Payments, given: Json) -> Any:
     margin, part, order = given.get("margin"), given.get("part"), given.get("order")
     if not isinstance(margin, (int, float)) or not isinstance(part, str) or not isinstance(order, int):
         raise InvalidInput("a margin is a number, of a line of the plan")
-    budget = what_if.budget_for_margin(_one_look(desk, given), float(margin), part, order)
-    return {"budget": what_if.typed(budget), "statement": str(budget).partition(";")[0]}
+    budget = what_if.budget_for_margin(_one_look_plan(desk, given), float(margin), part, order)
+    return {"budget": what_if.budget_numbers(budget), "statement": str(budget).partition(";")[0]}
 
 
-def _alone(desk: Desk, _payments: paying.Payments, given: Json) -> Any:
+def _alone_call(desk: Workspace, _payments: paying.Payments, given: Json) -> Any:
     """What tables would have with the whole budget to themselves; the page asks again for those that are left."""
     numbers = given.get("tables")
     if not isinstance(numbers, list) or not all(isinstance(n, int) for n in numbers):
@@ -121,38 +122,38 @@ def _alone(desk: Desk, _payments: paying.Payments, given: Json) -> Any:
     spec = desk.spec(text)
     if spec.periods is not None:
         raise InvalidInput("a stream's tables are planned together")
-    found = what_if.alone(spec, numbers, desk.alone(text))
+    found = what_if.errors_alone(spec, numbers, desk.alone(text))
     return {"alone": [[n, error] for n, error in found.items()]}
 
 
-def _account(desk: Desk, _payments: paying.Payments, given: Json) -> Any:
+def _account_call(desk: Workspace, _payments: paying.Payments, given: Json) -> Any:
     found = desk.ledger()
     if found is None:
         return {"ledger": None}
-    return {"ledger": paying.account(found, desk.plan(desk.seen(given.get("version")), _what(given)))}
+    return {"ledger": paying.ledger_account(found, desk.plan(desk.seen(given.get("version")), _payment_kind(given)))}
 
 
-def _open_ledger(desk: Desk, _payments: paying.Payments, given: Json) -> Any:
+def _open_ledger_call(desk: Workspace, _payments: paying.Payments, given: Json) -> Any:
     table = given.get("table")
     if table is not None and not isinstance(table, str):
         raise InvalidInput("the table's public name is a text")
-    paying.open_ledger(desk.places.ledger, _budget(given), table or None)
+    paying.open_ledger(desk.places.ledger, _budget_of_page(given), table or None)
     return {"ledger": True}
 
 
-def _pay(desk: Desk, payments: paying.Payments, given: Json) -> Any:
-    return payments.begin(given.get("version"), given.get("fingerprint"), given.get("name"), _what(given))
+def _pay_call(desk: Workspace, payments: paying.Payments, given: Json) -> Any:
+    return payments.begin(given.get("version"), given.get("fingerprint"), given.get("name"), _payment_kind(given))
 
 
-def release_of(desk: Desk, name: object) -> Release:
+def release_of(desk: Workspace, name: object) -> Release:
     """The release of a name, if pages can read it. Raises InvalidInput."""
-    release = reading.measured(desk.release(name))
+    release = reading.readable_release(desk.release(name))
     if release is None:
         raise InvalidInput("this is no release of tables with known errors; it is told in words above")
     return release
 
 
-def _verify(desk: Desk, _payments: paying.Payments, given: Json) -> Any:
+def _verify_call(desk: Workspace, _payments: paying.Payments, given: Json) -> Any:
     found, anchor = desk.ledger(), given.get("anchor") or None
     if found is None:
         raise InvalidInput("there is no ledger yet")
@@ -164,30 +165,30 @@ def _verify(desk: Desk, _payments: paying.Payments, given: Json) -> Any:
 
 
 CALLS: dict[str, Asked] = {
-    "names": _names,
-    "change": _change,
-    "import": _import,
-    "plan": _plan,
-    "scale": _scale,
-    "margin": _margin,
-    "alone": _alone,
-    "account": _account,
-    "ledger": _open_ledger,
-    "pay": _pay,
-    "table": lambda d, _, g: reading.placed(release_of(d, g.get("name")), g.get("attributes")),
-    "statistic": lambda d, _, g: reading.statistic(
+    "names": _names_call,
+    "change": _change_call,
+    "import": _import_call,
+    "plan": _plan_call,
+    "scale": _scale_call,
+    "margin": _margin_call,
+    "alone": _alone_call,
+    "account": _account_call,
+    "ledger": _open_ledger_call,
+    "pay": _pay_call,
+    "table": lambda d, _, g: reading.table_for_page(release_of(d, g.get("name")), g.get("attributes")),
+    "statistic": lambda d, _, g: reading.statistic_for_page(
         release_of(d, g.get("name")), g.get("what"), g.get("attribute"), g.get("by"), g.get("at")
     ),
-    "ask": lambda d, _, g: reading.asked(release_of(d, g.get("name")), g.get("question")),
-    "calculate": lambda d, _, g: reading.calculated(
+    "ask": lambda d, _, g: reading.answer_question(release_of(d, g.get("name")), g.get("question")),
+    "calculate": lambda d, _, g: reading.calculation_for_page(
         g.get("operation"),
         (release_of(d, g.get("name")), g.get("a")),
         (release_of(d, g.get("other") or g.get("name")), g.get("b")),
     ),
-    "ranks": lambda d, _, g: reading.ranked(release_of(d, g.get("name")), g.get("attribute")),
-    "maps": lambda d, _, g: reading.maps(release_of(d, g.get("name"))),
-    "project": lambda d, _, g: reading.projected(release_of(d, g.get("name"))),
-    "verify": _verify,
+    "ranks": lambda d, _, g: reading.ranks_for_page(release_of(d, g.get("name")), g.get("attribute")),
+    "maps": lambda d, _, g: reading.error_maps(release_of(d, g.get("name"))),
+    "project": lambda d, _, g: reading.projection_for_page(release_of(d, g.get("name"))),
+    "verify": _verify_call,
     "append": lambda _, p, g: p.append(g.get("version"), g.get("name"), g.get("seen"), g.get("period")),
     "put": lambda _, p, g: p.ask(g.get("name"), g.get("seen"), g.get("question")),
 }

@@ -20,20 +20,20 @@ from sfumato.curator.conversations.stored import StoredTranscript, is_conversati
 from sfumato.curator.streams.stored import is_stream, read_stream
 from sfumato.domain import Domain
 from sfumato.errors import InvalidInput, NameTaken
-from sfumato.interactive.opening import kept, resume_session, session_status
+from sfumato.interactive.opening import read_kept_session, resume_session, session_status
 from sfumato.interactive.plan import SessionPlan
 from sfumato.interactive.session import QuerySession
 from sfumato.interactive.streams import read_status
-from sfumato.mechanisms.registry import made, planned
+from sfumato.mechanisms.registry import make_mechanism, plan_with_mechanism
 from sfumato.operators import Block
-from sfumato.planner.planning import request
+from sfumato.planner.planning import make_request
 from sfumato.plans.iterative import IterativePlan
 from sfumato.plans.plan import Plan
 from sfumato.plans.streams import StreamPlan
 from sfumato.privacy.conversation_price import Step
 from sfumato.privacy.ledger import Ledger
 from sfumato.privacy.selection import Candidates
-from sfumato.releasing import plan_of
+from sfumato.releasing import plan_from_spec
 from sfumato.specs import Spec
 
 RELEASE, ONE_BY_ONE, ALL_CELLS = "release", "pmw", "histogram"
@@ -48,15 +48,15 @@ _OURS = re.compile("|".join(map(re.escape, sorted(_NAMES, key=len, reverse=True)
 Json = dict[str, Any]
 
 
-def planned_for(spec: Spec, what: str, currency: str | None) -> Plan | IterativePlan | StreamPlan | SessionPlan:
+def plan_conversation(spec: Spec, what: str, currency: str | None) -> Plan | IterativePlan | StreamPlan | SessionPlan:
     """The plan of a spec for one of `WAYS`; of a session for a ledger in `currency`. Raises PlanError, InvalidInput."""
     if what not in WAYS:
         raise InvalidInput(f"there are {', '.join(WAYS)}")
     if what == RELEASE:
-        return plan_of(spec)
+        return plan_from_spec(spec)
     if spec.periods is not None:
         raise InvalidInput("the spec declares a stream; take [stream] out of it to open a session")
-    asked = request(
+    asked = make_request(
         spec.domain,
         spec.budget,
         neighbours=spec.neighbours,
@@ -64,7 +64,9 @@ def planned_for(spec: Spec, what: str, currency: str | None) -> Plan | Iterative
         rows_per_person=spec.rows_per_person,
         records=spec.records,
     )
-    return planned(made(what, currency=currency) if what == ONE_BY_ONE else made(what), asked)
+    return plan_with_mechanism(
+        make_mechanism(what, currency=currency) if what == ONE_BY_ONE else make_mechanism(what), asked
+    )
 
 
 def promise(plan: SessionPlan) -> Description:
@@ -77,12 +79,12 @@ def promise(plan: SessionPlan) -> Description:
     return Description(told.headline, [Facts(facts), TitledTable("Errors side by side, in records", frame)])
 
 
-def anchor_of(place: Path) -> str:
+def store_anchor(place: Path) -> str:
     """The state of a store: what a window that shows it saw. Raises LedgerError, LedgerCorrupted, InvalidInput."""
-    return read_stream(place).anchor if is_stream(place) else kept(place)[0].anchor
+    return read_stream(place).anchor if is_stream(place) else read_kept_session(place)[0].anchor
 
 
-def standing(place: Path) -> Json | None:
+def conversation_status(place: Path) -> Json | None:
     """How the session or stream stands that is kept in a file; None for a release.
 
     Neither table nor ledger is touched. Raises LedgerError, LedgerCorrupted.
@@ -92,7 +94,7 @@ def standing(place: Path) -> Json | None:
     if is_stream(place):
         found = read_status(place)
         return {"kind": "stream", "anchor": found["anchor"]} | {k: found[k] for k in ("periods", "periods_left")}
-    asked = _conversation(place)
+    asked = _read_session(place)
     if asked is None:
         return None
     found, plan = asked
@@ -116,7 +118,7 @@ def standing(place: Path) -> Json | None:
     }
 
 
-def ask(session: QuerySession, seen: object, question: object) -> Json:
+def put_question(session: QuerySession, seen: object, question: object) -> Json:
     """Put a question for a window that saw the session as it stands. Raises NameTaken where it has moved since."""
     if not isinstance(question, str) or not question.strip():
         raise InvalidInput("ask with a condition, such as age >= 65")
@@ -133,7 +135,7 @@ def ask(session: QuerySession, seen: object, question: object) -> Json:
     return {"question": safe_text(question), "value": value, "low": low, "high": high} | about
 
 
-def resumed(place: Path, ledger: Ledger | None, seen: object) -> QuerySession:
+def resume_from_file(place: Path, ledger: Ledger | None, seen: object) -> QuerySession:
     """The session of a file, to go on with; its table is read. Raises InvalidInput and as `resume_session`."""
     if ledger is None:
         raise InvalidInput("the ledger that paid for this session is not here; put it back, and nothing is paid again")
@@ -143,7 +145,7 @@ def resumed(place: Path, ledger: Ledger | None, seen: object) -> QuerySession:
     return found
 
 
-def transcript(place: Path) -> Description | None:
+def conversation_transcript(place: Path) -> Description | None:
     """What a session was asked, or which periods a stream has; None for a release. Raises as `standing`."""
     if not place.is_file():
         return None
@@ -151,12 +153,14 @@ def transcript(place: Path) -> Description | None:
         store = read_stream(place)
         periods = [[f"{i:,}", p.label] for i, p in enumerate(store.published, 1)]
         return _listed(place.name, store.anchor, ["number", "period"], periods, "No period yet.")
-    asked = _conversation(place)
+    asked = _read_session(place)
     if asked is None:
         return None
     found, plan = asked
     steps = enumerate(found.steps, 1 - plan.buys)
-    rows = [[f"{number:,}" if number else "–", *_told(plan, step, bought=number == 0)] for number, step in steps]
+    rows = [
+        [f"{number:,}" if number else "–", *_step_in_words(plan, step, bought=number == 0)] for number, step in steps
+    ]
     columns = ["number", "records with", "answer", "from", "to", "how", "update"]
     return _listed(place.name, found.anchor, columns, rows, "Nothing was asked yet.")
 
@@ -170,7 +174,7 @@ def _listed(name: str, anchor: str, columns: list[str], rows: list[list[str]], n
     return Description(name, [Facts([("anchor, to keep elsewhere", anchor)]), shown])
 
 
-def _conversation(place: Path) -> tuple[StoredTranscript, SessionPlan] | None:
+def _read_session(place: Path) -> tuple[StoredTranscript, SessionPlan] | None:
     """A session over declared columns; None for another file."""
     if not is_conversation(place):
         return None
@@ -179,13 +183,15 @@ def _conversation(place: Path) -> tuple[StoredTranscript, SessionPlan] | None:
     return (found, plan) if isinstance(plan, SessionPlan) else None
 
 
-def _told(plan: SessionPlan, step: Step, *, bought: bool) -> list[str]:
+def _step_in_words(plan: SessionPlan, step: Step, *, bought: bool) -> list[str]:
     """A step in words: the question, its reply as it was given, and what it used up."""
     question = step.question
     assert isinstance(question, Candidates)
     (block,) = question.blocks
     assert isinstance(block, Block)
-    what = "all records: their number, which the session begins with" if bought else words(plan.domain, block)
+    what = (
+        "all records: their number, which the session begins with" if bought else question_in_words(plan.domain, block)
+    )
     if step.answer is not None:
         value, bound, how = float(step.answer), plan.hard_bound, "measured"
     else:
@@ -195,7 +201,7 @@ def _told(plan: SessionPlan, step: Step, *, bought: bool) -> list[str]:
     return [what, *numbers, how, "paid apart" if bought else "1" if step.above else "none"]
 
 
-def words(domain: Domain, block: Block) -> str:
+def question_in_words(domain: Domain, block: Block) -> str:
     """The records that a question of one row counts, by the cells that its store keeps."""
     factors = block.by_attribute()
     if factors is None:
@@ -203,11 +209,11 @@ def words(domain: Domain, block: Block) -> str:
         names = " and ".join(n for g in block.groups for n in g)
         chosen = math.prod(int(np.count_nonzero(f.rows(0, 1))) for f in block.factors)
         return safe_text(f"{chosen:,} of the {count:,} combinations of {names}")
-    told = [_cells(domain, name, np.asarray(f.rows(0, 1)).reshape(-1)) for name, f in factors.items()]
+    told = [_cells_in_words(domain, name, np.asarray(f.rows(0, 1)).reshape(-1)) for name, f in factors.items()]
     return safe_text(" and ".join(told)) or "all records"
 
 
-def _cells(domain: Domain, name: str, row: np.ndarray[Any, Any]) -> str:
+def _cells_in_words(domain: Domain, name: str, row: np.ndarray[Any, Any]) -> str:
     attribute = domain[name]
     chosen = np.flatnonzero(row)
     if set(row.tolist()) - {0.0, 1.0}:

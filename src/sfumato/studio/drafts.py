@@ -27,7 +27,7 @@ from sfumato.domain import Domain
 from sfumato.domain.mock import mock_columns
 from sfumato.domain.predicates import compile_predicate
 from sfumato.errors import InvalidInput, SpecError
-from sfumato.specs import Spec, spec_of
+from sfumato.specs import Spec, spec_from_root_table
 from sfumato.workloads.reading import Section, parse_toml
 from sfumato.workloads.schema import import_schema, read_schema, spec_text
 
@@ -64,7 +64,7 @@ def field_word(key: str) -> str:
     return _FIELDS.get(key, key)
 
 
-def absent(said: str) -> str | None:
+def missing_field(said: str) -> str | None:
     """The field that a refusal says is missing, as the page calls it; None for other refusals."""
     found = _ABSENT.match(_LINE.sub("", said))
     if found is None or found["key"] not in _FIELDS:
@@ -77,7 +77,7 @@ def still_to_do(text: str, said: str) -> str:
     """What people have yet to fill in; of what is otherwise refused, the refusal without its line."""
     places = [where for where, _ in parse_toml(text).blanks()]
     if not places:
-        return absent(said) or _LINE.sub("", said)
+        return missing_field(said) or _LINE.sub("", said)
     return "; ".join(dict.fromkeys(map(_place_word, places)))
 
 
@@ -88,7 +88,7 @@ def _place_word(where: str) -> str:
     return _PLACES.get(where) or (f"of {name} {field_word(key)}" if where.startswith("schema.") else where)
 
 
-def check(text: str, path: Path, about: str, conditions: Sequence[str]) -> None:
+def check_draft(text: str, path: Path, about: str, conditions: Sequence[str]) -> None:
     """Refuse a draft for what is wrong in one part of it, whatever else is still missing. Raises InvalidInput.
 
     `about` is the part's place as refusals name it, such as "stream"; conditions are held against the columns.
@@ -97,21 +97,21 @@ def check(text: str, path: Path, about: str, conditions: Sequence[str]) -> None:
     try:
         domain = read_schema(root, path.parent)
     except SpecError as error:  # the other columns are for later
-        _refuse(error, about)
+        _refuse_about(error, about)
     else:
         for condition in conditions:
             compile_predicate(domain, condition)
-    _of_spec(root, path, about)
+    _check_spec_part(root, path, about)
 
 
-def _of_spec(root: Section, path: Path, about: str) -> None:
+def _check_spec_part(root: Section, path: Path, about: str) -> None:
     try:
-        spec_of(root, path)
+        spec_from_root_table(root, path)
     except SpecError as error:
-        _refuse(error, about)
+        _refuse_about(error, about)
 
 
-def _refuse(error: SpecError, about: str) -> None:
+def _refuse_about(error: SpecError, about: str) -> None:
     said = _LINE.sub("", str(error))
     if said == about or said.startswith((f"{about}.", f"{about}:")):
         raise InvalidInput(said.partition(": ")[2].removeprefix("impossible: ") or said) from error
@@ -126,51 +126,51 @@ _SHOWN_LABELS = 6  # of a column: a line
 _NUMBER = re.compile(r"[+-]?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
 
-def version_of(text: str) -> str:
+def text_version(text: str) -> str:
     """What tells one state of the file from another."""
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
 @lru_cache(maxsize=4)
-def tables_of(text: str) -> dict[str, Any]:
+def spec_tables(text: str) -> dict[str, Any]:
     """The tables of a spec, which nobody changes: a long list of labels is read once for all that a request asks."""
     return tomllib.loads(text)
 
 
-def in_page(text: str) -> dict[str, Any]:
+def tables_for_page(text: str) -> dict[str, Any]:
     """The tables of a spec as JSON values; numbers with a point or an exponent as they are written."""
-    return cast("dict[str, Any]", _plain(tomllib.loads(text, parse_float=str)))
+    return cast("dict[str, Any]", _to_json_values(tomllib.loads(text, parse_float=str)))
 
 
-def _plain(value: Any) -> Any:
+def _to_json_values(value: Any) -> Any:
     if isinstance(value, dict):
-        return {k: _plain(v) for k, v in cast("dict[str, Any]", value).items()}
+        return {k: _to_json_values(v) for k, v in cast("dict[str, Any]", value).items()}
     if isinstance(value, list):
-        return [_plain(v) for v in cast("list[Any]", value)]
+        return [_to_json_values(v) for v in cast("list[Any]", value)]
     return value if isinstance(value, (str, bool, int)) else str(value)
 
 
-def change(text: str, changes: object) -> str:
+def apply_changes(text: str, changes: object) -> str:
     """The text with the changes made. Raises InvalidInput for what is no change, or would break the file."""
     if not isinstance(changes, list) or len(changes) > _MOST_CHANGES:
         raise InvalidInput(f"changes are a list of at most {_MOST_CHANGES:,}")
     try:
         document = tomlkit.parse(text)
-        wanted = copy.deepcopy(tables_of(text))
+        wanted = copy.deepcopy(spec_tables(text))
     except ValueError as error:
         raise SpecError(f"this is not TOML: {error}") from error
     for one in cast("list[Any]", changes):
-        place, value = _read(one)
-        _put(wanted, place, _value(value))
+        place, value = _read_change(one)
+        _put_value(wanted, place, _toml_value(value))
         try:
-            _put(document, place, _item(value))
+            _put_value(document, place, _toml_item(value))
         except InvalidInput:
             raise
         except Exception as error:  # tables that stand apart in a file are more than the editor takes on
             raise InvalidInput("this part of the file cannot be changed here; change it in an editor") from error
     written = tomlkit.dumps(document)
     try:
-        kept = tables_of(written) == wanted
+        kept = spec_tables(written) == wanted
     except ValueError:
         kept = False
     if not kept:
@@ -178,7 +178,7 @@ def change(text: str, changes: object) -> str:
     return written
 
 
-def _read(one: object) -> tuple[list[str | int], Any]:
+def _read_change(one: object) -> tuple[list[str | int], Any]:
     if not isinstance(one, dict) or set(cast("dict[str, Any]", one)) != {"place", "value"}:
         raise InvalidInput("a change has a place and a value")
     given = cast("dict[str, Any]", one)
@@ -193,7 +193,7 @@ def _read(one: object) -> tuple[list[str | int], Any]:
     return keys, given["value"]
 
 
-def _put(root: Any, place: Sequence[str | int], value: Any) -> None:
+def _put_value(root: Any, place: Sequence[str | int], value: Any) -> None:
     """Set or take out what is at a place; tables on the way are made."""
     here: Any = root
     for i, key in enumerate(place[:-1]):
@@ -206,7 +206,7 @@ def _put(root: Any, place: Sequence[str | int], value: Any) -> None:
             if value is None:
                 return
             made: Any = [] if isinstance(place[i + 1], int) else {}
-            cast(Any, here)[key] = made if isinstance(root, dict) and type(root) is dict else _new(made)
+            cast(Any, here)[key] = made if isinstance(root, dict) and type(root) is dict else _new_toml_container(made)
         here = cast(Any, here)[key]
     last = place[-1]
     if isinstance(last, int):
@@ -227,31 +227,31 @@ def _put(root: Any, place: Sequence[str | int], value: Any) -> None:
         cast(Any, here)[last] = copy.deepcopy(value)
 
 
-def _new(made: object) -> Any:
+def _new_toml_container(made: object) -> Any:
     return tomlkit.aot() if isinstance(made, list) else tomlkit.table()
 
 
-def _value(value: Any) -> Any:
+def _toml_value(value: Any) -> Any:
     """What a value of the page is in TOML."""
     if value is None or isinstance(value, (str, bool)):
         return value
     if isinstance(value, int):
         return value
     if isinstance(value, list):
-        return [_value(v) for v in cast("list[Any]", value)]
+        return [_toml_value(v) for v in cast("list[Any]", value)]
     if not isinstance(value, dict):
         raise InvalidInput("values are texts, whole numbers, lists and tables")
     given = cast("dict[str, Any]", value)
     if set(given) == {"number"}:
         text = str(given["number"]).strip()
         return tomllib.loads(f"x = {text}")["x"] if _NUMBER.fullmatch(text) else text
-    return {str(k): _value(v) for k, v in given.items()}
+    return {str(k): _toml_value(v) for k, v in given.items()}
 
 
-def _item(value: Any) -> Any:
+def _toml_item(value: Any) -> Any:
     """The same, as the editor writes it: numbers keep the digits that were typed."""
     if isinstance(value, list):
-        return Written(inline(cast("list[Any]", value)))
+        return TextItem(inline_toml(cast("list[Any]", value)))
     if isinstance(value, dict):
         given = cast("dict[str, Any]", value)
         if set(given) == {"number"}:
@@ -259,12 +259,12 @@ def _item(value: Any) -> Any:
             return tomlkit.value(text) if _NUMBER.fullmatch(text) else tomlkit.string(text)
         table = tomlkit.table()
         for k, v in given.items():
-            table.add(str(k), _item(v))
+            table.add(str(k), _toml_item(v))
         return table
     return value if value is None else tomlkit.item(value)
 
 
-class Written(Item):
+class TextItem(Item):
     """A value by its text, for lists: the editor's own are made anew with every entry that joins them."""
 
     def __init__(self, text: str) -> None:
@@ -284,24 +284,24 @@ class Written(Item):
         return (self._text,)
 
 
-def inline(value: Any) -> str:
+def inline_toml(value: Any) -> str:
     """The TOML of a value on one line; numbers of the page as they were typed."""
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list):
-        return f"[{', '.join(map(inline, cast('list[Any]', value)))}]"
+        return f"[{', '.join(map(inline_toml, cast('list[Any]', value)))}]"
     if not isinstance(value, dict):
         return str(value)
     given = cast("dict[str, Any]", value)
     if set(given) == {"number"}:
         text = str(given["number"]).strip()
-        return text if _NUMBER.fullmatch(text) else inline(text)
-    return f"{{{', '.join(f'{inline(str(k))} = {inline(v)}' for k, v in given.items())}}}"
+        return text if _NUMBER.fullmatch(text) else inline_toml(text)
+    return f"{{{', '.join(f'{inline_toml(str(k))} = {inline_toml(v)}' for k, v in given.items())}}}"
 
 
-def store(path: Path, text: str) -> None:
+def write_spec_text(path: Path, text: str) -> None:
     """Write the file whole or not at all."""
 
     def write(partial: Path) -> None:
@@ -310,28 +310,28 @@ def store(path: Path, text: str) -> None:
     write_atomically(path, write)
 
 
-def parsed(text: str, path: Path) -> Spec:
+def parse_spec(text: str, path: Path) -> Spec:
     """The spec that the text declares. Raises SpecError."""
-    return spec_of(parse_toml(text), path)
+    return spec_from_root_table(parse_toml(text), path)
 
 
-def imported(text: str) -> dict[str, Any]:
+def import_columns(text: str) -> dict[str, Any]:
     """The tables [schema.NAME] of another tool's schema, as the page has them. Raises SpecError."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "schema.json"
         place.write_text(text, encoding="utf-8")
         columns = import_schema(place)
-    return {k: v for k, v in in_page(spec_text(columns)).items() if k == "schema"}
+    return {k: v for k, v in tables_for_page(spec_text(columns)).items() if k == "schema"}
 
 
-def of_column(tables: Mapping[str, Any], name: str, folder: Path) -> dict[str, Any]:
+def describe_column(tables: Mapping[str, Any], name: str, folder: Path) -> dict[str, Any]:
     """What one column's declaration gives: its cells, labels and mock values, or why it gives none."""
     root = {k: tables[k] for k in ("schema_defaults",) if k in tables} | {"schema": {name: tables["schema"][name]}}
-    text = "\n".join(f"{key} = {inline(value)}" for key, value in root.items())
-    return dict(_of_column(text, name, str(folder), files_of(root["schema"], folder)))
+    text = "\n".join(f"{key} = {inline_toml(value)}" for key, value in root.items())
+    return dict(_describe_cached_column(text, name, str(folder), column_files(root["schema"], folder)))
 
 
-def files_of(schema: object, folder: Path) -> tuple[tuple[str, int, int], ...]:
+def column_files(schema: object, folder: Path) -> tuple[tuple[str, int, int], ...]:
     """The files that columns are declared from, each as it is now: what was read of one holds until it is written."""
     columns = cast("dict[str, Any]", schema).values() if isinstance(schema, dict) else ()
     found: list[tuple[str, int, int]] = []
@@ -345,7 +345,7 @@ def files_of(schema: object, folder: Path) -> tuple[tuple[str, int, int], ...]:
 
 
 @lru_cache(maxsize=4_096)
-def _of_column(
+def _describe_cached_column(
     text: str, name: str, folder: str, files: tuple[tuple[str, int, int], ...]
 ) -> tuple[tuple[str, Any], ...]:
     del files  # of the key alone
@@ -356,7 +356,7 @@ def _of_column(
         domain = read_schema(root, Path(folder))
     except InvalidInput as error:
         said = re.sub(r"^line \d+: ", "", str(error)).removeprefix(f"schema.{name}").lstrip(".: ")
-        if word := absent(said):
+        if word := missing_field(said):
             return (("blank", word),)
         return (("error", said),)
     attribute = domain[name]

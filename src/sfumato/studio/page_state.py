@@ -7,37 +7,37 @@ from typing import Any
 
 from sfumato._util.frames import Frame, safe_text
 from sfumato.errors import InvalidInput, SpecError
-from sfumato.present.sections import cells_text
+from sfumato.present.sections import cell_count_text
 from sfumato.privacy.ledger import Ledger
 from sfumato.studio import drafts
 from sfumato.studio.drafts import still_to_do
-from sfumato.studio.workspace import Desk
+from sfumato.studio.workspace import Workspace
 from sfumato.terminal import csv_text
 
 _LABELS = 500  # of an attribute, offered while one types
 _QUERY = re.compile(r"^(?:line \d+: )?queries\.(\d+)\b[.\w]*:? ?")
 
 
-def state(desk: Desk, text: str | None = None) -> dict[str, Any]:
+def spec_state(desk: Workspace, text: str | None = None) -> dict[str, Any]:
     """Everything that the pages before the payment show, of the spec's file or of another text. No data are read."""
     given = desk.text if text is None else text
-    version = drafts.version_of(given)
+    version = drafts.text_version(given)
     try:
-        drafts.tables_of(given)
+        drafts.spec_tables(given)
     except ValueError:
         return {"version": version, "broken": "the spec is not TOML; mend it in an editor"}
-    found = desk.state(given, lambda: _declared(desk, given))
+    found = desk.state(given, lambda: _declared_state(desk, given))
     header = None if desk.header is None else list(desk.header)
     return {"version": version, "broken": None, "header": header, "absent": list(desk.absent())} | found
 
 
-def _declared(desk: Desk, text: str) -> dict[str, Any]:
+def _declared_state(desk: Workspace, text: str) -> dict[str, Any]:
     """What hangs on the text alone, and on the files that it names."""
-    tables = drafts.tables_of(text)
+    tables = drafts.spec_tables(text)
     schema = tables.get("schema")
-    columns = {name: _column(desk, tables, name) for name in schema} if isinstance(schema, dict) else {}
+    columns = {name: _column_state(desk, tables, name) for name in schema} if isinstance(schema, dict) else {}
     found: dict[str, Any] = {
-        "spec": drafts.in_page(text),
+        "spec": drafts.tables_for_page(text),
         "columns": columns,
         "problem": None,
         "todo": None,
@@ -53,7 +53,7 @@ def _declared(desk: Desk, text: str) -> dict[str, Any]:
         found["at"] = None if place is None else int(place[1]) - 1
         return found
     domain = spec.domain
-    found["cells"] = cells_text(domain.size)
+    found["cells"] = cell_count_text(domain.size)
     found["queries"] = f"{len(spec.workload):,}"
     found["stream"] = spec.periods is not None
     found["attributes"] = [
@@ -70,8 +70,8 @@ def _declared(desk: Desk, text: str) -> dict[str, Any]:
     return found
 
 
-def _column(desk: Desk, tables: dict[str, Any], name: str) -> dict[str, Any]:
-    found = drafts.of_column(tables, name, desk.places.spec.parent)
+def _column_state(desk: Workspace, tables: dict[str, Any], name: str) -> dict[str, Any]:
+    found = drafts.describe_column(tables, name, desk.places.spec.parent)
     return found | {"error": desk.placeless(found["error"])} if "error" in found else found
 
 

@@ -28,7 +28,7 @@ from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger, words
 from sfumato.releasing import release
 from sfumato.studio import conversations
-from sfumato.studio.workspace import AnyPlan, Desk, checked_name
+from sfumato.studio.workspace import AnyPlan, Workspace, checked_name
 
 _LARGEST = Decimal(10**9)  # above, no budget is
 _OPEN = 2  # sessions that are asked at a time; each holds what it counts of its table
@@ -49,7 +49,7 @@ class Job:
 class Payments:
     """The payment that is being made, or was last; and the sessions that are asked."""
 
-    desk: Desk
+    desk: Workspace
     _job: Job = field(default_factory=Job)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _asking: threading.Lock = field(default_factory=threading.Lock)
@@ -100,7 +100,7 @@ class Payments:
             )
         if not place.is_file() or not is_stream(place):
             raise InvalidInput("a period is added to the store of a stream, and this is none")
-        if conversations.anchor_of(place) != seen:
+        if conversations.store_anchor(place) != seen:
             raise NameTaken(_MOVED)
         label = period.strip()
         self._turn(place.name, f"reading and publishing {label}")
@@ -125,16 +125,16 @@ class Payments:
         with self._asking:
             session = self._sessions.get(place.name)
             if session is None:
-                session = conversations.resumed(place, self.desk.ledger(), seen)
+                session = conversations.resume_from_file(place, self.desk.ledger(), seen)
                 while len(self._sessions) >= _OPEN:
                     self._sessions.pop(next(iter(self._sessions)))
                 self._sessions[place.name] = session
             try:
-                found = conversations.ask(session, seen, question)
+                found = conversations.put_question(session, seen, question)
             except (LedgerError, NotWritten):
                 self._sessions.pop(place.name, None)  # its file is another by now, or is closed
                 raise
-            return {"answer": found, "standing": conversations.standing(place)}
+            return {"answer": found, "standing": conversations.conversation_status(place)}
 
     def _places(self, plan: AnyPlan, name: str) -> tuple[Path, Path]:
         """Where a plan's result is put, and the place of the other kind, which must not have the same name."""
@@ -187,15 +187,15 @@ class Payments:
                 job.text = work()
             job.state = "done"
         except NotWritten as error:
-            _aside(error)
+            _tell_custodian(error)
             job.text, job.state = lost, "lost"
         except SfumatoError as error:
-            _aside(error)
+            _tell_custodian(error)
             text = self.desk.said(error)
             job.text = text if "nothing was spent" in text else f"{text}. Nothing was spent."
             job.state = "refused"
         except Exception as error:
-            _aside(type(error)())
+            _tell_custodian(type(error)())
             job.text = (
                 "Something failed that should not; look at the ledger, whether it was paid. Please report it as a bug."
             )
@@ -209,7 +209,7 @@ _LOST = (
 )
 
 
-def _aside(error: Exception) -> None:
+def _tell_custodian(error: Exception) -> None:
     """To the custodian's terminal, not to the page."""
     sys.stderr.write(f"sfumato studio: {type(error).__name__}: {safe_text(str(error))}\n")
 
@@ -222,7 +222,7 @@ def open_ledger(path: Path, budget: Budget, table: str | None) -> None:
         raise InvalidInput(str(error)) from error
 
 
-def proposal(kept: Mapping[str, Any]) -> dict[str, str]:
+def ledger_proposal(kept: Mapping[str, Any]) -> dict[str, str]:
     """What a new ledger may hold in all: twice of what the spec's budget says, as texts of the fields, and why.
 
     Of mu twice is four times as much, since it adds up in squares. Nothing where the spec has no budget yet.
@@ -244,10 +244,10 @@ def proposal(kept: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def account(ledger: Ledger, plan: AnyPlan | None) -> dict[str, Any]:
+def ledger_account(ledger: Ledger, plan: AnyPlan | None) -> dict[str, Any]:
     """A ledger for the page: how it describes itself, shares for a bar, and what this plan would take."""
     state = ledger.state()
-    spends = words.spends(state)
+    spends = words.spend_entries(state)
     total = float(state.total)
     share = float(state.spent) / total if total else 1.0
     waiting = [safe_text(e.name) for e in spends if not e.released]
@@ -260,5 +260,5 @@ def account(ledger: Ledger, plan: AnyPlan | None) -> dict[str, Any]:
         out |= {"fits": quote.fits, "quote": str(quote), "plan_share": float(quote.price) / total if total else 1.0}
         same = [e.name for e in spends if e.plan_hash == plan.fingerprint and e.released]
         out["released"] = safe_text(same[-1]) if same else None
-        out["paid"] = words.paid(plan.price, words.promised(state))
+        out["paid"] = words.spend_in_epsilon(plan.price, words.granted_budget(state))
     return out

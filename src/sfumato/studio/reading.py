@@ -23,12 +23,12 @@ from sfumato.errors import InvalidInput, NotAnswerable, SfumatoError
 from sfumato.plans.intervals import check_confidence
 from sfumato.plans.planned import is_answered
 from sfumato.present import charts
-from sfumato.present.answers import distribution, singles, singles_table, small_table
+from sfumato.present.answers import attribute_distribution, single_answers, singles_table, small_table
 from sfumato.present.projected import moved_section
-from sfumato.present.sections import errors, protects, reading, short
-from sfumato.present.words import families, rounded, show
+from sfumato.present.sections import errors_text, guarantee_equation, guarantee_sentences, reading_advice
+from sfumato.present.words import predicted_families, round_to_error, show_figures
 from sfumato.releases import ModelRelease, Release
-from sfumato.releases.answers import Answer, Linear
+from sfumato.releases.answers import Answer, LinearAnswer
 from sfumato.releases.streams import StreamRelease
 from sfumato.terminal import csv_text
 from sfumato.workloads import predicates, total
@@ -53,7 +53,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Ranked:
+class RankedCell:
     """A cell with its answer, and the places it can have from the largest on; all hold together."""
 
     cell: str
@@ -70,7 +70,7 @@ def calculate(operation: str, one: tuple[Release, str], other: tuple[Release, st
     if operation not in OPERATIONS:
         raise InvalidInput(f"there are {', '.join(OPERATIONS)}")
     level = check_confidence(confidence)
-    a, b = _answer(*one, level), _answer(*other, level)
+    a, b = _answer_condition(*one, level), _answer_condition(*other, level)
     if operation in ("difference", "sum"):
         found = a - b if operation == "difference" else a + b
         return Result(found.value, found.low, found.high)
@@ -83,14 +83,14 @@ def calculate(operation: str, one: tuple[Release, str], other: tuple[Release, st
     return Result(*numbers)
 
 
-def _answer(release: Release, condition: str, level: float) -> Answer:
+def _answer_condition(release: Release, condition: str, level: float) -> Answer:
     """The unprojected answer to a condition, or the number of records."""
     domain = release.plan.workload.domain
     question = predicates(domain, [condition]) if condition.strip() else total(domain)
-    return Answer.of(Linear(((1.0, release.raw, question.blocks[0].block),)), level)
+    return Answer.of(LinearAnswer(((1.0, release.raw, question.blocks[0].block),)), level)
 
 
-def ranks(release: Release, attribute: str, confidence: float = 0.95) -> list[Ranked]:
+def cell_ranks(release: Release, attribute: str, confidence: float = 0.95) -> list[RankedCell]:
     """The places of an attribute's cells by their counts, the largest first; all places hold together.
 
     From intervals that hold together: a cell is surely before another where its interval lies above the other's.
@@ -101,7 +101,7 @@ def ranks(release: Release, attribute: str, confidence: float = 0.95) -> list[Ra
     below = (high[None, :] < low[:, None]).sum(axis=1)
     order: Sequence[int] = np.argsort(-values, kind="stable").tolist()
     cells = table.labels[0]
-    return [Ranked(cells[i], float(values[i]), int(above[i]) + 1, len(values) - int(below[i])) for i in order]
+    return [RankedCell(cells[i], float(values[i]), int(above[i]) + 1, len(values) - int(below[i])) for i in order]
 
 
 _ROWS = 400  # of a table on a page; the downloads have all
@@ -119,19 +119,19 @@ _NUMBERS = ("answer", "unprojected", "standard_error", "low", "high", "share", "
 Json = dict[str, Any]
 
 
-def measured(stored: Any) -> Release | None:
+def readable_release(stored: Any) -> Release | None:
     """The release of one look that pages can read; of a stream the totals of its last period. None for others."""
     if isinstance(stored, StreamRelease):
         return stored.totals if stored.published else None
     return stored if isinstance(stored, Release) else None
 
 
-def overview(stored: Any, name: str) -> Json:
+def release_overview(stored: Any, name: str) -> Json:
     """What is said of a release at first, and what may be asked of it."""
-    release = measured(stored)
+    release = readable_release(stored)
     if release is None:
         told = stored if isinstance(stored, Description) else stored.describe()
-        return {"name": name, "kind": "told", "note": _note(stored), "about": told.to_dict()}
+        return {"name": name, "kind": "told", "note": _release_note(stored), "about": told.to_dict()}
     domain = release.plan.workload.domain
     attributes = [
         {"name": n, "shown": safe_text(n), "size": domain[n].size, "ordered": domain[n].intervals is not None}
@@ -139,14 +139,14 @@ def overview(stored: Any, name: str) -> Json:
         | {"other": domain[n].has_other}
         for n in (*domain.names, *domain.levels)
     ]
-    _offer(release, attributes)
+    _offer_questions(release, attributes)
     return {
         "name": name,
         "kind": "tables",
-        "note": _note(stored),
+        "note": _release_note(stored),
         "about": _about(release).to_dict(),
         "attributes": attributes,
-        "first": _first(release, attributes),
+        "first": _first_choice(release, attributes),
         "operations": OPERATIONS,
         "projected": release.projection is not None,
         "projectable": len(release.workload) <= _PROJECTED and release.projection is None,
@@ -158,12 +158,12 @@ def _about(release: Release) -> Description:
     plan, told = release.plan, release.describe()
     figures = [
         ("Answers", f"{len(release.workload):,}", ""),
-        ("Guarantee", short(plan), ""),
+        ("Guarantee", guarantee_equation(plan), ""),
         ("Protects", plan.unit.describe(), ""),
         ("Made", release.provenance.created[:10], ""),
     ]
-    reads = reading(plan, projected=release.projection is not None)
-    promise = [protects(plan, released=True), reads, *(b for b in told.blocks if isinstance(b, Facts))]
+    reads = reading_advice(plan, projected=release.projection is not None)
+    promise = [guarantee_sentences(plan, released=True), reads, *(b for b in told.blocks if isinstance(b, Facts))]
     blocks = [
         *(b for b in told.blocks if isinstance(b, Warnings)),
         Figures(figures),
@@ -173,7 +173,7 @@ def _about(release: Release) -> Description:
     return Description(told.headline, blocks)
 
 
-def _offer(release: Release, attributes: list[Json]) -> None:
+def _offer_questions(release: Release, attributes: list[Json]) -> None:
     """Say of every attribute what can be answered of it: its table, its distribution, and tables with others.
 
     `beside` lists the others; it is None where there are too many attributes to try all pairs, and all are offered.
@@ -181,18 +181,18 @@ def _offer(release: Release, attributes: list[Json]) -> None:
     names = [a["name"] for a in attributes]
     tried = len(names) <= _PAIRED
     for i, one in enumerate(attributes):
-        one["table"] = _answers(release, (one["name"],)) if i < _ALONE else True
+        one["table"] = _is_table_answered(release, (one["name"],)) if i < _ALONE else True
         # to try more numbers, or longer ones, would take longer than a page may: a refusal says what is missing
         long = i >= _TRIED or one["size"] > _POINTS
         one["distribution"] = one["ordered"] and (one["table"] if long else _has_distribution(release, one["name"]))
         one["beside"] = [] if tried else None
     for one, other in itertools.combinations(attributes, 2) if tried else ():
-        if _answers(release, (one["name"], other["name"])):
+        if _is_table_answered(release, (one["name"], other["name"])):
             one["beside"].append(other["name"])
             other["beside"].append(one["name"])
 
 
-def _answers(release: Release, names: tuple[str, ...]) -> bool:
+def _is_table_answered(release: Release, names: tuple[str, ...]) -> bool:
     """Whether the table over some attributes follows from what was measured."""
     domain = release.plan.workload.domain
     if len({domain.owner(n) for n in names}) < len(names):
@@ -200,9 +200,9 @@ def _answers(release: Release, names: tuple[str, ...]) -> bool:
     return is_answered(release.plan.strategy, table_block(domain, names))
 
 
-def _first(release: Release, attributes: list[Json]) -> Json:
+def _first_choice(release: Release, attributes: list[Json]) -> Json:
     """What is shown before anybody chose: a table that was asked for, and a number whose distribution is known."""
-    asked = (t.attributes for t in families(release.plan, release.part))
+    asked = (t.attributes for t in predicted_families(release.plan, release.part))
     table = next((names for names in asked if 0 < len(names) <= _CHOSEN), ())
     numbers = (a["name"] for a in attributes[:_TRIED] if a["distribution"])
     return {"table": list(table), "of": next(numbers, None)}
@@ -216,7 +216,7 @@ def _has_distribution(release: Release, name: str) -> bool:
     return True
 
 
-def _note(stored: Any) -> str:
+def _release_note(stored: Any) -> str:
     if isinstance(stored, StreamRelease):
         if not stored.periods:
             return "A stream without a period so far. Its totals are read here once the first is added."
@@ -231,7 +231,7 @@ def _note(stored: Any) -> str:
     return "" if isinstance(stored, Release) else "What this page can do does not apply to it; it is told in words."
 
 
-def _names(release: Release, given: object, most: int) -> tuple[str, ...]:
+def _read_chosen_names(release: Release, given: object, most: int) -> tuple[str, ...]:
     domain = release.plan.workload.domain
     if not isinstance(given, list) or len(given) > most or not all(isinstance(n, str) for n in given):
         raise InvalidInput(f"name at most {most} attributes")
@@ -241,9 +241,9 @@ def _names(release: Release, given: object, most: int) -> tuple[str, ...]:
     return tuple(given)
 
 
-def placed(release: Release, given: object) -> Description:
+def table_for_page(release: Release, given: object) -> Description:
     """A marginal table: the first rows in words, and a chart where it has one or two attributes and few cells."""
-    names = _names(release, given, 6)
+    names = _read_chosen_names(release, given, 6)
     if not names:
         raise InvalidInput("choose at least one attribute")
     table = release.table(*names)
@@ -263,8 +263,8 @@ def placed(release: Release, given: object) -> Description:
         cells = [table.labels[i][j] for i, j in enumerate(place)]
         width = float(table.high[place]) - float(table.low[place])
         scale = error if math.isfinite(error) else width / 4
-        numbers = [rounded(float(x[place]), scale) for x in (table.values, table.low, table.high)]
-        rows.append([*cells, *numbers, show(error)])
+        numbers = [round_to_error(float(x[place]), scale) for x in (table.values, table.low, table.high)]
+        rows.append([*cells, *numbers, show_figures(error)])
     columns = ["answer", "from", "to", "standard error"]
     return _shown([*names, *columns], rows, columns, table.values.size, spec)
 
@@ -281,9 +281,9 @@ def _shown(
     return Description("", [*drawing, TitledTable(title, frame, numbers)])
 
 
-def statistic(release: Release, what: object, attribute: object, by: object, at: object = None) -> Description:
+def statistic_for_page(release: Release, what: object, attribute: object, by: object, at: object = None) -> Description:
     """Quantiles, means, shares or the distribution of an attribute within groups."""
-    (name,), groups = _names(release, [attribute], 1), _names(release, by, 3)
+    (name,), groups = _read_chosen_names(release, [attribute], 1), _read_chosen_names(release, by, 3)
     spec: Json | None = None
     if what == "quantiles":
         if not isinstance(at, list) or not 0 < len(at) <= 99 or not all(isinstance(p, (int, float)) for p in at):
@@ -295,23 +295,23 @@ def statistic(release: Release, what: object, attribute: object, by: object, at:
         frame = release.share(name, within=groups)
     elif what == "cdf":
         frame = release.cdf(name, by=groups)
-        drawn = distribution(release, name, groups)
+        drawn = attribute_distribution(release, name, groups)
         if drawn is not None:  # an axis as long as a name may be leaves no room for the picture
-            spec = charts.distribution_chart(replace(drawn, attribute=_short(drawn.attribute)))
+            spec = charts.distribution_chart(replace(drawn, attribute=_short_title(drawn.attribute)))
     else:
         raise InvalidInput("there are quantiles, mean, share and cdf")
     names = [n for n in frame.columns if n != "note" or any(frame["note"])]
     texts = [n for n in names if n == "note" or not all(isinstance(v, (int, float)) or v is None for v in frame[n])]
-    rows = [[_cell(n, row) for n in names] for row in itertools.islice(frame.rows(), _ROWS)]
+    rows = [[_cell_text(n, row) for n in names] for row in itertools.islice(frame.rows(), _ROWS)]
     columns = [n.replace("_", " ") for n in names]
     return _shown(columns, rows, [c for c, n in zip(columns, names, strict=True) if n not in texts], len(frame), spec)
 
 
-def _short(name: str) -> str:
+def _short_title(name: str) -> str:
     return name if len(name) <= _TITLE else f"{name[: _TITLE - 1]}…"
 
 
-def _cell(name: str, row: Json) -> str:
+def _cell_text(name: str, row: Json) -> str:
     value = row[name]
     if value is None:
         return "–"
@@ -323,49 +323,49 @@ def _cell(name: str, row: Json) -> str:
     if error is None and "quantile" in row:  # of quantiles the ends are cells' edges
         return f"{value:,.6g}"
     if name == "standard_error" or not error:
-        return show(value)
+        return show_figures(value)
     low, high = row.get("low"), row.get("high")  # of a mean the cells' width besides the noise
-    return rounded(value, error if low is None or high is None else max(error, (high - low) / 4))
+    return round_to_error(value, error if low is None or high is None else max(error, (high - low) / 4))
 
 
-def asked(release: Release, question: object) -> Json:
+def answer_question(release: Release, question: object) -> Json:
     """The answer to a condition, with its interval."""
     if not isinstance(question, str) or not question.strip():
         raise InvalidInput("ask with a condition, such as age >= 65")
     found = release.ask(question)
     error = found.standard_error
     scale = (found.high - found.low) / 4 if error is None else error
-    numbers = {k: rounded(getattr(found, k), scale) for k in ("value", "low", "high")}
-    return {"question": safe_text(question), "error": show(error), "exact": found.value} | numbers
+    numbers = {k: round_to_error(getattr(found, k), scale) for k in ("value", "low", "high")}
+    return {"question": safe_text(question), "error": show_figures(error), "exact": found.value} | numbers
 
 
-def calculated(operation: object, one: tuple[Release, object], other: tuple[Release, object]) -> Json:
+def calculation_for_page(operation: object, one: tuple[Release, object], other: tuple[Release, object]) -> Json:
     """The calculator's answer in words and numbers."""
     if not isinstance(one[1], str) or not isinstance(other[1], str) or not isinstance(operation, str):
         raise InvalidInput("the calculator takes an operation and two conditions")
     found = calculate(operation, (one[0], one[1]), (other[0], other[1]))
     percent, error = operation in ("share", "growth"), (found.high - found.low) / 4
     numbers = (found.value, found.low, found.high)
-    shown = [f"{rounded(100 * x, 100 * error)} %" if percent else rounded(x, error) for x in numbers]
+    shown = [f"{round_to_error(100 * x, 100 * error)} %" if percent else round_to_error(x, error) for x in numbers]
     return asdict(found) | {"shown": shown}
 
 
-def ranked(release: Release, attribute: object) -> Description:
+def ranks_for_page(release: Release, attribute: object) -> Description:
     """The places of an attribute's cells."""
-    (name,) = _names(release, [attribute], 1)
-    found = ranks(release, name)[:_ROWS]
-    rows = [[r.cell, show(r.value, 6), f"{r.first}", f"{r.last}"] for r in found]
+    (name,) = _read_chosen_names(release, [attribute], 1)
+    found = cell_ranks(release, name)[:_ROWS]
+    rows = [[r.cell, show_figures(r.value, 6), f"{r.first}", f"{r.last}"] for r in found]
     numbers = ["answer", "place from", "place to"]
     return _shown([name, *numbers], rows, numbers, len(found))
 
 
-def maps(release: Release) -> Description:
+def error_maps(release: Release) -> Description:
     """The error of every table as a strip, and of every pair of attributes as a map."""
-    found = [f for f in families(release.plan, release.part) if math.isfinite(f.rmse)]
-    return Description("", [b for b in errors(found).blocks if isinstance(b, Chart)])
+    found = [f for f in predicted_families(release.plan, release.part) if math.isfinite(f.rmse)]
+    return Description("", [b for b in errors_text(found).blocks if isinstance(b, Chart)])
 
 
-def projected(release: Release) -> Description:
+def projection_for_page(release: Release) -> Description:
     """Before and after a projection onto what some table could have given."""
     if len(release.workload) > _PROJECTED:
         raise NotAnswerable(f"above {_PROJECTED:,} answers a projection is made by a program: release.project()")
@@ -396,7 +396,7 @@ def stored_file(folder: Path, name: str) -> Path:
     return place
 
 
-def held(place: Path) -> list[str]:
+def available_files(place: Path) -> list[str]:
     """Which of the files above are there; of a stream what may be published of it."""
     if not place.is_dir():
         return ["tables.xlsx", STREAM]
@@ -418,27 +418,27 @@ def table_csv(release: Release, names: tuple[str, ...]) -> str:
     return csv_text(release.table(*names).frame())
 
 
-def workbook(release: Release) -> bytes:
+def release_workbook(release: Release) -> bytes:
     """What was asked as an Excel workbook: words, single answers, one sheet for each table until it is large."""
     out = io.BytesIO()
     with xlsxwriter.Workbook(out, {"in_memory": True, "strings_to_formulas": False, "strings_to_urls": False}) as book:
         words = book.add_worksheet("read me")
         words.set_column(0, 0, 110)
         wrapped = book.add_format({"text_wrap": True, "valign": "top"})
-        said = (protects(release.plan, released=True), reading(release.plan))
+        said = (guarantee_sentences(release.plan, released=True), reading_advice(release.plan))
         texts = [safe_text(release.provenance.name), *(text for block in said for text in block.texts)]
         for i, text in enumerate(texts):
             words.write_string(i, 0, text, wrapped)
-        found, _ = singles(release)
+        found, _ = single_answers(release)
         names = ("part", "label", "value", "low", "high", "error")
-        _sheet(book, "single answers", Frame({n: [getattr(s, n) for s in found] for n in names}))
+        _write_sheet(book, "single answers", Frame({n: [getattr(s, n) for s in found] for n in names}))
         used: set[str] = {"read me", "single answers"}
-        for title, frame in _tables(release):
-            _sheet(book, _tab(title, used), frame)
+        for title, frame in _workbook_tables(release):
+            _write_sheet(book, _tab_name(title, used), frame)
     return out.getvalue()
 
 
-def _tables(release: Release) -> Iterator[tuple[str, Frame]]:
+def _workbook_tables(release: Release) -> Iterator[tuple[str, Frame]]:
     """Tables that were asked, the small ones first, until a workbook is full."""
     domain, left = release.plan.workload.domain, _MOST_ROWS
     asked: dict[tuple[str, ...], int] = {}
@@ -457,7 +457,7 @@ def _tables(release: Release) -> Iterator[tuple[str, Frame]]:
             continue
 
 
-def _sheet(book: xlsxwriter.Workbook, title: str, frame: Frame) -> None:
+def _write_sheet(book: xlsxwriter.Workbook, title: str, frame: Frame) -> None:
     sheet = book.add_worksheet(title)
     bold = book.add_format({"bold": True})
     for j, (name, column) in enumerate(frame.columns.items()):
@@ -470,7 +470,7 @@ def _sheet(book: xlsxwriter.Workbook, title: str, frame: Frame) -> None:
     sheet.freeze_panes(1, 0)
 
 
-def _tab(title: str, used: set[str]) -> str:
+def _tab_name(title: str, used: set[str]) -> str:
     """A tab's name as Excel takes them: at most 31 characters, some forbidden, each once whatever the case."""
     clean = "".join("-" if c in "[]:*?/\\'" else c for c in safe_text(title)).strip() or "table"
     name, number = clean[:31], 1

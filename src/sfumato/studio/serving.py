@@ -18,9 +18,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from sfumato.curator.rows.samples import OtherEncoding, column_names
 from sfumato.errors import InvalidInput
-from sfumato.studio.app import Keys, make_app
-from sfumato.studio.drafts import change, store
-from sfumato.studio.workspace import Desk, Places
+from sfumato.studio.app import AccessKeys, make_app
+from sfumato.studio.drafts import apply_changes, write_spec_text
+from sfumato.studio.workspace import Places, Workspace
 
 _BACKLOG = 64  # connections that wait: one browser opens six
 _IDLE = 30  # seconds that a connection is kept for a next request
@@ -44,13 +44,13 @@ neighbours = ""
 """
 
 
-def prepared(given: str | None, folder: Path, *, demo: bool) -> tuple[Path, tuple[str, ...] | None]:
+def prepare_spec(given: str | None, folder: Path, *, demo: bool) -> tuple[Path, tuple[str, ...] | None]:
     """The spec file to work on, made where there is none yet, and the names of the table's columns where it is new.
 
     `given` is a spec (.toml), a table, or None for a spec that asks where the table is. Raises InvalidInput, OSError.
     """
     if demo:
-        return _demo(folder), None
+        return _copy_demo(folder), None
     if given is not None and given.endswith(".toml"):
         if not Path(given).is_file():
             raise InvalidInput(f"{given!r} is no file; name a spec, or a table for a new one")
@@ -58,7 +58,7 @@ def prepared(given: str | None, folder: Path, *, demo: bool) -> tuple[Path, tupl
     if given is None:
         place = folder / "table.toml"
         if not place.exists():
-            store(place, _BLANK)
+            write_spec_text(place, _BLANK)
         return place, None
     try:
         names = column_names(given)
@@ -68,11 +68,11 @@ def prepared(given: str | None, folder: Path, *, demo: bool) -> tuple[Path, tupl
     place = folder / f"{stem or 'table'}.toml"
     if not place.exists():
         source = given if "://" in given else os.path.relpath(given, folder)
-        store(place, change(_BLANK, [{"place": ["data", "source"], "value": source}]))
+        write_spec_text(place, apply_changes(_BLANK, [{"place": ["data", "source"], "value": source}]))
     return place, names
 
 
-def _demo(folder: Path) -> Path:
+def _copy_demo(folder: Path) -> Path:
     """The bundled public table in a new folder, with its spec."""
     number, place = 1, folder / "sfumato-studio"
     while place.exists():
@@ -84,7 +84,7 @@ def _demo(folder: Path) -> Path:
     return place / "adult.toml"
 
 
-def listening() -> socket.socket:
+def listening_socket() -> socket.socket:
     """A socket on this machine's own address alone, at a port that the system chooses."""
     found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     found.bind(("127.0.0.1", 0))
@@ -128,7 +128,7 @@ class Patient(H11Protocol):
             self.transport.close()
 
 
-def server(desk: Desk, keys: Keys) -> uvicorn.Server:
+def make_server(desk: Workspace, keys: AccessKeys) -> uvicorn.Server:
     """The server, which says nothing of itself and keeps no log of addresses."""
     config = uvicorn.Config(
         make_app(desk, keys),
@@ -146,23 +146,23 @@ def server(desk: Desk, keys: Keys) -> uvicorn.Server:
     return uvicorn.Server(config)
 
 
-def serve(places: Places, header: tuple[str, ...] | None, *, opens: bool) -> None:
+def serve_studio(places: Places, header: tuple[str, ...] | None, *, opens: bool) -> None:
     """Serve until interrupted. The address is printed; with `opens` the browser is led there."""
-    with listening() as found:
-        keys = Keys(found.getsockname()[1])
-        desk = Desk(places, header)
+    with listening_socket() as found:
+        keys = AccessKeys(found.getsockname()[1])
+        desk = Workspace(places, header)
         sys.stdout.write(f"Working on {places.spec}. Ctrl-C ends it; what you declared stays in the file.\n")
         sys.stdout.write(f"Open in a browser on this machine, once: {keys.address}\n")
         sys.stdout.flush()
-        start = _open(keys) if opens else None
+        start = _open_browser(keys) if opens else None
         try:
-            server(desk, keys).run(sockets=[found])
+            make_server(desk, keys).run(sockets=[found])
         finally:
             if start is not None:
                 start.unlink(missing_ok=True)
 
 
-def _open(keys: Keys) -> Path:
+def _open_browser(keys: AccessKeys) -> Path:
     """Lead the browser to the address by a file that only this account reads: arguments of programs all can see.
 
     The file is removed by the entry.

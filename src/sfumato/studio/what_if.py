@@ -14,21 +14,21 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from sfumato._util.codec import fingerprint
+from sfumato._util.codec import value_fingerprint
 from sfumato._util.frames import safe_text
 from sfumato.errors import InvalidInput, PlanError, SfumatoError
 from sfumato.plans.explain import objective_text
 from sfumato.plans.iterative import IterativePlan
 from sfumato.plans.plan import Plan
 from sfumato.plans.streams import StreamPlan
-from sfumato.present.words import above_bound, families, guarantee, show, statement
+from sfumato.present.words import above_bound, budget_statement, guarantee_sentence, predicted_families, show_figures
 from sfumato.privacy import budget as conversions
 from sfumato.privacy.accounting import GaussianEvent, PureEvent, ZcdpEvent
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger.words import attack_success, percent_up
 from sfumato.privacy.rounding import sqrt_up
 from sfumato.privacy.unit import Neighbours
-from sfumato.releasing import plan_of
+from sfumato.releasing import plan_from_spec
 from sfumato.specs import Spec
 from sfumato.workloads import RECORDS, QueryBlock, Workload
 
@@ -40,7 +40,7 @@ _FIFTH = 5  # a count is known to a fifth where it is five standard errors
 
 
 @dataclass(frozen=True, slots=True)
-class Scaled:
+class ScaledErrors:
     """How many times the planned errors are under another budget, and what that budget promises."""
 
     factor: float
@@ -49,21 +49,21 @@ class Scaled:
     attack: str
 
 
-def figures(plan: Plan | IterativePlan | StreamPlan) -> dict[str, Any]:
+def plan_figures(plan: Plan | IterativePlan | StreamPlan) -> dict[str, Any]:
     """A plan for the page: lines by part and order, every table, the bound, words. Plain JSON values."""
     if isinstance(plan, IterativePlan):
-        return {"lines": [], "tables": [], "note": _UNKNOWN} | _promise(plan.budget)
+        return {"lines": [], "tables": [], "note": _UNKNOWN} | _promise_facts(plan.budget)
     one = plan.at() if isinstance(plan, StreamPlan) else plan
-    lines = [_line(row) for row in one.errors_by_order().rows()]
-    found = families(one)
+    lines = [_error_line(row) for row in one.errors_by_order().rows()]
+    found = predicted_families(one)
     tables = [
         {
             "name": f.name,
             "part": f.part,
             "cells": f.queries,
             "unit": f.unit,
-            "margin": _number(f.margin),
-            "rmse": _number(f.rmse),
+            "margin": _finite_or_none(f.margin),
+            "rmse": _finite_or_none(f.rmse),
         }
         | {"fifth": f.smallest if f.unit == RECORDS else None}
         for f in found[:_LISTED]
@@ -71,18 +71,18 @@ def figures(plan: Plan | IterativePlan | StreamPlan) -> dict[str, Any]:
     above = above_bound(one)
     about = {
         "mechanism": one.mechanism,
-        "typical": show(one.mean_error),
+        "typical": show_figures(one.mean_error),
         "alike": objective_text(one) or "every query alike",
-        "bound": _number(one.lower_bound),
+        "bound": _finite_or_none(one.lower_bound),
         "above": None if above is None else above,
         "unit": safe_text(one.main_unit),
         "queries": len(one.workload),
-        "scales": _scales(one),
+        "scales": _errors_scale(one),
         "notes": [safe_text(n) for n in one.notes],
         "omitted": max(0, len(found) - _LISTED),
     }
     note = _STREAM if isinstance(plan, StreamPlan) else ""
-    return {"lines": lines, "tables": tables, "note": note} | about | _promise(one.budget)
+    return {"lines": lines, "tables": tables, "note": note} | about | _promise_facts(one.budget)
 
 
 _UNKNOWN = (
@@ -92,23 +92,27 @@ _UNKNOWN = (
 _STREAM = "These are the totals after the last period of the stream that is declared; sfumato plan SPEC shows all."
 
 
-def _promise(budget: Budget) -> dict[str, Any]:
-    return {"guarantee": guarantee(budget), "statement": statement(budget), "budget": typed(budget)}
+def _promise_facts(budget: Budget) -> dict[str, Any]:
+    return {
+        "guarantee": guarantee_sentence(budget),
+        "statement": budget_statement(budget),
+        "budget": budget_numbers(budget),
+    }
 
 
-def typed(budget: Budget) -> dict[str, str]:
+def budget_numbers(budget: Budget) -> dict[str, str]:
     """The numbers of a budget as a person types them."""
     numbers = {"parameter": budget.parameter} | ({} if budget.delta is None else {"delta": budget.delta})
     return {"kind": budget.kind} | {k: f"{float(v):.10g}" for k, v in numbers.items()}
 
 
-def _number(value: float | None) -> float | None:
+def _finite_or_none(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def _line(row: Mapping[str, Any]) -> dict[str, Any]:
+def _error_line(row: Mapping[str, Any]) -> dict[str, Any]:
     alone = row.get("alone")
-    known = {k: _number(row[k]) for k in ("rmse", "margin", "share")} | {"alone": _number(alone)}
+    known = {k: _finite_or_none(row[k]) for k in ("rmse", "margin", "share")} | {"alone": _finite_or_none(alone)}
     fifth = math.ceil(row["worst_standard_error"] * _FIFTH) if row["unit"] == RECORDS else None
     return {
         "part": safe_text(row["part"]),
@@ -126,7 +130,7 @@ Alone = dict[str, float | None]
 """Typical errors of tables that had the whole budget of a spec, by what they measure."""
 
 
-def alone(spec: Spec, numbers: Sequence[int], known: Alone) -> dict[int, float | None]:
+def errors_alone(spec: Spec, numbers: Sequence[int], known: Alone) -> dict[int, float | None]:
     """The typical error of tables, by their number in the spec's order, if each had the whole budget to itself.
 
     None where no plan of it alone is made. As many as are planned in a second, and at least one; `known` keeps them.
@@ -138,7 +142,7 @@ def alone(spec: Spec, numbers: Sequence[int], known: Alone) -> dict[int, float |
         if not 0 <= number < len(listed):
             raise InvalidInput("the plan has no table of that number")
         block = listed[number]
-        key = _measures(spec, block)
+        key = _alone_key(spec, block)
         if key not in known:
             if found and time.monotonic() > until:
                 break
@@ -147,7 +151,7 @@ def alone(spec: Spec, numbers: Sequence[int], known: Alone) -> dict[int, float |
     return found
 
 
-def _measures(spec: Spec, query: QueryBlock) -> str:
+def _alone_key(spec: Spec, query: QueryBlock) -> str:
     """What tells tables apart that err differently alone.
 
     Whole tables of counts do not, whatever their cells, where a record is in one cell of each: no noise of another
@@ -155,25 +159,25 @@ def _measures(spec: Spec, query: QueryBlock) -> str:
     tables that are known, it does.
     """
     alike = spec.neighbours is Neighbours.ADD_REMOVE and not spec.domain.impossible and not spec.public
-    return "a table" if alike and query.is_marginal else fingerprint((query.block, query.unit))
+    return "a table" if alike and query.is_marginal else value_fingerprint((query.block, query.unit))
 
 
 def _planned_alone(spec: Spec, query: QueryBlock) -> float | None:
     try:
-        plan = plan_of(replace(spec, workload=Workload(spec.domain, (query,)), margins={}))
+        plan = plan_from_spec(replace(spec, workload=Workload(spec.domain, (query,)), margins={}))
     except SfumatoError:
         return None
-    return _number(plan.mean_error) if isinstance(plan, Plan) else None
+    return _finite_or_none(plan.mean_error) if isinstance(plan, Plan) else None
 
 
-def _scales(plan: Plan) -> bool:
+def _errors_scale(plan: Plan) -> bool:
     """Whether other budgets follow from this plan alone: unbiased answers from additive noise."""
     return plan.forecast is None and plan.bias_records is None
 
 
-def scaled(plan: Plan, budget: Budget) -> Scaled:
+def scale_errors(plan: Plan, budget: Budget) -> ScaledErrors:
     """The plan under another budget. Raises PlanError where errors do not scale."""
-    if not _scales(plan):
+    if not _errors_scale(plan):
         raise PlanError("the errors of this mechanism do not scale with the budget; it is planned anew")
     if isinstance(plan.price, GaussianEvent):
         factor = math.sqrt(plan.budget.mu_squared / budget.mu_squared)
@@ -184,7 +188,7 @@ def scaled(plan: Plan, budget: Budget) -> Scaled:
     else:
         factor = math.sqrt(plan.budget.rho / budget.rho)
         right = attack_success(ZcdpEvent(budget.rho))
-    return Scaled(factor, guarantee(budget), statement(budget), percent_up(right))
+    return ScaledErrors(factor, guarantee_sentence(budget), budget_statement(budget), percent_up(right))
 
 
 def budget_for_margin(plan: Plan, margin: float, part: str, order: int) -> Budget:
@@ -192,7 +196,7 @@ def budget_for_margin(plan: Plan, margin: float, part: str, order: int) -> Budge
 
     By scaling, rounded up to four digits; the noise's grid can leave a difference of some thousandths.
     """
-    if not _scales(plan):
+    if not _errors_scale(plan):
         raise PlanError("the errors of this mechanism do not scale with the budget; sfumato plan --margin finds it")
     if not 0 < margin < math.inf:
         raise InvalidInput("a margin is a positive number, in the unit of the answers")
@@ -206,20 +210,22 @@ def budget_for_margin(plan: Plan, margin: float, part: str, order: int) -> Budge
         if budget.kind == "gdp":
             raise PlanError("Laplace noise under a budget in mu: state the budget as epsilon to ask for a margin")
         if budget.kind == "zcdp":
-            return Budget("zcdp", _up(wanted**2 / 2))
-        return Budget(budget.kind, _up(wanted), budget.delta)
+            return Budget("zcdp", _four_digits_up(wanted**2 / 2))
+        return Budget(budget.kind, _four_digits_up(wanted), budget.delta)
     if budget.kind == "zcdp":
-        return Budget("zcdp", _up(budget.parameter * times**2))
+        return Budget("zcdp", _four_digits_up(budget.parameter * times**2))
     if budget.kind == "gdp":
-        return Budget("gdp", _up(budget.parameter * times))
+        return Budget("gdp", _four_digits_up(budget.parameter * times))
     assert budget.delta is not None
     if not isinstance(plan.price, GaussianEvent):
-        return Budget("approx", _up(conversions.epsilon_of_rho(budget.rho * times**2, budget.delta)), budget.delta)
+        return Budget(
+            "approx", _four_digits_up(conversions.epsilon_of_rho(budget.rho * times**2, budget.delta)), budget.delta
+        )
     mu = sqrt_up(budget.mu_squared * times**2)
-    return Budget("approx", _up(conversions.epsilon_of_mu(mu, budget.delta)), budget.delta)
+    return Budget("approx", _four_digits_up(conversions.epsilon_of_mu(mu, budget.delta)), budget.delta)
 
 
-def _up(value: Fraction) -> Fraction:
+def _four_digits_up(value: Fraction) -> Fraction:
     """Four digits, rounded up."""
     step = Fraction(10) ** (math.floor(math.log10(float(value))) - 3)
     return math.ceil(value / step) * step

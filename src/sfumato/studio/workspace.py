@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from sfumato._util.description import Description
-from sfumato.curator.rows.samples import OtherEncoding, column_names, doubt, table_of
+from sfumato.curator.rows.samples import OtherEncoding, column_names, spec_table_source, undeclared_notation
 from sfumato.curator.rows.written import source_of
 from sfumato.curator.streams.stored import is_stream
 from sfumato.errors import InvalidInput, NameTaken, SfumatoError, SourceError
@@ -33,7 +33,7 @@ from sfumato.plans.streams import StreamPlan
 from sfumato.privacy.ledger import Ledger
 from sfumato.specs import Spec
 from sfumato.studio import conversations, drafts
-from sfumato.studio.drafts import check
+from sfumato.studio.drafts import check_draft
 from sfumato.workloads.reading import parse_toml
 
 _KEPT_STATES = 4  # the text that pages show, the one that comes next, and two to go back to; each holds all labels
@@ -76,7 +76,7 @@ def checked_name(name: object) -> str:
 
 
 @dataclass(slots=True)
-class Desk:
+class Workspace:
     """The state behind all pages; any thread may use it."""
 
     places: Places
@@ -118,13 +118,13 @@ class Desk:
             raise NameTaken("another window is saving a change of the spec; load this page again in a moment")
         try:
             text = self.seen(version)
-            written = drafts.change(text, changes)
+            written = drafts.apply_changes(text, changes)
             if about:
-                check(written, self.places.spec, about, conditions)
+                check_draft(written, self.places.spec, about, conditions)
             if written != text:
                 ready(written)
                 self.seen(version)  # an editor may have written meanwhile
-                drafts.store(self.places.spec, written)
+                drafts.write_spec_text(self.places.spec, written)
             return written
         finally:
             self._writing.release()
@@ -132,29 +132,29 @@ class Desk:
     def seen(self, version: object) -> str:
         """The text that a page saw. Raises NameTaken where the file is another by now."""
         text = self.text
-        if version != drafts.version_of(text):
+        if version != drafts.text_version(text):
             raise NameTaken("the spec was changed meanwhile, in another window or an editor; load this page again")
         return text
 
     def spec(self, text: str | None = None) -> Spec:
         """What the file, or a variant of it, declares. Raises SpecError."""
-        return drafts.parsed(self.text if text is None else text, self.places.spec)
+        return drafts.parse_spec(self.text if text is None else text, self.places.spec)
 
     def state(self, text: str, say: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """What `say` says of a text of the spec; said once, for as long as the files that it names stay as they are."""
-        files = drafts.files_of(drafts.tables_of(text).get("schema"), self.places.spec.parent)
-        return self._recent(self._states, f"{drafts.version_of(text)} {files}", _KEPT_STATES, say)
+        files = drafts.column_files(drafts.spec_tables(text).get("schema"), self.places.spec.parent)
+        return self._recent(self._states, f"{drafts.text_version(text)} {files}", _KEPT_STATES, say)
 
     def names(self) -> tuple[str, ...]:
         """The names of the table's columns, read anew; no row is looked at. Raises InvalidInput."""
         try:
-            data = drafts.tables_of(self.text).get("data", {})
+            data = drafts.spec_tables(self.text).get("data", {})
         except ValueError:
             raise InvalidInput("the spec is not TOML; mend it in an editor") from None
         source = data.get("source") if isinstance(data, dict) else None
         if not isinstance(source, str) or not source:
             raise InvalidInput("say where the table is; then its columns' names can be read")
-        table = table_of(parse_toml(self.text).section("data"), self.places.spec.parent)
+        table = spec_table_source(parse_toml(self.text).section("data"), self.places.spec.parent)
         try:
             self.header = column_names(table)
         except OtherEncoding as error:
@@ -167,7 +167,7 @@ class Desk:
 
     def doubt(self) -> str:
         """What the table's beginning gives reason to declare; see `wall.rows.headers.doubt`."""
-        return doubt(table_of(parse_toml(self.text).section("data"), self.places.spec.parent))
+        return undeclared_notation(spec_table_source(parse_toml(self.text).section("data"), self.places.spec.parent))
 
     def absent(self, spec: Spec | None = None) -> tuple[str, ...]:
         """Columns that are declared, or say whose a row is, and that the names which were read do not hold.
@@ -183,7 +183,7 @@ class Desk:
                     header = column_names(spec.source)
             wanted = (*spec.domain.names, spec.person)
         else:
-            tables = drafts.tables_of(self.text)
+            tables = drafts.spec_tables(self.text)
             parts = [tables.get(k) for k in ("schema", "privacy")]
             schema, privacy = (p if isinstance(p, dict) else {} for p in parts)
             wanted = (*schema, privacy.get("person"))
@@ -198,7 +198,7 @@ class Desk:
         """
         account = self.ledger() if what == conversations.ONE_BY_ONE else None
         currency = None if account is None else account.currency.value
-        key = f"{drafts.version_of(text)} {what} {currency}"
+        key = f"{drafts.text_version(text)} {what} {currency}"
         with self._lock:
             turn = self._planning.setdefault(key, threading.Lock())
         with turn:
@@ -206,7 +206,7 @@ class Desk:
                 if key in self._plans:
                     self._plans.move_to_end(key)
                     return self._plans[key]
-            found = conversations.planned_for(self.spec(text), what, currency)
+            found = conversations.plan_conversation(self.spec(text), what, currency)
             with self._lock:
                 self._plans[key] = found
                 while len(self._plans) > _KEPT_PLANS:
@@ -216,7 +216,7 @@ class Desk:
 
     def alone(self, text: str) -> dict[str, float | None]:
         """What is known by now of a spec's tables by themselves; a budget or a column that changed is another spec."""
-        key = drafts.version_of(text)
+        key = drafts.text_version(text)
         with self._lock:
             found = self._alone.setdefault(key, {})
             self._alone.move_to_end(key)
@@ -232,7 +232,12 @@ class Desk:
 
     def shelf(self) -> list[str]:
         """Names of what is stored beside the spec and can be read, the newest first."""
-        found = [p for folder in (self.places.releases, self.places.sessions) if folder.is_dir() for p in _in(folder)]
+        found = [
+            p
+            for folder in (self.places.releases, self.places.sessions)
+            if folder.is_dir()
+            for p in _readable_in_folder(folder)
+        ]
         return list(dict.fromkeys(p.name for p in sorted(found, key=lambda p: -p.stat().st_mtime)))
 
     def place(self, name: object) -> Path:
@@ -246,7 +251,7 @@ class Desk:
     def stored(self, name: object) -> Path:
         """Where what is stored under a name is. Raises InvalidInput where there is nothing, or only a link."""
         for place in (self.place(name), self.store(name)):
-            if _readable(place):
+            if _is_readable_store(place):
                 return place
         raise InvalidInput("no release of that name is stored here")
 
@@ -263,7 +268,7 @@ class Desk:
                 f"Session {place.name}", [status_facts({k: v for k, v in status.items() if k != "source"})]
             )
         if place.is_file() and is_stream(place):
-            return self._kept((place.name, conversations.anchor_of(place)), lambda: stored_release(place))
+            return self._kept((place.name, conversations.store_anchor(place)), lambda: stored_release(place))
         stamp = (place / "release.json" if place.is_dir() else place).stat().st_mtime_ns
         return self._kept((place.name, str(stamp)), lambda: load(place))
 
@@ -301,11 +306,11 @@ class Desk:
         return _ODD.sub("…", text)
 
 
-def _in(folder: Path) -> Iterator[Path]:
-    return (p for p in folder.iterdir() if _readable(p))
+def _readable_in_folder(folder: Path) -> Iterator[Path]:
+    return (p for p in folder.iterdir() if _is_readable_store(p))
 
 
-def _readable(place: Path) -> bool:
+def _is_readable_store(place: Path) -> bool:
     """A release's folder, or a file of one or of a session; links lead elsewhere and are not followed."""
     if place.is_symlink():
         return False

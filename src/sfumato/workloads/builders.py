@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from sfumato._util.bundles import check_text
 from sfumato._util.checks import show_count, show_number
-from sfumato._util.codec import encode
+from sfumato._util.codec import encode_value
 from sfumato.domain import Booleans, Domain, Measure
 from sfumato.domain.predicates import compile_predicate
 from sfumato.errors import InvalidInput, WorkloadError
@@ -34,9 +34,9 @@ from sfumato.operators import (
     Sum,
     Window,
 )
-from sfumato.operators.base import FloatArray, numbers, real_array
+from sfumato.operators.base import FloatArray, as_numeric_array, real_array
 from sfumato.workloads.core import RECORDS, QueryBlock, Workload, exact_weight, weight_items
-from sfumato.workloads.levels import every_level, over, table_block
+from sfumato.workloads.levels import every_level, lift_to_attribute, table_block
 
 __all__ = [
     "as_operator",
@@ -58,7 +58,7 @@ __all__ = [
 ]
 
 
-def _by(domain: Domain, attribute: str, by: Iterable[str] | str) -> tuple[str, ...]:
+def _grouping_names(domain: Domain, attribute: str, by: Iterable[str] | str) -> tuple[str, ...]:
     names = (by,) if isinstance(by, str) else domain.columns(by)
     return domain.columns((attribute, *names))[1:]
 
@@ -102,10 +102,10 @@ def total(domain: Domain) -> Workload:
     return Workload(domain, (QueryBlock("total", Block((), ())),))
 
 
-def _ordered(
+def _ordered_workload(
     domain: Domain, attribute: str, by: Iterable[str] | str, part: str, make: Callable[[int], LinearOperator]
 ) -> Workload:
-    names = _by(domain, attribute, by)
+    names = _grouping_names(domain, attribute, by)
     domain.check_counted([attribute])
     declared = domain[attribute]
     n = declared.size - declared.has_other
@@ -113,7 +113,7 @@ def _ordered(
     if declared.has_other:
         # the extra cell has no place in the order: it is not counted
         operator = Padded(operator, 1)
-    owner, operator = over(domain, attribute, operator)
+    owner, operator = lift_to_attribute(domain, attribute, operator)
     work = Workload(domain, (QueryBlock(part, Block(((owner,),), (operator,))),))
     if not names:
         return work
@@ -140,7 +140,7 @@ def prefix(domain: Domain, attribute: str, by: Iterable[str] | str = ()) -> Work
     >>> sf.prefix(domain, "age", by="sex")
     Workload(6 queries over 6 cells; prefix age by sex: 6)
     """
-    return _ordered(domain, attribute, by, f"prefix {attribute}", Prefix)
+    return _ordered_workload(domain, attribute, by, f"prefix {attribute}", Prefix)
 
 
 def ranges(domain: Domain, attribute: str, by: Iterable[str] | str = ()) -> Workload:
@@ -160,7 +160,7 @@ def ranges(domain: Domain, attribute: str, by: Iterable[str] | str = ()) -> Work
     >>> sf.ranges(sf.Domain({"age": 3}), "age").labels()
     ['age from 0 to 0', 'age from 0 to 1', 'age from 0 to 2', 'age from 1 to 1', 'age from 1 to 2', 'age from 2 to 2']
     """
-    return _ordered(domain, attribute, by, f"ranges {attribute}", AllRange)
+    return _ordered_workload(domain, attribute, by, f"ranges {attribute}", AllRange)
 
 
 def windows(domain: Domain, attribute: str, width: int, by: Iterable[str] | str = ()) -> Workload:
@@ -182,7 +182,7 @@ def windows(domain: Domain, attribute: str, width: int, by: Iterable[str] | str 
     >>> sf.windows(sf.Domain({"hour": 24}), "hour", width=6).labels()[:2]
     ['hour from 0 to 5', 'hour from 1 to 6']
     """
-    return _ordered(domain, attribute, by, f"windows {attribute}", partial(Window, width=width))
+    return _ordered_workload(domain, attribute, by, f"windows {attribute}", partial(Window, width=width))
 
 
 def hierarchy(domain: Domain, attribute: str, by: Iterable[str] | str = ()) -> Workload:
@@ -204,7 +204,7 @@ def hierarchy(domain: Domain, attribute: str, by: Iterable[str] | str = ()) -> W
     >>> sf.hierarchy(sf.Domain({"place": place}), "place").labels()
     ['state = 06', 'state = 36', 'place = 06001', 'place = 06003', 'place = 36001']
     """
-    names = _by(domain, attribute, by)
+    names = _grouping_names(domain, attribute, by)
     levels = [level.name for level in domain.groupings(*domain.check_names((attribute,)))]
     every_level(domain, attribute)
     part = f"hierarchy {attribute}"
@@ -246,18 +246,18 @@ def sums(
     >>> sums.answer([[1, 0], [1, 2]])
     array([25000, 40000])
     """
-    names = _by(domain, attribute, by)
+    names = _grouping_names(domain, attribute, by)
     declared = domain[attribute]
     if values is None:
         if declared.midpoints is None:
             raise WorkloadError(f"{attribute} is not numeric; give the value of each cell with values=")
         values = declared.midpoints
-    row = numbers(values, "values").astype(np.float64)
+    row = as_numeric_array(values, "values").astype(np.float64)
     if row.shape == (declared.size - declared.has_other,) and declared.has_other:
         row = np.append(row, 0.0)
     if row.shape != (declared.size,):
         raise WorkloadError(f"{attribute} has {declared.size} cells; values of shape {row.shape} were given")
-    owner, operator = over(domain, attribute, Dense(row[None, :]))
+    owner, operator = lift_to_attribute(domain, attribute, Dense(row[None, :]))
     what = check_text(name, "name=") if name is not None else attribute
     part = f"sum of {what}"
     query = QueryBlock(part, Block(((owner,),), (operator,)), unit=owner if name is None else what, labels=((part,),))
@@ -325,7 +325,7 @@ def means(domain: Domain, measures: str | Iterable[str], by: Iterable[str] | str
     Workload(6 queries over 12 cells; cost less 25000 by ward: 3, records with cost by ward: 3)
     """
     names = _measured(domain, measures, "means")
-    within = _by(domain, names[0], by)
+    within = _grouping_names(domain, names[0], by)
     found: list[Workload] = []
     weights: dict[str, int] = {}
     for name in names:
@@ -362,7 +362,7 @@ def moments(domain: Domain, measures: str | Iterable[str], by: Iterable[str] | s
     9
     """
     names = _measured(domain, measures, "moments")
-    within = _by(domain, names[0], by)
+    within = _grouping_names(domain, names[0], by)
     there = {name: np.ones(3) for name in names}
     found = [_row(domain, there, f"records with {' and '.join(names)}", RECORDS, within)]
     for name in names:
@@ -466,7 +466,7 @@ def queries(
         raise WorkloadError(f"labels= takes a list of texts, one per query, not {labels!r}")
     texts = None if labels is None else tuple(str(t) for t in labels)
     if attribute is not None:
-        owner, operator = over(domain, names[0], operator)
+        owner, operator = lift_to_attribute(domain, names[0], operator)
         names = (owner,)
     return Workload(domain, (QueryBlock("queries", Block((names,), (operator,)), labels=(texts,)),))
 
@@ -478,7 +478,7 @@ def as_operator(matrix: Any) -> LinearOperator:
     """
     if isinstance(matrix, LinearOperator):
         try:
-            encode(matrix)
+            encode_value(matrix)
         except InvalidInput:
             return Dense(matrix.dense())
         return matrix
@@ -556,7 +556,7 @@ def disjunctions(d: int) -> Workload:
     >>> sf.disjunctions(2).labels()
     ['nothing', 'x2', 'x1', 'x1 or x2']
     """
-    domain = _domain(d, _MAX_JOINT)
+    domain = _binary_domain(d, _MAX_JOINT)
     every = Kronecker((Dense(np.ones((2, 2), dtype=np.int64)),) * d)
     none = Kronecker((Dense(np.array([[1, 1], [1, 0]])),) * d)
     sets = itertools.product((False, True), repeat=d)
@@ -586,7 +586,7 @@ def conjunctions(d: int) -> Workload:
     >>> sf.conjunctions(20).shape
     (1048576, 1048576)
     """
-    return _product(d, "conjunctions", np.array([[1, 1], [0, 1]]))
+    return _product_workload(d, "conjunctions", np.array([[1, 1], [0, 1]]))
 
 
 def parities(d: int) -> Workload:
@@ -610,11 +610,11 @@ def parities(d: int) -> Workload:
            [ 1,  1, -1, -1],
            [ 1, -1, -1,  1]])
     """
-    return _product(d, "parities", np.array([[1, 1], [1, -1]]))
+    return _product_workload(d, "parities", np.array([[1, 1], [1, -1]]))
 
 
-def _product(d: int, part: str, factor: np.ndarray[tuple[int, int], np.dtype[np.int64]]) -> Workload:
-    domain = _domain(d, _MAX_PRODUCT)
+def _product_workload(d: int, part: str, factor: np.ndarray[tuple[int, int], np.dtype[np.int64]]) -> Workload:
+    domain = _binary_domain(d, _MAX_PRODUCT)
     single = (
         Workload(domain, (QueryBlock(part, Block(((name,),), (Dense(factor),)), labels=(("", name),)),))
         for name in domain.names
@@ -622,7 +622,7 @@ def _product(d: int, part: str, factor: np.ndarray[tuple[int, int], np.dtype[np.
     return functools.reduce(operator.mul, single)
 
 
-def _domain(d: int, most: int) -> Domain:
+def _binary_domain(d: int, most: int) -> Domain:
     if isinstance(d, bool) or not isinstance(d, int) or not 1 <= d <= most:
         raise WorkloadError(f"d is the number of binary attributes, a whole number from 1 to {most}, not {d!r}")
     return Domain({f"x{i + 1}": Booleans() for i in range(d)})

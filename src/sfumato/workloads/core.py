@@ -24,7 +24,7 @@ from sfumato.operators import Block, Family, Identity, Kronecker, LinearOperator
 from sfumato.operators.base import Numbers, real_array
 from sfumato.workloads.levels import row_labels
 
-__all__ = ["RECORDS", "QueryBlock", "QueryFamily", "Workload", "exact_weight", "on_domain", "weight_items"]
+__all__ = ["RECORDS", "QueryBlock", "QueryFamily", "Workload", "block_on_domain", "exact_weight", "weight_items"]
 
 RECORDS = "records"
 _MAX_LABELS = 20_000_000  # some GB of text
@@ -185,7 +185,7 @@ class QueryFamily:
         return (QueryBlock(self.part, b, self.weight) for b in self.family.blocks())
 
 
-def on_domain(domain: Domain, block: Block) -> LinearOperator:
+def block_on_domain(domain: Domain, block: Block) -> LinearOperator:
     """A block as an operator over all cells of a domain."""
     by_attribute = block.by_attribute()
     if by_attribute is None or () in block.groups or block.attributes != domain.ordered(block.attributes):
@@ -348,7 +348,7 @@ class Workload:
     @property
     def operator(self) -> LinearOperator:
         """The whole workload as one structured operator over the domain's cells."""
-        parts = tuple(on_domain(self.domain, q.block) for q in self.blocks)
+        parts = tuple(block_on_domain(self.domain, q.block) for q in self.blocks)
         return parts[0] if len(parts) == 1 else Stack(parts)
 
     def answer(self, x: ArrayLike) -> Numbers:

@@ -27,16 +27,16 @@ from sfumato.operators import (
 __all__ = [
     "every_level",
     "family_names",
-    "is_table",
+    "is_table_family",
+    "lift_to_attribute",
     "names_asked",
-    "over",
     "row_labels",
     "table_block",
     "table_names",
 ]
 
 
-def over(domain: Domain, name: str, operator: LinearOperator | None = None) -> tuple[str, LinearOperator]:
+def lift_to_attribute(domain: Domain, name: str, operator: LinearOperator | None = None) -> tuple[str, LinearOperator]:
     """The attribute that a name belongs to, and the operator over the cells of that name (every cell, unless
     given) as one over the attribute's cells."""
     level, owner = domain.grouping(name), domain.owner(name)
@@ -50,13 +50,13 @@ def over(domain: Domain, name: str, operator: LinearOperator | None = None) -> t
 
 def table_block(domain: Domain, names: Iterable[str]) -> Block:
     """The cells of the table over the named attributes or levels, in the order given."""
-    axes = [over(domain, name) for name in domain.columns(names)]
+    axes = [lift_to_attribute(domain, name) for name in domain.columns(names)]
     return Block(tuple((owner,) for owner, _ in axes), tuple(factor for _, factor in axes))
 
 
 def every_level(domain: Domain, attribute: str) -> LinearOperator:
     """The groups of every level of an attribute, coarsest first, then its cells. Refused where it has no levels."""
-    levels = [over(domain, level.name)[1] for level in domain.groupings(attribute)]
+    levels = [lift_to_attribute(domain, level.name)[1] for level in domain.groupings(attribute)]
     if not levels:
         raise WorkloadError(
             f"{attribute} has no levels; declare them with sf.Hierarchy, or with levels= of sf.Integers or sf.Bins"
@@ -69,14 +69,14 @@ def names_asked(domain: Domain, block: Block) -> tuple[str, ...]:
     return tuple(
         name
         for group, factor in zip(block.groups, block.factors, strict=True)
-        for name in ([_read(domain, group[0], factor)[0]] if len(group) == 1 else group)
+        for name in ([_split_grouping(domain, group[0], factor)[0]] if len(group) == 1 else group)
     )
 
 
 def table_names(domain: Domain, block: Block) -> tuple[str, ...] | None:
     """The names whose table has the rows of a block as its cells; None for a block that asks something else."""
     cells = all(
-        isinstance(_read(domain, group[0], factor)[2] if len(group) == 1 else factor, Identity)
+        isinstance(_split_grouping(domain, group[0], factor)[2] if len(group) == 1 else factor, Identity)
         for group, factor in zip(block.groups, block.factors, strict=True)
     )
     return names_asked(domain, block) if cells else None
@@ -84,28 +84,28 @@ def table_names(domain: Domain, block: Block) -> tuple[str, ...] | None:
 
 def family_names(domain: Domain, family: Family) -> list[tuple[str, ...]]:
     """What the axes of every table of a family are called."""
-    shown = [_read(domain, n, f)[0] for n, f in zip(family.names, family.factors, strict=True)]
+    shown = [_split_grouping(domain, n, f)[0] for n, f in zip(family.names, family.factors, strict=True)]
     return [tuple(shown[a] for a in axes) for axes in family.sets.tolist()]
 
 
-def is_table(domain: Domain, family: Family) -> bool:
+def is_table_family(domain: Domain, family: Family) -> bool:
     """Whether the rows of every block of a family are the cells of a table over attributes or levels."""
     used = np.unique(family.sets).tolist()
-    return all(isinstance(_read(domain, family.names[a], family.factors[a])[2], Identity) for a in used)
+    return all(isinstance(_split_grouping(domain, family.names[a], family.factors[a])[2], Identity) for a in used)
 
 
-def _read(domain: Domain, name: str, factor: LinearOperator) -> tuple[str, Attribute, LinearOperator]:
+def _split_grouping(domain: Domain, name: str, factor: LinearOperator) -> tuple[str, Attribute, LinearOperator]:
     """The name and the attribute whose cells a factor is over, and the factor over these."""
     right = factor.right if isinstance(factor, Compose) else factor
     if isinstance(right, Grouping):
         for level in domain.groupings(name):
-            if _is(level, right):
+            if _is_level_grouping(level, right):
                 left = factor.left if isinstance(factor, Compose) else Identity(right.groups)
                 return level.name, level.attribute, left
     return name, domain[name], factor
 
 
-def _is(level: Level, grouping: Grouping) -> bool:
+def _is_level_grouping(level: Level, grouping: Grouping) -> bool:
     return level.attribute.size == grouping.groups and np.array_equal(level.groups, grouping.codes)
 
 
@@ -120,8 +120,8 @@ def row_labels(domain: Domain, group: tuple[str, ...], factor: LinearOperator) -
     if len(group) == 1:
         if isinstance(factor, Stack):
             return [text for part in factor.parts for text in row_labels(domain, group, part)]
-        name, attribute, factor = _read(domain, group[0], factor)
-        found = _along(name, attribute.labels, factor)
+        name, attribute, factor = _split_grouping(domain, group[0], factor)
+        found = _factor_row_labels(name, attribute.labels, factor)
         return [f"{name} query {i}" for i in range(factor.shape[0])] if found is None else found
     if isinstance(factor, Identity):
         combinations = itertools.product(*(domain[n].labels for n in group))
@@ -129,7 +129,7 @@ def row_labels(domain: Domain, group: tuple[str, ...], factor: LinearOperator) -
     return [f"{' x '.join(group) or 'total'} query {i}" for i in range(factor.shape[0])]
 
 
-def _along(name: str, cells: tuple[str, ...], factor: LinearOperator) -> list[str] | None:
+def _factor_row_labels(name: str, cells: tuple[str, ...], factor: LinearOperator) -> list[str] | None:
     """Texts for the rows of a factor over cells with these labels, None where it says nothing of their meaning."""
     if isinstance(factor, Padded):
         factor = factor.operator

@@ -12,7 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from sfumato._util.checks import nearest, read_number, read_text, same_table
+from sfumato._util.checks import read_number, read_text, same_table, suggest_name
 from sfumato.errors import InvalidInput, SpecError
 
 __all__ = ["Section", "check_public", "find_fault", "parse_toml", "read_toml"]
@@ -69,7 +69,7 @@ def parse_toml(written: str) -> Section:
     if found := _LONG_KEY.search(text):
         raise SpecError("a key has more than 64 parts", text.count("\n", 0, found.start()) + 1)
     try:
-        values = tomllib.loads(text, parse_float=_exact)
+        values = tomllib.loads(text, parse_float=_exact_decimal)
     except RecursionError as error:
         raise SpecError(f"the file is nested deeper than {_MAX_DEPTH} levels") from error
     except ValueError as error:
@@ -82,7 +82,7 @@ def parse_toml(written: str) -> Section:
     return root
 
 
-def _exact(text: str) -> Decimal:
+def _exact_decimal(text: str) -> Decimal:
     try:
         return Decimal(text)
     except InvalidOperation:  # an exponent beyond what even Decimal holds
@@ -204,7 +204,7 @@ class Section:
         """Refuse every other key."""
         for key in self._values:
             if key not in keys:
-                raise self.refuse(f"there is no such key here; {nearest(key, keys)}", key)
+                raise self.refuse(f"there is no such key here; {suggest_name(key, keys)}", key)
 
     def need(self, key: str, why: str) -> None:
         """Refuse where a key is absent."""
@@ -234,7 +234,7 @@ class Section:
         """The table under a key; an empty one where it is absent."""
         value = self._values.get(key, {})
         if not isinstance(value, dict):
-            raise self.refuse(f"must be a table, [{self.where(key)}], not {_show(value)}", key)
+            raise self.refuse(f"must be a table, [{self.where(key)}], not {_show_toml_value(value)}", key)
         return Section(value, (*self.place, key), self._lines)
 
     def sections(self, key: str) -> list[Section]:
@@ -248,14 +248,14 @@ class Section:
         """A text, or None where the key is absent."""
         value = self._values.get(key)
         if value is not None and not isinstance(value, str):
-            raise self.refuse(f"must be a text in quotes, not {_show(value)}", key)
+            raise self.refuse(f"must be a text in quotes, not {_show_toml_value(value)}", key)
         return value
 
     def whole(self, key: str) -> int | None:
         """A whole number, or None where the key is absent."""
         value = self.number(key)
         if value is not None and not isinstance(value, int):
-            raise self.refuse(f"must be a whole number, not {_show(value)}", key)
+            raise self.refuse(f"must be a whole number, not {_show_toml_value(value)}", key)
         return value
 
     def number(self, key: str) -> int | float | None:
@@ -272,14 +272,14 @@ class Section:
         given = self.items(key)
         for i, value in enumerate(given or ()):
             if not isinstance(value, str):
-                raise self.refuse(f"must be a text in quotes, not {_show(value)}", key, i)
+                raise self.refuse(f"must be a text in quotes, not {_show_toml_value(value)}", key, i)
         return given
 
     def items(self, key: str) -> list[Any] | None:
         """A list of anything, or None where the key is absent."""
         value = self._values.get(key)
         if value is not None and not isinstance(value, list):
-            raise self.refuse(f"must be a list, [{_show(value)}], not {_show(value)}", key)
+            raise self.refuse(f"must be a list, [{_show_toml_value(value)}], not {_show_toml_value(value)}", key)
         return value
 
     def raw(self, key: str) -> Any:
@@ -288,12 +288,12 @@ class Section:
 
     def _number(self, value: object, *keys: str | int) -> int | float:
         if isinstance(value, bool) or not isinstance(value, (int, Decimal)):
-            raise self.refuse(f"must be a number, not {_show(value)}{_instead(value)}", *keys)
+            raise self.refuse(f"must be a number, not {_show_toml_value(value)}{_suggest_notation(value)}", *keys)
         with self.guard(*keys):
             return read_number(float(value) if isinstance(value, Decimal) else value, "a number")
 
 
-def _instead(value: object) -> str:
+def _suggest_notation(value: object) -> str:
     """How a number that was written for people, or as a text, is written here."""
     text = value.strip() if isinstance(value, str) else ""
     plain = (
@@ -307,7 +307,7 @@ def _instead(value: object) -> str:
     return f"; write {int(found) if found == found.to_integral_value() else found}"
 
 
-def _show(value: object) -> str:
+def _show_toml_value(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     text = str(value) if isinstance(value, (int, Decimal)) else repr(value)

@@ -49,7 +49,7 @@ def read_schema(root: Section, folder: Path) -> Domain:
         table = schema.section(name)
         with table.guard():
             check_public(table, root, folder)
-            attributes[name] = _attribute(table, defaults, folder)
+            attributes[name] = _read_attribute(table, defaults, folder)
     measures = _measures(root, folder)
     if not attributes and not measures:
         raise root.refuse("no attribute is declared; add a table [schema.NAME] for each column that is asked about")
@@ -82,7 +82,7 @@ def _measures(root: Section, folder: Path) -> dict[str, Measure]:
     return found
 
 
-def _attribute(table: Section, defaults: Section, folder: Path) -> Attribute:
+def _read_attribute(table: Section, defaults: Section, folder: Path) -> Attribute:
     table.need("type", f"it is one of {', '.join(_TYPES)}")
     kind = table.text("type")
     if kind not in _TYPES:
@@ -104,16 +104,16 @@ def _attribute(table: Section, defaults: Section, folder: Path) -> Attribute:
         policies["trim"] = table.raw("trim") if "trim" in table else False
         if not isinstance(policies["trim"], bool):
             raise table.refuse("must be true or false", "trim")
-        return Categories(_values(table, folder), **policies)
+        return Categories(_read_categories(table, folder), **policies)
     if kind == "hierarchy":
-        return _hierarchy(table, folder, policies)
+        return _read_hierarchy(table, folder, policies)
     if kind == "date":
         for key in ("min", "max"):
             table.need(key, 'it is a day, such as "2020-01-01"')
-        low, high = (_day(table, key) for key in ("min", "max"))
+        low, high = (_read_day(table, key) for key in ("min", "max"))
         policies["format"] = table.text("format") or ""
         return Dates(low, high, cast(Any, table.text("by") or "day"), **policies)
-    policies["levels"] = _levels(table)
+    policies["levels"] = _read_cell_levels(table)
     if "edges" in table:
         table.allow("type", "outside", "missing", "edges", "levels")
         edges = cast(list[Number], table.numbers("edges"))
@@ -130,13 +130,13 @@ def _attribute(table: Section, defaults: Section, folder: Path) -> Attribute:
     return Bins.regular(low, high, width, **policies)
 
 
-def _day(table: Section, key: str) -> Any:
+def _read_day(table: Section, key: str) -> Any:
     """A day as TOML has it, or as a text."""
     given = table.raw(key)
     return given if type(given) is date else table.text(key)
 
 
-def _levels(table: Section) -> dict[str, Number | list[Number]]:
+def _read_cell_levels(table: Section) -> dict[str, Number | list[Number]]:
     """Widths or edges of the coarser cells of numbers, by name."""
     levels = table.section("levels")
     found: dict[str, Number | list[Number]] = {}
@@ -146,7 +146,7 @@ def _levels(table: Section) -> dict[str, Number | list[Number]]:
     return found
 
 
-def _hierarchy(table: Section, folder: Path, policies: dict[str, Any]) -> Hierarchy:
+def _read_hierarchy(table: Section, folder: Path, policies: dict[str, Any]) -> Hierarchy:
     levels = table.texts("levels")
     labels = table.section("labels")
     policies["code_labels"] = {
@@ -164,7 +164,7 @@ def _hierarchy(table: Section, folder: Path, policies: dict[str, Any]) -> Hierar
         return Hierarchy(table.raw("values"), levels, **policies)
 
 
-def _values(table: Section, folder: Path) -> list[object] | dict[str, str]:
+def _read_categories(table: Section, folder: Path) -> list[object] | dict[str, str]:
     if ("values" in table) == ("values_from" in table):
         raise table.refuse("give the categories once: values = [...], or { code = label }, or values_from = a file")
     if "values_from" in table:
@@ -226,7 +226,7 @@ def import_schema(path: str | PathLike[str]) -> dict[str, Attribute | None]:
     try:
         if isinstance(document, dict) and isinstance(document.get("fields"), list):
             for field in document["fields"]:
-                name, attribute = _field(field)
+                name, attribute = _read_schema_field(field)
                 if name in columns:
                     raise DomainError(f"the field {name!r} is declared twice")
                 columns[name] = attribute
@@ -234,7 +234,7 @@ def import_schema(path: str | PathLike[str]) -> dict[str, Attribute | None]:
             columns.update(Domain(document).attributes)
         else:
             raise SpecError('the schema must be {"name": size, ...} or {"fields": [...]} (a Table Schema)')
-        return _checked(columns)
+        return _check_column_names(columns)
     except DomainError as error:
         raise SpecError(str(error)) from error
 
@@ -250,7 +250,7 @@ def _distinct_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return result
 
 
-def _field(field: object) -> tuple[str, Attribute | None]:
+def _read_schema_field(field: object) -> tuple[str, Attribute | None]:
     if not isinstance(field, dict) or not isinstance(field.get("name"), str):
         raise DomainError("every field of a Table Schema is an object with a name")
     name, kind = field["name"], field.get("type", "string")
@@ -288,7 +288,7 @@ def _field_values(values: object) -> list[object] | dict[Any, Any]:
     return dict(pairs)
 
 
-def _checked(columns: Columns) -> dict[str, Attribute | None]:
+def _check_column_names(columns: Columns) -> dict[str, Attribute | None]:
     if not columns:
         raise DomainError("no field or column is named")
     for name in columns:
@@ -303,20 +303,20 @@ def spec_text(columns: Domain | Columns) -> str:
     Columns that are None, and policies that are undeclared, become blanks that a spec refuses to run with.
     Otherwise reading the text gives the same domain.
     """
-    every = _checked(columns.attributes if isinstance(columns, Domain) else columns)
+    every = _check_column_names(columns.attributes if isinstance(columns, Domain) else columns)
     given = {name: a for name, a in every.items() if not isinstance(a, Measure)}
     blanks = [p for p in ("outside", "missing") if any(a is None or getattr(a, p) is None for a in given.values())]
     lines: list[str] = []
     if blanks:
         lines += ["[schema_defaults]", *(f'{p} = ""   # {_POLICY_HELP[p]}' for p in blanks), ""]
     for name, attribute in given.items():
-        lines += [f"[schema.{_key(name)}]", *_declaration(_key(name), attribute), ""]
+        lines += [f"[schema.{_toml_key(name)}]", *_toml_declaration(_toml_key(name), attribute), ""]
     for name, measure in every.items():
         if isinstance(measure, Measure):
-            lines += [f"[measures.{_key(name)}]", f"min = {measure.low}", f"max = {measure.high}"]
+            lines += [f"[measures.{_toml_key(name)}]", f"min = {measure.low}", f"max = {measure.high}"]
             lines += [*(['outside = "absent"'] if measure.outside == "other" else []), ""]
     if isinstance(columns, Domain) and columns.impossible:
-        lines += ["[domain]", "impossible = [", *(f"  {_quoted(text)}," for text in columns.impossible), "]", ""]
+        lines += ["[domain]", "impossible = [", *(f"  {_toml_string(text)}," for text in columns.impossible), "]", ""]
     return "\n".join(lines)
 
 
@@ -326,7 +326,7 @@ _POLICY_HELP = {
 }
 
 
-def _declaration(key: str, attribute: Attribute | None) -> list[str]:
+def _toml_declaration(key: str, attribute: Attribute | None) -> list[str]:
     if attribute is None:
         return ['type = ""']
     lines = [f'type = "{attribute.kind}"']
@@ -337,37 +337,40 @@ def _declaration(key: str, attribute: Attribute | None) -> list[str]:
         lines.append(f"edges = [{', '.join(repr(e) for e in attribute.edges)}]")
     elif isinstance(attribute, Dates):
         lines += [f'min = "{attribute.low}"', f'max = "{attribute.high}"', f'by = "{attribute.by}"']
-        lines += [f"format = {_quoted(attribute.format)}"] if attribute.format else []
+        lines += [f"format = {_toml_string(attribute.format)}"] if attribute.format else []
     elif isinstance(attribute, Hierarchy):
-        lines.append(f"levels = {_list(attribute.level_names)}")
-        lines += ["values = [", *(f"  {_list(row)}," for row in attribute.rows), "]"]
+        lines.append(f"levels = {_toml_list(attribute.level_names)}")
+        lines += ["values = [", *(f"  {_toml_list(row)}," for row in attribute.rows), "]"]
         for level, labels in attribute.level_labels.items():
-            lines.append(f"[schema.{key}.labels.{_key(level)}]")
-            lines += [f"{_key(code)} = {_quoted(label)}" for code, label in labels.items()]
+            lines.append(f"[schema.{key}.labels.{_toml_key(level)}]")
+            lines += [f"{_toml_key(code)} = {_toml_string(label)}" for code, label in labels.items()]
     elif isinstance(attribute, Categories):
         lines += [f'case = "{attribute.case}"'] if attribute.case != "exact" else []
         lines += ["trim = true"] if attribute.trim else []
         pairs = list(attribute.code_labels.items())
         if all(code == label for code, label in pairs):
-            lines.append(f"values = {_list(attribute.codes)}")
+            lines.append(f"values = {_toml_list(attribute.codes)}")
         else:
-            lines += [f"[schema.{key}.values]", *(f"{_key(code)} = {_quoted(label)}" for code, label in pairs)]
+            lines += [
+                f"[schema.{key}.values]",
+                *(f"{_toml_key(code)} = {_toml_string(label)}" for code, label in pairs),
+            ]
     if isinstance(attribute, (Integers, Bins)) and attribute.levels:
         lines.append(f"[schema.{key}.levels]")
-        lines += [f"{_key(n)} = {list(v) if isinstance(v, tuple) else v!r}" for n, v in attribute.declared_levels]
+        lines += [f"{_toml_key(n)} = {list(v) if isinstance(v, tuple) else v!r}" for n, v in attribute.declared_levels]
     return lines
 
 
-def _list(texts: Iterable[str]) -> str:
-    return f"[{', '.join(map(_quoted, texts))}]"
+def _toml_list(texts: Iterable[str]) -> str:
+    return f"[{', '.join(map(_toml_string, texts))}]"
 
 
-def _quoted(text: str) -> str:
+def _toml_string(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _key(text: str) -> str:
-    return text if _BARE_KEY.fullmatch(text) else _quoted(text)
+def _toml_key(text: str) -> str:
+    return text if _BARE_KEY.fullmatch(text) else _toml_string(text)
 
 
 def spec_template(
@@ -381,8 +384,8 @@ def spec_template(
         names = list(columns)
         check_distinct(names, "columns")  # before equal names become one key
         columns = dict.fromkeys(names)
-    known = "".join(f"{name} = {_quoted(value)}\n" for name, value in (written or {}).items())
-    return _TEMPLATE.format(source=_quoted(source), written=known or _PLAIN, schema=spec_text(columns))
+    known = "".join(f"{name} = {_toml_string(value)}\n" for name, value in (written or {}).items())
+    return _TEMPLATE.format(source=_toml_string(source), written=known or _PLAIN, schema=spec_text(columns))
 
 
 _PLAIN = """\

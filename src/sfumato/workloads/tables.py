@@ -17,7 +17,7 @@ from sfumato.errors import WorkloadError
 from sfumato.operators import Family, Identity, LinearOperator
 from sfumato.workloads.builders import as_operator, identity, prefix, queries, ranges, stack, windows
 from sfumato.workloads.core import QueryFamily, Workload, exact_weight, weight_items
-from sfumato.workloads.levels import every_level, over
+from sfumato.workloads.levels import every_level, lift_to_attribute
 
 __all__ = ["marginals"]
 
@@ -84,7 +84,9 @@ def marginals(
         raise WorkloadError("give exactly one of order=, upto= or sets=")
     if factors is not None and nested:
         rest = {n: kind for n, kind in factors.items() if n not in nested}
-        return _at_levels(domain, nested, order if order is not None else upto, order is None, sets, weights, rest)
+        return _tables_at_levels(
+            domain, nested, order if order is not None else upto, order is None, sets, weights, rest
+        )
     if sets is not None:
         if isinstance(sets, str) or not isinstance(sets, Iterable):
             raise WorkloadError(f"sets= takes a list of lists of names, not {sets!r}")
@@ -93,9 +95,9 @@ def marginals(
         _check_tables(len(chosen))
         if len(set(chosen)) != len(chosen):
             raise WorkloadError("a set of attributes is named twice among the marginals")
-        place = _places(domain)
+        place = _attribute_positions(domain)
         runs: list[_Run] = []
-        for levels, run in itertools.groupby(chosen, lambda names: _kind(domain, names)):
+        for levels, run in itertools.groupby(chosen, lambda names: _family_signature(domain, names)):
             places = [[place[n] for n in c] for c in run]
             runs.append((levels[1:], np.array(places, dtype=np.int32).reshape(len(places), levels[0])))
     else:
@@ -105,15 +107,17 @@ def marginals(
         orders = [top] if order is not None else list(range(top + 1))
         _check_tables(sum(math.comb(d, o) for o in orders))
         runs = [((), _combinations(d, o)) for o in orders]
-    asked = _factors(domain, factors)
+    asked = _attribute_operators(domain, factors)
     items = [
-        QueryFamily("marginals", Family(domain.names, tuple((asked | _levels(domain, levels)).values()), part), weight)
-        for levels, part, weight in _weighted(domain, runs, weights)
+        QueryFamily(
+            "marginals", Family(domain.names, tuple((asked | _level_operators(domain, levels)).values()), part), weight
+        )
+        for levels, part, weight in _split_by_weight(domain, runs, weights)
     ]
     return Workload(domain, tuple(items))
 
 
-def _at_levels(
+def _tables_at_levels(
     domain: Domain,
     nested: Sequence[str],
     top: int | None,
@@ -147,12 +151,12 @@ def _at_levels(
     if groupings[0].attribute.size > 1:
         # a level of one group holds all records by itself
         levels.insert(0, ("", f"all {owner}"))
-    given = _spread(domain, own, weights)
+    given = _weights_in_order(domain, own, weights)
     used = set[tuple[str, ...]]()
     works: list[Workload] = []
     for level, part in levels:
         at = [domain.ordered((level, *s) if level else s) for s in chosen]
-        own_weights = {n: w for s, n in zip(chosen, at, strict=True) for w in _weight_of(given, s, n, used)}
+        own_weights = {n: w for s, n in zip(chosen, at, strict=True) for w in _table_weight(given, s, n, used)}
         works.append(marginals(domain, sets=at, weights=own_weights, factors=factors).named(part))
     unused = [k for k in given if k not in used]
     if unused:
@@ -160,7 +164,7 @@ def _at_levels(
     return stack(*works)
 
 
-def _spread(domain: Domain, own: Sequence[str], weights: Mapping[Any, object] | None) -> dict[Any, object]:
+def _weights_in_order(domain: Domain, own: Sequence[str], weights: Mapping[Any, object] | None) -> dict[Any, object]:
     """Given weights by order, and by sets in the domain's order."""
     found: dict[Any, object] = {}
     for key, weight in weight_items(weights):
@@ -172,7 +176,7 @@ def _spread(domain: Domain, own: Sequence[str], weights: Mapping[Any, object] | 
     return found
 
 
-def _weight_of(
+def _table_weight(
     given: Mapping[Any, object], names: tuple[str, ...], at: tuple[str, ...], used: set[Any]
 ) -> Iterator[object]:
     """The weight of a table at a level: its own there, else that of the set at every level, else that of its order."""
@@ -196,30 +200,32 @@ def _combinations(count: int, order: int) -> NDArray[np.int32]:
     return np.fromiter(flat, dtype=np.int32).reshape(math.comb(count, order), order)
 
 
-def _places(domain: Domain) -> dict[str, int]:
+def _attribute_positions(domain: Domain) -> dict[str, int]:
     """The position of the attribute of every name."""
     place = {n: i for i, n in enumerate(domain.names)}
     return place | {level: place[owner] for level, owner in domain.levels.items()}
 
 
-def _kind(domain: Domain, names: tuple[str, ...]) -> tuple[Any, ...]:
+def _family_signature(domain: Domain, names: tuple[str, ...]) -> tuple[Any, ...]:
     """What the sets of one family have in common: how many names, and which of them are levels."""
     return (len(names), *(n for n in names if n not in domain.attributes))
 
 
-def _levels(domain: Domain, levels: Iterable[str]) -> dict[str, LinearOperator]:
-    return dict(over(domain, name) for name in levels)
+def _level_operators(domain: Domain, levels: Iterable[str]) -> dict[str, LinearOperator]:
+    return dict(lift_to_attribute(domain, name) for name in levels)
 
 
-def _factors(domain: Domain, given: Mapping[str, Any] | None) -> dict[str, LinearOperator]:
+def _attribute_operators(domain: Domain, given: Mapping[str, Any] | None) -> dict[str, LinearOperator]:
     """What is asked of every attribute: its cells, or what was given for it."""
     if given is not None and not isinstance(given, Mapping):
         raise WorkloadError(f"factors= takes a mapping of attributes to what is asked of them, not {given!r}")
-    own = {domain.check_names([name])[0]: _factor(domain, name, kind) for name, kind in (given or {}).items()}
+    own = {
+        domain.check_names([name])[0]: _attribute_operator(domain, name, kind) for name, kind in (given or {}).items()
+    }
     return {n: own[n] if n in own else Identity(a.size) for n, a in domain.attributes.items()}
 
 
-def _factor(domain: Domain, name: str, kind: Any) -> LinearOperator:
+def _attribute_operator(domain: Domain, name: str, kind: Any) -> LinearOperator:
     word, *rest = kind if isinstance(kind, tuple) else (kind,)
     if not isinstance(word, str):
         operator = as_operator(kind)
@@ -227,7 +233,7 @@ def _factor(domain: Domain, name: str, kind: Any) -> LinearOperator:
             raise WorkloadError(f"{name} has {domain[name].size} cells; its matrix has {operator.shape[1]:,} columns")
         return operator
     if domain.levels.get(word) == name and not rest:
-        return over(domain, word)[1]
+        return lift_to_attribute(domain, word)[1]
     if word not in _FACTORS or len(rest) != (word == "windows"):
         own = [level for level, owner in domain.levels.items() if owner == name]
         names = f" ({', '.join(own)})" if own else ""
@@ -239,13 +245,13 @@ def _factor(domain: Domain, name: str, kind: Any) -> LinearOperator:
     return asked.blocks[0].block.factors[0]
 
 
-def _weighted(
+def _split_by_weight(
     domain: Domain, runs: Sequence[_Run], weights: Mapping[Any, object] | None
 ) -> Iterator[tuple[tuple[str, ...], NDArray[np.int32], Fraction]]:
     """The runs of sets, cut where the weight changes."""
     by_order: dict[int, Fraction] = {}
     by_set: dict[tuple[str, ...], Fraction] = {}
-    place = _places(domain)
+    place = _attribute_positions(domain)
     for key, weight in weight_items(weights):
         if type(key) is int:
             by_order[key] = exact_weight(weight)
@@ -257,7 +263,7 @@ def _weighted(
             by_set[named] = exact_weight(weight)
     missing = set(by_order) - {r.shape[1] for _, r in runs}
     for levels, run in runs:
-        own = [(n, w) for n, w in by_set.items() if _kind(domain, n) == (run.shape[1], *levels)]
+        own = [(n, w) for n, w in by_set.items() if _family_signature(domain, n) == (run.shape[1], *levels)]
         places = [
             (int(i), n, w)
             for n, w in own

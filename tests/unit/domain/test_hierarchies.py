@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfumato._util.codec import decode, encode, fingerprint
+from sfumato._util.codec import decode_value, encode_value, value_fingerprint
 from sfumato._util.documents import read_document, write_document
 from sfumato.domain import OTHER, Categories, Domain, Hierarchy
 from sfumato.errors import DomainError, InvalidInput
@@ -60,7 +60,7 @@ def test_every_way_to_say_it_is_one_value(tmp_path: Path) -> None:
     ]
     path.unlink()
     assert len(set(ways)) == 1
-    assert len({fingerprint(w) for w in ways}) == 1
+    assert len({value_fingerprint(w) for w in ways}) == 1
     sorted_rows = sorted(ROWS)
     tree = {"06": ["06001", "06003", "06005"], "36": ["36001"]}
     assert Hierarchy(tree, LEVELS) == Hierarchy(sorted_rows, LEVELS) != ways[0]
@@ -92,7 +92,7 @@ def test_labels_are_what_people_read_and_codes_what_the_table_holds(tmp_path: Pa
     read = Hierarchy(write(tmp_path, text), LEVELS)
     assert read.labels == ("California > Lake", "New York > Lake", "B")
     assert Hierarchy(tmp_path / "codes.csv") == read
-    again = decode(*encode(place))
+    again = decode_value(*encode_value(place))
     assert again == place
     assert hash(again) == hash(place)
     write_document(tmp_path / "x", Domain({"place": place}))
@@ -208,10 +208,10 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_stored_hierarchy_that_was_tampered_with_is_refused() -> None:
-    tree, arrays = encode(Hierarchy(ROWS, LEVELS))
+    tree, arrays = encode_value(Hierarchy(ROWS, LEVELS))
     tree["source"][0][1] = "06003"
     with pytest.raises(InvalidInput, match="declared twice"):
-        decode(tree, arrays)
+        decode_value(tree, arrays)
 
 
 @given(st.lists(st.integers(0, 3), min_size=2, max_size=30), st.sampled_from(["other", "drop"]))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfumato._util.codec import decode, encode, fingerprint
+from sfumato._util.codec import decode_value, encode_value, value_fingerprint
 from sfumato.domain import Attribute, Bins, Domain, Hierarchy, Integers
 from sfumato.errors import DomainError
 
@@ -66,9 +66,9 @@ def test_bins_have_levels_of_some_of_their_edges() -> None:
 def test_levels_come_coarsest_first_and_are_stored() -> None:
     age = DOMAIN["age"]
     assert [level.name for level in age.groupings] == ["group", "decade"]
-    assert decode(*encode(age)) == age
-    assert hash(decode(*encode(DOMAIN))) == hash(DOMAIN)
-    assert fingerprint(age) != fingerprint(Integers(0, 99, 5, outside="clamp", missing="drop"))
+    assert decode_value(*encode_value(age)) == age
+    assert hash(decode_value(*encode_value(DOMAIN))) == hash(DOMAIN)
+    assert value_fingerprint(age) != value_fingerprint(Integers(0, 99, 5, outside="clamp", missing="drop"))
     assert Integers(0, 9, levels=[("pair", 2)]) == Integers(0, 9, levels={"pair": 2})
 
 

@@ -10,16 +10,16 @@ import pytest
 from numpy.typing import NDArray
 
 from sfumato.errors import InvalidInput
-from sfumato.postprocess.correlation import elliptope
+from sfumato.postprocess.correlation import nearest_correlation
 from sfumato.postprocess.correlation_pairs import (
     CorrelationProblem,
-    coordinates,
-    feasible,
+    feasible_correlation,
     nearest_tetrahedra,
+    pair_coordinates,
     pair_tables,
     product_scale,
-    spread,
-    support,
+    scatter_pairs,
+    tetrahedron_support,
 )
 
 Floats = NDArray[np.float64]
@@ -77,10 +77,10 @@ def known(kind: str, local: bool, size: int, rng: np.random.Generator) -> tuple[
     normal = np.zeros((size, size))
     normal[:most, :most] = -half @ half.T
     if local:
-        empty = pair_tables(coordinates(projection)) < 1e-12
+        empty = pair_tables(pair_coordinates(projection)) < 1e-12
         empty[np.triu_indices(size - 1, 1)[1] >= most - 1] = False
         pull = np.where(empty, rng.exponential(0.5, empty.shape), 0.0)
-        normal = normal - spread(size, pull @ CORNERS)
+        normal = normal - scatter_pairs(size, pull @ CORNERS)
     matrix = projection + np.divide(normal, weight, where=weight > 0, out=np.zeros_like(normal))
     np.fill_diagonal(matrix, 1)
     return matrix, weight, projection
@@ -91,7 +91,7 @@ def test_the_gap_covers_the_distance_to_a_known_projection(kind: str, local: boo
     rng = np.random.default_rng(WEIGHTS.index(kind) + 10 * local)
     for size in (2, 3, 5, 9):
         matrix, weight, projection = known(kind, local, size, rng)
-        found = elliptope(matrix, weight, local=local, tolerance=tolerance)
+        found = nearest_correlation(matrix, weight, local=local, tolerance=tolerance)
         assert found.certified
         assert distance(weight, found.matrix, projection) ** 2 <= found.gap + 1e-14
         assert found.moved == pytest.approx(distance(weight, found.matrix, matrix), rel=1e-9, abs=1e-12)
@@ -100,7 +100,7 @@ def test_the_gap_covers_the_distance_to_a_known_projection(kind: str, local: boo
         assert np.array_equal(found.matrix, found.matrix.T)
         assert np.linalg.eigvalsh(found.matrix)[0] > -1e-13 * size
         if local and size > 2:
-            assert pair_tables(coordinates(found.matrix)).min() > -1e-14
+            assert pair_tables(pair_coordinates(found.matrix)).min() > -1e-14
 
 
 def test_the_proof_holds_at_any_possible_matrix_with_any_normals() -> None:
@@ -112,7 +112,7 @@ def test_the_proof_holds_at_any_possible_matrix_with_any_normals() -> None:
         problem = CorrelationProblem(matrix, weight, product_scale(weight)[0], 1e-3, None)
         half = rng.standard_normal((6, 6)) * rng.uniform(0, 1)
         share = 10.0 ** rng.uniform(-4, 0)
-        at = feasible((1 - share) * projection + share * half @ half.T, local)
+        at = feasible_correlation((1 - share) * projection + share * half @ half.T, local)
         normals = rng.standard_normal((10, 3)) * rng.choice([0.0, 0.01, 1.0]) if local else None
         gap, true = problem.proof(at, 0, normals).gap, distance(weight, at, projection) ** 2
         assert true <= gap + 1e-14
@@ -129,10 +129,10 @@ def test_the_gap_is_no_less_than_what_any_record_has_beyond_the_matrix() -> None
             problem = CorrelationProblem(
                 noise + noise.T, np.ones((size, size)) - np.eye(size), np.ones(size), 1e-3, None
             )
-            at = feasible(noise @ noise.T / size, local=True)
+            at = feasible_correlation(noise @ noise.T / size, local=True)
             slope = problem.given - at
             beyond = 0.5 * np.einsum("vi,ij,vj->v", cells, slope, cells).max() - 0.5 * np.sum(slope * at)
-            normals = coordinates(slope) / np.array([size - 2, size - 2, 1])
+            normals = pair_coordinates(slope) / np.array([size - 2, size - 2, 1])
             assert problem.proof(at, 0).gap >= beyond - 1e-12
             assert problem.proof(at, 0, rng.uniform(0, 2) * normals).gap >= beyond - 1e-12
             if size == 3:
@@ -144,7 +144,7 @@ def test_newton_takes_few_steps() -> None:
     rng = np.random.default_rng(14)
     noise = rng.standard_normal((60, 60))
     for weight in (None, weights("orders", 60, rng), weights("product", 60, rng)):
-        found = elliptope(records(60, 200, rng) + noise + noise.T, weight, tolerance=1e-5)
+        found = nearest_correlation(records(60, 200, rng) + noise + noise.T, weight, tolerance=1e-5)
         assert found.certified
         assert found.iterations <= 12
 
@@ -167,7 +167,7 @@ def test_equal_weights_agree_with_alternating_projections() -> None:
         noise = rng.standard_normal((size, size))
         matrix = records(size, 6, rng) + 0.5 * (noise + noise.T)
         np.fill_diagonal(matrix, 1)
-        found = elliptope(matrix, tolerance=1e-6)
+        found = nearest_correlation(matrix, tolerance=1e-6)
         np.testing.assert_allclose(found.matrix, higham(matrix, 3000), atol=1e-6)
 
 
@@ -179,24 +179,24 @@ def test_tables_are_possible_and_the_projection_brings_their_noisy_answers_neare
         size = 4 + trial % 4
         weight = weights(WEIGHTS[trial % 5], size, rng)
         truth = records(size, 5, rng)
-        kept = elliptope(truth, weight, local=local)
+        kept = nearest_correlation(truth, weight, local=local)
         assert (kept.gap, kept.moved, kept.iterations) == (0, 0, 0)
         noise = np.triu(rng.standard_normal((size, size)), 1)
         noisy = truth + noise + noise.T
-        found = elliptope(noisy, weight, local=local)
+        found = nearest_correlation(noisy, weight, local=local)
         raw = distance(weight, noisy, truth)
         assert distance(weight, found.matrix, truth) <= raw + math.sqrt(found.gap)
         better += distance(weight, found.matrix, truth) < 0.9 * raw
-        again = elliptope(found.matrix, weight, local=local)
+        again = nearest_correlation(found.matrix, weight, local=local)
         assert distance(weight, again.matrix, found.matrix) < 1e-9
     assert better >= 6
 
 
 def test_local_keeps_pair_tables_that_the_elliptope_alone_breaks() -> None:
     matrix = np.array([[1, -0.8, -0.8], [-0.8, 1, -0.5], [-0.8, -0.5, 1]])
-    alone, both = elliptope(matrix), elliptope(matrix, local=True, tolerance=1e-6)
-    assert pair_tables(coordinates(alone.matrix)).min() < -0.01
-    assert pair_tables(coordinates(both.matrix)).min() > -1e-14
+    alone, both = nearest_correlation(matrix), nearest_correlation(matrix, local=True, tolerance=1e-6)
+    assert pair_tables(pair_coordinates(alone.matrix)).min() < -0.01
+    assert pair_tables(pair_coordinates(both.matrix)).min() > -1e-14
     assert both.moved > alone.moved
 
 
@@ -208,29 +208,29 @@ def test_the_nearest_tetrahedron_point_makes_an_obtuse_angle_with_every_vertex()
     assert angles.max() < 1e-12
     assert pair_tables(nearest).min() > -1e-15
     normals = rng.standard_normal((50, 3))
-    np.testing.assert_allclose(support(normals), (normals @ CORNERS.T).max(axis=1), rtol=1e-12)
+    np.testing.assert_allclose(tetrahedron_support(normals), (normals @ CORNERS.T).max(axis=1), rtol=1e-12)
     matrix = records(6, 4, rng)
     values = rng.standard_normal((10, 3))
-    assert np.sum(coordinates(matrix) * values) == pytest.approx(0.5 * np.sum(spread(6, values) * matrix))
+    assert np.sum(pair_coordinates(matrix) * values) == pytest.approx(0.5 * np.sum(scatter_pairs(6, values) * matrix))
 
 
 def test_units_of_weights_and_entries_of_no_weight_do_not_matter() -> None:
     rng = np.random.default_rng(4)
     matrix, weight, projection = known("product", False, 6, rng)
-    first, second = elliptope(matrix, weight), elliptope(matrix, weight * 1e9)
+    first, second = nearest_correlation(matrix, weight), nearest_correlation(matrix, weight * 1e9)
     np.testing.assert_allclose(second.matrix, first.matrix, atol=1e-9)
     assert second.gap == pytest.approx(first.gap * 1e9, rel=0.1, abs=1e-6)
     weight[0, 1] = weight[1, 0] = 0
     for anything in (math.nan, 1e80):
         matrix[0, 1] = matrix[1, 0] = anything
-        assert elliptope(matrix, weight).certified
+        assert nearest_correlation(matrix, weight).certified
     assert projection.shape == (6, 6)
 
 
 def test_progress_is_told_the_gap() -> None:
     seen: list[tuple[int, float]] = []
     matrix, _, _ = known("equal", False, 7, np.random.default_rng(6))
-    found = elliptope(matrix, progress=lambda i, gap: seen.append((i, gap)))
+    found = nearest_correlation(matrix, progress=lambda i, gap: seen.append((i, gap)))
     assert seen[-1] == (found.iterations, found.gap)
 
 
@@ -257,4 +257,4 @@ SQUARE = np.eye(3)
 )
 def test_refusals(matrix: Floats, weight: Floats | None, tolerance: float, words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
-        elliptope(matrix, weight, tolerance=tolerance)
+        nearest_correlation(matrix, weight, tolerance=tolerance)

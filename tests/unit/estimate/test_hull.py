@@ -8,7 +8,7 @@ from scipy.optimize import lsq_linear
 
 from sfumato.errors import InvalidInput
 from sfumato.operators import Dense, Identity, Kronecker, Prefix
-from sfumato.postprocess.cones import hull, minimise_quadratic, onto_simplex, whitener
+from sfumato.postprocess.cones import minimise_quadratic, project_onto_hull, project_onto_simplex, whitening_map
 
 
 def nonnegative(matrix: np.ndarray, target: np.ndarray) -> np.ndarray:
@@ -39,7 +39,7 @@ def test_gap_is_never_below_the_true_distance(rng: np.random.Generator, known: b
     matrix = rng.integers(-2, 3, size=(k, m)).astype(float)
     total = float(rng.integers(1, 30)) if known else None
     answers = matrix @ rng.dirichlet(np.ones(m)) * (total or 10.0) + rng.normal(size=k) * rng.choice([0.1, 5.0])
-    found = hull(Dense(matrix), answers, total, iterations=steps, tolerance=1e-10)
+    found = project_onto_hull(Dense(matrix), answers, total, iterations=steps, tolerance=1e-10)
     away = float(np.sum((found.fitted - reference(matrix, answers, total)) ** 2))
     assert (found.cells >= 0).all()
     assert total is None or found.cells.sum() == pytest.approx(total, rel=1e-12)
@@ -57,10 +57,10 @@ def test_never_farther_from_a_possible_truth(rng: np.random.Generator, known: bo
     matrix = rng.integers(0, 2, size=(k, m)).astype(float)
     truth = rng.multinomial(40, rng.dirichlet(np.ones(m) * 0.3)).astype(float)
     answers = matrix @ truth + rng.normal(size=k) * 6
-    found = hull(Dense(matrix), answers, 40.0 if known else None)
+    found = project_onto_hull(Dense(matrix), answers, 40.0 if known else None)
     before, after = np.linalg.norm(answers - matrix @ truth), np.linalg.norm(found.fitted - matrix @ truth)
     assert after <= before + np.sqrt(found.gap) + 1e-9
-    again = hull(Dense(matrix), found.fitted, 40.0 if known else None)
+    again = project_onto_hull(Dense(matrix), found.fitted, 40.0 if known else None)
     assert np.allclose(again.fitted, found.fitted, atol=1e-3)
 
 
@@ -71,7 +71,7 @@ def test_covariance_weights_the_norm(shape: str, total: float | None) -> None:
     matrix, answers = rng.integers(0, 3, size=(5, 7)).astype(float), rng.normal(size=5) * 20
     factor = rng.normal(size=(5, 3 if shape == "deficient" else 5))
     covariance = rng.uniform(0.5, 9, size=5) if shape == "variances" else factor @ factor.T
-    found = hull(Dense(matrix), answers, total, whitener(covariance, 5), tolerance=1e-12)
+    found = project_onto_hull(Dense(matrix), answers, total, whitening_map(covariance, 5), tolerance=1e-12)
     whole = np.diag(covariance) if shape == "variances" else covariance
     values, vectors = np.linalg.eigh(whole)
     kept = values > 1e-9 * values.max()
@@ -86,19 +86,19 @@ def test_covariance_weights_the_norm(shape: str, total: float | None) -> None:
 )
 def test_what_is_no_covariance_is_refused(covariance: np.ndarray) -> None:
     with pytest.raises(InvalidInput, match="covariance"):
-        whitener(covariance, 4)
+        whitening_map(covariance, 4)
 
 
 def test_simplex_is_exact_and_weighted() -> None:
     rng = np.random.default_rng(0)
     for total in (0.0, 1.0, 37.0):
         values, spread = rng.normal(size=50) * 5, rng.uniform(0.1, 4, size=50)
-        found = onto_simplex(values, total, spread)
+        found = project_onto_simplex(values, total, spread)
         white = np.diag(1 / np.sqrt(spread))
         assert found.min() >= 0
         assert found.sum() == pytest.approx(total)
         assert np.allclose(white @ found, reference(white, white @ values, total), atol=1e-4)
-    assert np.array_equal(onto_simplex(np.array([-0.2, 0.5]), None), [0.0, 0.5])
+    assert np.array_equal(project_onto_simplex(np.array([-0.2, 0.5]), None), [0.0, 0.5])
 
 
 def test_structured_and_dense_maps_agree() -> None:
@@ -107,13 +107,15 @@ def test_structured_and_dense_maps_agree() -> None:
     answers = rng.normal(size=operator.shape[0]) * 10
     dense = Dense(np.asarray(operator.dense()))
     for total in (100.0, None):
-        one, two = hull(operator, answers, total), hull(dense, answers, total)
+        one, two = project_onto_hull(operator, answers, total), project_onto_hull(dense, answers, total)
         assert np.linalg.norm(one.fitted - two.fitted) ** 2 <= 4 * (one.gap + two.gap) + 1e-9
 
 
 def test_cone_without_a_bound_still_certifies() -> None:
     # 0 lies inside the hull of the columns: the cone is the whole plane, and the answers are possible
-    found = hull(Dense(np.array([[1.0, -1.0, 0.0, 0.0], [0.0, 0.0, 1.0, -1.0]])), np.array([3.0, -4.0]), None)
+    found = project_onto_hull(
+        Dense(np.array([[1.0, -1.0, 0.0, 0.0], [0.0, 0.0, 1.0, -1.0]])), np.array([3.0, -4.0]), None
+    )
     assert np.allclose(found.fitted, [3.0, -4.0], atol=1e-5)
     assert found.gap < 1e-9
 

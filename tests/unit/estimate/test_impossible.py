@@ -9,10 +9,10 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import InvalidInput
-from sfumato.postprocess.cones import onto_simplex
-from sfumato.postprocess.oracles import Elimination, Search, Skipping, find_oracle
+from sfumato.postprocess.cones import project_onto_simplex
+from sfumato.postprocess.oracles import Elimination, Search, SkippingOracle, find_oracle
 from sfumato.postprocess.projection import joint_operator
-from sfumato.postprocess.records import Factor
+from sfumato.postprocess.records import WorthFactor
 from sfumato.postprocess.weights import Hypothesis
 from support.impossible import drawn, impossible_mass
 
@@ -90,7 +90,7 @@ def test_one_table_and_cumulative_counts() -> None:
     named = sf.project([3.0, 5.0, 6.0, 6.5], sf.prefix(domain, "age"), body="isotonic")
     np.testing.assert_allclose(named.answers, cdf.answers, atol=1e-6)
     possible = np.array([True, False, True])
-    np.testing.assert_allclose(onto_simplex(np.array([-1.0, 5.0, 2.0]), 3.0, np.ones(3), possible), [0, 0, 3.0])
+    np.testing.assert_allclose(project_onto_simplex(np.array([-1.0, 5.0, 2.0]), 3.0, np.ones(3), possible), [0, 0, 3.0])
 
 
 @pytest.mark.parametrize("body", ["sdp", "sdp+local"])
@@ -111,13 +111,13 @@ def test_oracles_find_possible_records_alone(kind: str) -> None:
     assert possible is not None
     rng = np.random.default_rng(7)
     axes = [(0, 1), (1, 2), (2, 3)]
-    factors = [Factor(a, rng.normal(size=[sizes[i] for i in a])) for a in axes]
+    factors = [WorthFactor(a, rng.normal(size=[sizes[i] for i in a])) for a in axes]
     worth = sum(f.values.reshape([n if i in f.axes else 1 for i, n in enumerate(sizes)]) for f in factors)
     best = float(np.where(possible, worth, -np.inf).max())
     whole = Elimination.plan(sizes, [*axes, *(m.axes for m in moves)])
     inner = {"listed": find_oracle(sizes, axes), "eliminated": whole, "searched": Search(sizes)}[kind]
     assert inner is not None
-    oracle = Skipping(inner, sizes, moves)
+    oracle = SkippingOracle(inner, sizes, moves)
     found = oracle.search(factors, np.zeros((0, 4), dtype=np.int32))
     assert possible[tuple(found.T)].all()
     at = float(sum(f.at(found[:1])[0] for f in factors))

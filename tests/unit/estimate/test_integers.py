@@ -11,7 +11,7 @@ import pytest
 import sfumato as sf
 from sfumato.postprocess import integers
 from sfumato.postprocess.bodies import project
-from sfumato.postprocess.integers import answers_of, to_integers, whole_counts
+from sfumato.postprocess.integers import to_integers, whole_counts, workload_answers
 from sfumato.postprocess.possible import CellCounts, PairMoments, RecordCounts, TableCounts
 from sfumato.postprocess.projection import Projection
 from sfumato.postprocess.rounding import round_records, round_to_total
@@ -49,7 +49,7 @@ def test_every_body_in_whole_counts(body: str, kind: type, domain: sf.Domain, or
     assert isinstance(whole.possible, (CellCounts, RecordCounts))
     assert np.array_equal(whole.answers, np.rint(whole.answers))
     assert whole.answers.min() >= 0
-    assert whole.answers.tolist() == answers_of(whole.possible, work).tolist()
+    assert whole.answers.tolist() == workload_answers(whole.possible, work).tolist()
     assert {float(t.sum()) for t in np.split(whole.answers, np.cumsum([q.rows for q in work.blocks])[:-1])} == {150.0}
     assert whole.possible.table(()) == 150
     assert whole.realisable
@@ -77,14 +77,14 @@ def test_counts_of_one_table_with_its_margins_go_up_or_down(body: str) -> None:
         assert isinstance(whole.possible, CellCounts)
         assert up_or_down(whole.answers, found.answers)
         more = whole_counts(found, work, 403)
-        assert up_or_down(answers_of(more, work), found.answers * 403 / 150)
+        assert up_or_down(workload_answers(more, work), found.answers * 403 / 150)
 
 
 def test_where_no_rounding_is_found_the_nearest_of_several_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutants: the farthest, or the first, taken; records changed without tables being asked."""
     work = sf.marginals(sf.Domain({f"x{i}": 2 for i in range(8)}), order=2)
     found = project(noisy(work)[1], work, body="hull", total=150)
-    monkeypatch.setattr(integers, "controlled", lambda *_: None)
+    monkeypatch.setattr(integers, "controlled_rounding", lambda *_: None)
 
     def away(cells: np.ndarray) -> float:
         return float(((work.answer(cells.reshape(-1)) - found.answers) ** 2).sum())
@@ -98,7 +98,7 @@ def test_where_no_rounding_is_found_the_nearest_of_several_is_taken(monkeypatch:
     assert found.cells is not None
     simple = min(away(f(found.cells.reshape(-1), 150)) for f in (round_to_total, round_records))
     assert taken() < 0.5 * simple
-    monkeypatch.setattr(integers, "_changed", lambda _held, _work, counts: np.roll(counts, 1))
+    monkeypatch.setattr(integers, "_improve_cells", lambda _held, _work, counts: np.roll(counts, 1))
     assert taken() == pytest.approx(simple)
 
 
@@ -116,7 +116,7 @@ def test_queries_that_are_not_tables_are_rounded_too() -> None:
     # records are changed towards the tables, which rounding alone leaves farther off
     assert isinstance(found.possible, RecordCounts)
     simple = replace(found.possible, weights=round_records(found.possible.weights, 150).astype(np.float64))
-    away = answers_of(simple, tables) - found.answers
+    away = workload_answers(simple, tables) - found.answers
     whole = to_integers(found, tables, 150)
     assert whole.rounded is not None
     assert whole.rounded < 0.8 * np.sqrt((away**2).mean())
@@ -151,4 +151,4 @@ def test_no_records_at_all() -> None:
         found: Projection = project(noisy(work)[1], work, body=body, total=150)
         none = whole_counts(found, work, 0)
         assert none.table(()) == 0
-        assert not answers_of(none, work).any()
+        assert not workload_answers(none, work).any()

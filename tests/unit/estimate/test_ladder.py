@@ -11,9 +11,17 @@ from scipy.optimize import minimize
 
 from sfumato.operators.base import FloatArray
 from sfumato.postprocess import hierarchical_tables as cone
-from sfumato.postprocess.cones import onto_simplex
-from sfumato.postprocess.hierarchical import climb
-from sfumato.postprocess.hierarchical_rungs import Asked, Axes, Sums, Told, held_tables, rake, total_of
+from sfumato.postprocess.cones import project_onto_simplex
+from sfumato.postprocess.hierarchical import project_hierarchically
+from sfumato.postprocess.hierarchical_rungs import (
+    Axes,
+    DerivedQueries,
+    NoisyEstimates,
+    Sums,
+    held_tables,
+    hierarchical_total,
+    rake_cells,
+)
 from sfumato.postprocess.hierarchical_tables import agreeing_tables, joint_cells
 
 
@@ -27,7 +35,9 @@ def residual(table: FloatArray) -> FloatArray:
     return table
 
 
-def drawn(seed: int, sizes: tuple[int, ...], order: int, noise: float, people: int = 60) -> tuple[FloatArray, Told]:
+def drawn(
+    seed: int, sizes: tuple[int, ...], order: int, noise: float, people: int = 60
+) -> tuple[FloatArray, NoisyEstimates]:
     """Exact cells, and noisy tables that agree: independent residuals of variance noise^2 for every set."""
     rng = np.random.default_rng(seed)
     cells = math.prod(sizes)
@@ -45,10 +55,10 @@ def drawn(seed: int, sizes: tuple[int, ...], order: int, noise: float, people: i
                 spread += noise**2 * math.prod(1 - 1 / sizes[i] for i in t) / rest**2
         tables[s], variances[s] = out, spread
     names = tuple("abcdef"[: len(sizes)])
-    return exact, Told(names, sizes, tables, variances, dict.fromkeys(sets, noise**2))
+    return exact, NoisyEstimates(names, sizes, tables, variances, dict.fromkeys(sets, noise**2))
 
 
-def objective(cells: FloatArray, told: Told) -> float:
+def objective(cells: FloatArray, told: NoisyEstimates) -> float:
     """What the last step minimises."""
     sets = [s for s in told.tables if len(s) > 1]
     return sum(float(np.sum(residual(margin(cells, s) - told.tables[s]) ** 2)) / told.spread[s] for s in sets)
@@ -59,7 +69,7 @@ def test_the_cone_is_the_nearest_within_its_gap(seed: int, monkeypatch: pytest.M
     """Against a solver of scipy, held to the same margins."""
     sizes = (3, 3, 2)
     _, told = drawn(seed, sizes, 2, 6.0)
-    total = total_of(told)
+    total = hierarchical_total(told)
     held = held_tables(told, total)
     # no zeros, as the cells of a zero are left out before
     for i in range(3):
@@ -110,18 +120,18 @@ def test_the_certificate_holds_wherever_it_is_asked(seed: int, monkeypatch: pyte
         possible[0, 1] = possible[3, 0, 1] = False
     sizes = (4, 3, 2)
     _, told = drawn(seed, sizes, 2, 6.0)
-    held = held_tables(told, total_of(told))
+    held = held_tables(told, hierarchical_total(told))
     for i in range(3):
         held[i,] = 0.9 * held[i,] + 0.1 * float(held[()]) / sizes[i]
     finer = {s: (t, told.spread[s]) for s, t in told.tables.items() if len(s) == 2}
     monkeypatch.setattr(cone, "_MOST_CONE", 2000)
     nearest = joint_cells(sizes, finer, held, [], possible=possible, tolerance=1e-4)
     assert possible is None or not nearest.cells[~possible].any()
-    problem = cone._Problem(sizes, finer, held, [])
+    problem = cone._JointProblem(sizes, finer, held, [])
     rng = np.random.default_rng(seed)
     margins = [Sums((i,), held[i,]) for i in range(3)]
     for _ in range(60):
-        x = rake((rng.gamma(0.3, size=sizes) + 1e-6) * (1.0 if possible is None else possible), margins)
+        x = rake_cells((rng.gamma(0.3, size=sizes) + 1e-6) * (1.0 if possible is None else possible), margins)
         multipliers = problem.scale * rng.gamma(0.3, size=sizes) * rng.choice([0.0, 1.0, 100.0])
         if possible is not None:
             multipliers = np.where(possible, multipliers, -multipliers)
@@ -137,15 +147,15 @@ def test_the_certificate_holds_wherever_it_is_asked(seed: int, monkeypatch: pyte
 @pytest.mark.parametrize("noise", [1.0, 8.0])
 def test_coarse_rungs_are_held_and_no_cell_is_negative(joint: bool, noise: float) -> None:
     exact, told = drawn(5, (5, 4, 3, 2), 3, noise)
-    total = total_of(told)
-    found = climb(told, joint=joint)
+    total = hierarchical_total(told)
+    found = project_hierarchically(told, joint=joint)
 
     def table(axes: Axes) -> FloatArray:
         return found.possible.table([told.names[i] for i in axes])
 
     assert table(()) == pytest.approx(float(told.tables[()]))
     for i in range(4):
-        assert table((i,)) == pytest.approx(onto_simplex(told.tables[i,], total), abs=1e-6)
+        assert table((i,)) == pytest.approx(project_onto_simplex(told.tables[i,], total), abs=1e-6)
     for s in told.tables:
         assert table(s).min() >= 0
     assert 0 <= found.gap <= found.moved**2 * (1 + 1e-9)
@@ -153,8 +163,8 @@ def test_coarse_rungs_are_held_and_no_cell_is_negative(joint: bool, noise: float
     assert exact.shape == (5, 4, 3, 2)
 
 
-def with_asked(told: Told, *asked: Asked) -> Told:
-    return Told(told.names, told.sizes, told.tables, told.variances, told.spread, asked, told.total)
+def with_asked(told: NoisyEstimates, *asked: DerivedQueries) -> NoisyEstimates:
+    return NoisyEstimates(told.names, told.sizes, told.tables, told.variances, told.spread, asked, told.total)
 
 
 @pytest.mark.parametrize("joint", [True, False])
@@ -175,10 +185,10 @@ def test_what_was_asked_for_itself_is_held(joint: bool) -> None:
         told.variances[s] = 0.01
     told = with_asked(
         told,
-        Asked("curve", (0, 2), steps, curve, np.full(18, 0.01)),
-        Asked("named", (0, 1), mask[None].astype(float), named, np.array([0.01])),
+        DerivedQueries("curve", (0, 2), steps, curve, np.full(18, 0.01)),
+        DerivedQueries("named", (0, 1), mask[None].astype(float), named, np.array([0.01])),
     )
-    found = climb(told, joint=joint)
+    found = project_hierarchically(told, joint=joint)
     pair = found.possible.table(["a", "b"])
     assert pair[mask].sum() == pytest.approx(named[0], abs=0.05)
     rungs = {r.name: r for r in found.rungs}
@@ -186,16 +196,18 @@ def test_what_was_asked_for_itself_is_held(joint: bool) -> None:
     assert rungs["named"].queries == 1
     after = np.tensordot(steps, found.possible.table(["a", "c"]), axes=2)
     truth = np.tensordot(steps, margin(exact, (0, 2)), axes=2)
-    loose = climb(with_asked(told), joint=joint)
+    loose = project_hierarchically(with_asked(told), joint=joint)
     before = np.tensordot(steps, loose.possible.table(["a", "c"]), axes=2)
     assert np.mean((after - truth) ** 2) < 0.5 * np.mean((before - truth) ** 2)
 
 
 def test_a_total_below_zero_is_no_one() -> None:
     _, told = drawn(2, (3, 2), 2, 1.0)
-    low = Told(told.names, told.sizes, {s: t - 1000 for s, t in told.tables.items()}, told.variances, told.spread)
+    low = NoisyEstimates(
+        told.names, told.sizes, {s: t - 1000 for s, t in told.tables.items()}, told.variances, told.spread
+    )
     for joint in (True, False):
-        assert climb(low, joint=joint).possible.table(["a", "b"]).tolist() == np.zeros((3, 2)).tolist()
+        assert project_hierarchically(low, joint=joint).possible.table(["a", "b"]).tolist() == np.zeros((3, 2)).tolist()
 
 
 def test_over_many_draws_no_order_gets_worse() -> None:
@@ -203,7 +215,7 @@ def test_over_many_draws_no_order_gets_worse() -> None:
     before, after = np.zeros(4), np.zeros(4)
     for seed in range(60):
         exact, told = drawn(100 + seed, (6, 5, 4), 3, 6.0, people=150)
-        found = climb(told, joint=seed % 2 == 0)
+        found = project_hierarchically(told, joint=seed % 2 == 0)
         for s, t in told.tables.items():
             truth = margin(exact, s)
             before[len(s)] += float(np.sum((t - truth) ** 2))
@@ -215,7 +227,7 @@ def test_over_many_draws_no_order_gets_worse() -> None:
 
 def test_tables_agree_and_state_what_is_left() -> None:
     _, told = drawn(4, (4, 3, 3, 2), 2, 4.0)
-    held = held_tables(told, total_of(told))
+    held = held_tables(told, hierarchical_total(told))
     for i, n in enumerate(told.sizes):
         held[i,] = 0.9 * held[i,] + 0.1 * float(held[()]) / n
     finer = {s: (t, told.spread[s]) for s, t in told.tables.items() if len(s) == 2}

@@ -17,7 +17,7 @@ from scipy.linalg import cholesky, null_space
 from scipy.optimize import nnls
 
 from sfumato.errors import InvalidInput
-from sfumato.postprocess.consistency import LocalSolution, ResidualNoise, local
+from sfumato.postprocess.consistency import LocalSolution, ResidualNoise, project_onto_local
 
 Floats = NDArray[np.float64]
 Axes = tuple[int, ...]
@@ -122,7 +122,7 @@ def drawn(case: int, seed: int, *, residual: bool, known: bool) -> tuple[LocalSo
         noisy = at_truth + 3 * dense.basis @ rng.standard_normal(dense.basis.shape[1])
         values = [a.reshape(t.shape) for a, t in zip(np.split(noisy, starts[1:-1]), exact, strict=True)]
     tolerance = float(rng.choice([0.3, 1e-2, 1e-5]))
-    found = local(sizes, sets, values, noise, total, tolerance=tolerance)
+    found = project_onto_local(sizes, sets, values, noise, total, tolerance=tolerance)
     flat = [np.concatenate([t.reshape(-1) for t in tables]) for tables in (values, exact)]
     return found, Dense(sizes, sets, norm, total), flat[0], flat[1], tolerance
 
@@ -178,22 +178,22 @@ def test_tables_agree_and_are_not_negative(case: int, seed: int, residual: bool,
 def test_possible_tables_stay_and_a_projection_is_its_own() -> None:
     sizes, sets = CASES[1]
     exact = truth(sizes, sets, np.random.default_rng(1), 500)
-    found = local(sizes, sets, exact, 2.0, 500.0)
+    found = project_onto_local(sizes, sets, exact, 2.0, 500.0)
     for a, b in zip(found.tables, exact, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-9)
     noisy = [t + 9 for t in exact]
-    once = local(sizes, sets, noisy, 2.0, tolerance=1e-6)
-    again = local(sizes, sets, once.tables, 2.0, tolerance=1e-6)
+    once = project_onto_local(sizes, sets, noisy, 2.0, tolerance=1e-6)
+    again = project_onto_local(sizes, sets, once.tables, 2.0, tolerance=1e-6)
     assert again.moved <= 1e-3 * once.moved
 
 
 def test_one_table_is_the_simplex_and_all_below_zero_is_zero() -> None:
-    found = local([3], [(0,)], [[-1.0, 0.4, 1.6]], 1.0, 1.0, tolerance=1e-8)
+    found = project_onto_local([3], [(0,)], [[-1.0, 0.4, 1.6]], 1.0, 1.0, tolerance=1e-8)
     np.testing.assert_allclose(found.tables[0], [0.0, 0.0, 1.0], atol=1e-6)
-    none = local([2, 2], [(0, 1)], [[[-1.0, -2.0], [-3.0, -1.0]]], 1.0)
+    none = project_onto_local([2, 2], [(0, 1)], [[[-1.0, -2.0], [-3.0, -1.0]]], 1.0)
     assert none.total == 0
     assert not none.tables[0].any()
-    empty = local([2, 2], [(0, 1), (0,)], [np.ones((2, 2)), np.ones(2)], 1.0, 0.0)
+    empty = project_onto_local([2, 2], [(0, 1), (0,)], [np.ones((2, 2)), np.ones(2)], 1.0, 0.0)
     assert empty.gap <= 1e-12
     assert not empty.tables[0].any()
 
@@ -201,8 +201,8 @@ def test_one_table_is_the_simplex_and_all_below_zero_is_zero() -> None:
 def test_a_table_given_twice_counts_twice() -> None:
     rng = np.random.default_rng(2)
     y = [rng.normal(0, 3, (2, 3)) for _ in range(2)] + [rng.normal(0, 3, (3, 2))]
-    twice = local([2, 3, 2], [(0, 1), (0, 1), (1, 2)], y, 2.0, 5.0, tolerance=1e-7)
-    once = local([2, 3, 2], [(0, 1), (1, 2)], [(y[0] + y[1]) / 2, y[2]], [1.0, 2.0], 5.0, tolerance=1e-7)
+    twice = project_onto_local([2, 3, 2], [(0, 1), (0, 1), (1, 2)], y, 2.0, 5.0, tolerance=1e-7)
+    once = project_onto_local([2, 3, 2], [(0, 1), (1, 2)], [(y[0] + y[1]) / 2, y[2]], [1.0, 2.0], 5.0, tolerance=1e-7)
     np.testing.assert_allclose(twice.tables[1], once.tables[0], atol=1e-5)
     np.testing.assert_array_equal(twice.tables[0], twice.tables[1])
 
@@ -221,14 +221,16 @@ def test_what_does_not_fit_is_refused() -> None:
         ([(0, 1)], [table], 1.0, math.inf),
     ):
         with pytest.raises(InvalidInput):
-            local([2, 3], sets, values, variances, total)
+            project_onto_local([2, 3], sets, values, variances, total)
     whole = ResidualNoise(
         tuple(positions(s, k) for k, s in enumerate(([()], [(0,), (1,)], [(0, 1)]))),
         (np.ones(1), np.ones(2), np.ones(1)),
     )
-    assert local([2, 3], [(0, 1)], [table], whole).moved == 0
+    assert project_onto_local([2, 3], [(0, 1)], [table], whole).moved == 0
     with pytest.raises(InvalidInput, match=r"\[0, 1\] has no variance"):
-        local([2, 3], [(0, 1)], [table], replace(whole, sets=whole.sets[:2], variances=whole.variances[:2]))
-    local([2, 3], [(0, 1)], [table], replace(whole, variances=(np.zeros(1), *whole.variances[1:])), 6.0)
+        project_onto_local(
+            [2, 3], [(0, 1)], [table], replace(whole, sets=whole.sets[:2], variances=whole.variances[:2])
+        )
+    project_onto_local([2, 3], [(0, 1)], [table], replace(whole, variances=(np.zeros(1), *whole.variances[1:])), 6.0)
     with pytest.raises(InvalidInput, match="positive"):
-        local([2, 3], [(0, 1)], [table], replace(whole, variances=(np.zeros(1), *whole.variances[1:])))
+        project_onto_local([2, 3], [(0, 1)], [table], replace(whole, variances=(np.zeros(1), *whole.variances[1:])))

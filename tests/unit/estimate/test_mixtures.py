@@ -16,17 +16,17 @@ from sfumato.errors import InvalidInput
 from sfumato.postprocess import denoising as adapted
 from sfumato.postprocess import mixtures as fitting
 from sfumato.postprocess.consistency import ResidualNoise
-from sfumato.postprocess.denoising import Adapted, adapt
+from sfumato.postprocess.denoising import Adapted, denoise_pairs
 from sfumato.postprocess.mixtures import (
     Forest,
     Objective,
-    borne_out,
     fit_forest,
     fit_mixture,
     kept_shares,
     read_triples,
+    restore_triples,
 )
-from sfumato.postprocess.noisy_pairs import Components, Noisy, halves, most_even, read_noisy
+from sfumato.postprocess.noisy_pairs import Components, NoisyPairs, most_even_table, read_noisy, split_in_halves
 
 Floats = NDArray[np.float64]
 SIZES = (2, 3, 4, 1)
@@ -52,7 +52,7 @@ def some_joint(sizes: Sequence[int] = SIZES, seed: int = 0, total: float = 100.0
     return joint * total
 
 
-def noisy(joint: Floats, one: float = 2.0, pair: float = 3.0) -> Noisy:
+def noisy(joint: Floats, one: float = 2.0, pair: float = 3.0) -> NoisyPairs:
     tables = pairs_of(joint)
     return read_noisy(joint.shape, list(tables), list(tables.values()), noise_of(joint.ndim, one, pair), None)
 
@@ -167,7 +167,7 @@ def test_penalties_are_tried_where_noise_holds_the_first_back(monkeypatch: pytes
 def test_halves_are_independent_and_add_up() -> None:
     held = noisy(some_joint())
     members = 2000
-    parts = halves(held, members, 0)
+    parts = split_in_halves(held, members, 0)
     first = np.array([p.fitted.pairs[0, 2] - held.values.pairs[0, 2] for p in parts])
     second = np.array([p.held_out.pairs[0, 2] - held.values.pairs[0, 2] for p in parts])
     own = 3.0 / 100**2 * (1 - 1 / 2) * (1 - 1 / 3)
@@ -184,7 +184,7 @@ def test_halves_are_independent_and_add_up() -> None:
 
 def test_few_members_have_noise_of_the_same_size() -> None:
     held = noisy(some_joint())
-    some = [p.fitted.pairs[0, 2] - held.values.pairs[0, 2] for s in range(1500) for p in halves(held, 2, s)]
+    some = [p.fitted.pairs[0, 2] - held.values.pairs[0, 2] for s in range(1500) for p in split_in_halves(held, 2, s)]
     assert np.mean(np.square(some)) == pytest.approx(0.25 * 3.0 / 100**2 / 3, rel=0.15)
 
 
@@ -195,7 +195,7 @@ def test_the_held_out_half_ranks_by_the_true_distance() -> None:
     for seed in range(200):
         tables = measured(joint, 2.0, 3.0, seed)
         held = read_noisy(SIZES, list(tables), list(tables.values()), noise_of(4, 2.0, 3.0), 100.0)
-        part = halves(held, 1, seed)[0]
+        part = split_in_halves(held, 1, seed)[0]
         found.append(part.loss(other) - part.loss(exact))
     away = other.plus(exact, -1.0)
     wanted, spread = noisy(joint).inner(away, away), float(np.std(found)) / math.sqrt(200)
@@ -213,9 +213,9 @@ def test_a_table_from_its_pairs_is_the_exact_maximum_of_entropy() -> None:
         lambda m: (float(np.exp(maps.T @ m).sum() - told @ m), maps @ np.exp(maps.T @ m) - told),
         np.zeros(len(told)), jac=True, method="BFGS", options={"gtol": 1e-10},
     )  # fmt: skip
-    found = most_even((2, 3, 2), pairs, tolerance=1e-12, rounds=5000)
+    found = most_even_table((2, 3, 2), pairs, tolerance=1e-12, rounds=5000)
     np.testing.assert_allclose(found.reshape(-1), np.exp(maps.T @ dual.x), atol=1e-7)
-    np.testing.assert_allclose(most_even((2, 3, 2), pairs, joint), joint)
+    np.testing.assert_allclose(most_even_table((2, 3, 2), pairs, joint), joint)
 
 
 def test_the_pairs_of_a_forest_are_those_of_its_joint() -> None:
@@ -258,7 +258,7 @@ def test_what_is_given_back_is_the_bias_and_not_the_noise() -> None:
 
 def released(joint: Floats, one: float, pair: float, seed: int = 0) -> Adapted:
     tables = measured(joint, one, pair, seed)
-    return adapt(joint.shape, list(tables), list(tables.values()), noise_of(joint.ndim, one, pair), joint.sum())
+    return denoise_pairs(joint.shape, list(tables), list(tables.values()), noise_of(joint.ndim, one, pair), joint.sum())
 
 
 def away(found: Adapted, joint: Floats) -> float:
@@ -312,14 +312,14 @@ def test_what_pairs_do_not_say_of_a_triple_is_borne_out() -> None:
     """Mutant: the variance of the noise not taken off."""
     joint = some_joint((4, 5, 6), seed=12, total=1e5)
     pairs, axes = pairs_of(joint), (0, 1, 2)
-    implied = most_even(joint.shape, pairs)
+    implied = most_even_table(joint.shape, pairs)
     random, errors = np.random.default_rng(3), list[list[float]]()
     for deviation in (1e-3, 100.0, 1e5):
         rest = random.standard_normal(joint.shape)
         for axis in range(3):
             rest = rest - rest.mean(axis=axis, keepdims=True)
         noisy = joint + deviation * rest
-        tables, triples = borne_out(joint.shape, pairs, {axes: (noisy, deviation**2)}, 1e5)
+        tables, triples = restore_triples(joint.shape, pairs, {axes: (noisy, deviation**2)}, 1e5)
         assert triples[axes].min() >= 0
         for p, t in pairs_of(triples[axes]).items():
             np.testing.assert_allclose(t, tables[p], atol=1.0)
@@ -377,7 +377,7 @@ def test_what_does_not_fit_is_refused(
     sets: list[tuple[int, ...]], values: list[Floats], noise: ResidualNoise, total: float | None
 ) -> None:
     with pytest.raises(InvalidInput):
-        adapt((2, 3), sets, values, noise, total)
+        denoise_pairs((2, 3), sets, values, noise, total)
 
 
 def test_a_table_of_what_is_no_attribute_is_refused() -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import sfumato as sf
 from sfumato.errors import InvalidInput, NotAnswerable
-from sfumato.postprocess.correlation import elliptope
+from sfumato.postprocess.correlation import nearest_correlation
 from sfumato.postprocess.parities import parity_answers, parity_matrix
 
 Floats = NDArray[np.float64]
@@ -89,7 +89,7 @@ def test_the_tables_of_a_release_come_nearer() -> None:
     noisy = truth + rng.normal(0, 15, len(truth))
     matrix, weight = parity_matrix(work, noisy, n)
     for local in (False, True):
-        found = elliptope(matrix, weight, local=local)
+        found = nearest_correlation(matrix, weight, local=local)
         projected = parity_answers(work, found.matrix, n)
         assert np.linalg.norm(projected - truth) < 0.6 * np.linalg.norm(noisy - truth)
         assert not local or projected.min() > -1e-9 * n
@@ -138,7 +138,7 @@ def test_the_bound_holds_on_average(sigma: float) -> None:
         y = np.sign(rng.standard_normal((40, size)))
         truth = y.T @ y / 40
         noise = np.triu(sigma * rng.standard_normal((size, size)), 1)
-        errors.append(np.mean((elliptope(truth + noise + noise.T).matrix - truth)[pairs] ** 2))
+        errors.append(np.mean((nearest_correlation(truth + noise + noise.T).matrix - truth)[pairs] ** 2))
     # the expected squared error is at most E max over Y of <noise, Y> [NTZ13], and that at most sigma D^1.5
     bound = min(sigma, math.sqrt(2 * sigma * math.sqrt(size) / (size - 1)))
     assert np.mean(errors) ** 0.5 < bound <= sigma

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from sfumato.postprocess.consistency import ResidualNoise
-from sfumato.postprocess.denoising import adapt
-from sfumato.postprocess.mixtures import disbelief, fit_product
-from sfumato.postprocess.noisy_pairs import Components, Noisy, read_noisy
+from sfumato.postprocess.denoising import denoise_pairs
+from sfumato.postprocess.mixtures import fit_product, independence_p_bound
+from sfumato.postprocess.noisy_pairs import Components, NoisyPairs, read_noisy
 
 Floats = NDArray[np.float64]
 SIZES = (3, 4, 5, 4)
@@ -53,7 +53,7 @@ def dependent(seed: int, count: float = 1_000.0) -> Floats:
     return (independent(seed, count) + independent(seed + 1_000, count)) / 2
 
 
-def seen(joint: Floats, seed: int) -> Noisy:
+def seen(joint: Floats, seed: int) -> NoisyPairs:
     return read_noisy(SIZES, PAIRS, tables(joint, seed), noise(), float(joint.sum()))
 
 
@@ -92,8 +92,8 @@ def test_pairs_tell_of_the_attributes_too() -> None:
 
 def test_independence_is_denied_where_pairs_depend_and_seldom_where_not() -> None:
     """Mutants: freedom of one pair for all; the number of pairs left out of the clearest one; noise for signal."""
-    none = np.array([disbelief(seen(independent(s), s)) for s in range(100)])
-    some = np.array([disbelief(seen(dependent(s, 4_000.0), s)) for s in range(20)])
+    none = np.array([independence_p_bound(seen(independent(s), s)) for s in range(100)])
+    some = np.array([independence_p_bound(seen(dependent(s, 4_000.0), s)) for s in range(20)])
     assert (none < 0.1).mean() < 0.19  # three deviations above a tenth
     assert (none < 0.02).mean() < 0.05
     assert (none > 0.25).mean() > 0.6
@@ -108,14 +108,14 @@ def test_one_pair_that_depends_is_enough() -> None:
     p = shares(0)
     joint = joint + 120 * np.einsum("a,bd,c->abcd", p[0], swap, p[2])
     exact = [joint.sum(axis=tuple(i for i in range(4) if i not in axes)) for axes in PAIRS]
-    assert disbelief(read_noisy(SIZES, PAIRS, exact, noise(), 1_000.0)) < 1e-4
+    assert independence_p_bound(read_noisy(SIZES, PAIRS, exact, noise(), 1_000.0)) < 1e-4
 
 
 def test_where_nothing_denies_it_tables_are_products_of_all_that_was_measured() -> None:
     """Mutants: the blend kept; the shares of one half of the noise."""
-    at = next(s for s in range(50) if disbelief(seen(independent(s), s)) == 1.0)
+    at = next(s for s in range(50) if independence_p_bound(seen(independent(s), s)) == 1.0)
     given = seen(independent(at), at)
-    found = adapt(SIZES, PAIRS, tables(independent(at), at), noise(), 1_000.0)
+    found = denoise_pairs(SIZES, PAIRS, tables(independent(at), at), noise(), 1_000.0)
     assert found.weights == {"independent": 1.0, "forest": 0.0, "mixture": 0.0}
     p = fit_product(given, given.values)
     for a, b in PAIRS:
@@ -123,5 +123,5 @@ def test_where_nothing_denies_it_tables_are_products_of_all_that_was_measured() 
         assert found.pairs[a, b] == pytest.approx(wanted, abs=1e-6)
     assert found.chosen == "independent"
     assert len(found.draw(500)) == 500
-    other = adapt(SIZES, PAIRS, tables(dependent(2, 20_000.0), 2), noise(), 20_000.0)
+    other = denoise_pairs(SIZES, PAIRS, tables(dependent(2, 20_000.0), 2), noise(), 20_000.0)
     assert other.weights["independent"] < 1

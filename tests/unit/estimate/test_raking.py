@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sfumato.operators.base import FloatArray
-from sfumato.postprocess.hierarchical_rungs import Sums, rake
+from sfumato.postprocess.hierarchical_rungs import Sums, rake_cells
 
 
 def margin(cells: FloatArray, *axes: int) -> FloatArray:
@@ -20,7 +20,7 @@ def test_raking_meets_its_sums_and_keeps_zeros() -> None:
     start[0, 1, 2] = goal[0, 1, 2] = 0.0
     groups = (np.arange(8).reshape(2, 4) == 3).astype(np.intp)
     asked = Sums((0, 2), np.bincount(groups.reshape(-1), margin(goal, 0, 2).reshape(-1)), groups)
-    found = rake(start, [asked, Sums((0, 1), margin(goal, 0, 1)), Sums((2,), margin(goal, 2))])
+    found = rake_cells(start, [asked, Sums((0, 1), margin(goal, 0, 1)), Sums((2,), margin(goal, 2))])
     assert found[0, 1, 2] == 0
     assert found.min() >= 0
     assert margin(found, 0, 1) == pytest.approx(margin(goal, 0, 1), abs=1e-8)
@@ -32,7 +32,7 @@ def test_sums_that_exclude_each_other_are_met_halfway_and_the_firm_ones_exactly(
     groups = np.array([[0, 1], [1, 1]])
     # the cell cannot hold 8 where its row holds 3
     sums = [Sums((0, 1), np.array([8.0, 2.0]), groups, give=np.full(2, 1e-3)), Sums((0,), np.array([3.0, 7.0]))]
-    found = rake(np.ones((2, 2)), sums)
+    found = rake_cells(np.ones((2, 2)), sums)
     assert margin(found, 0) == pytest.approx([3, 7])
     assert found[0, 0] == pytest.approx(3, abs=0.01), "the nearest that is possible"
 
@@ -56,7 +56,7 @@ def test_a_group_that_nearly_fills_its_row_is_met_beside_others(seed: int) -> No
     asked = [Sums((0, 1), np.zeros(2), row), Sums((0, 1, 2), np.zeros(2), block)]
     asked = [Sums(s.axes, s.of(exact), s.groups, give=np.full(2, 1e-3)) for s in asked]
     tables = [Sums(s, margin(exact, *s)) for s in [(0,), (1,), (2,), (0, 2), (1, 2)]]
-    found = rake(even, [*asked, *tables])
+    found = rake_cells(even, [*asked, *tables])
     for s in asked:
         assert s.of(found) == pytest.approx(s.wanted, abs=0.02)
     for s in tables:
@@ -75,7 +75,7 @@ def test_groups_that_exclude_each_other_share_the_miss_by_what_they_give() -> No
         Sums((0,), np.array([60.0, 40.0])),
         Sums((1,), np.array([70.0, 30.0])),
     ]
-    found = rake(np.full((2, 2), 25.0), sums)
+    found = rake_cells(np.full((2, 2), 25.0), sums)
     assert margin(found, 0) == pytest.approx([60, 40])
     assert margin(found, 1) == pytest.approx([70, 30])
     assert found[0, 0] == pytest.approx(37, abs=0.01)

@@ -14,17 +14,17 @@ from sfumato.operators import Identity, Prefix
 from sfumato.postprocess.bodies import project
 from sfumato.postprocess.oracles import Elimination, Enumeration, Search, find_oracle, starting_records
 from sfumato.postprocess.possible import CellCounts, PairMoments, RecordCounts, TableCounts
-from sfumato.postprocess.records import Factor, fit_records
+from sfumato.postprocess.records import WorthFactor, fit_records
 
 cases = st.integers(0, 10**9).map(np.random.default_rng)
 
 
-def instance(rng: np.random.Generator) -> tuple[list[int], list[Factor]]:
+def instance(rng: np.random.Generator) -> tuple[list[int], list[WorthFactor]]:
     sizes = rng.integers(1, 4, size=int(rng.integers(2, 5))).tolist()
     factors = []
     for _ in range(int(rng.integers(1, 6))):
         axes = tuple(rng.permutation(len(sizes))[: int(rng.integers(0, 4))].tolist())
-        factors.append(Factor(axes, rng.normal(size=[sizes[i] for i in axes])))
+        factors.append(WorthFactor(axes, rng.normal(size=[sizes[i] for i in axes])))
     return sizes, factors
 
 

@@ -12,7 +12,7 @@ from scipy.optimize import linprog
 
 import sfumato as sf
 from sfumato.postprocess.projection import joint_operator
-from sfumato.postprocess.rounding import controlled, round_records, round_to_total
+from sfumato.postprocess.rounding import controlled_rounding, round_records, round_to_total
 
 fractions = st.lists(st.floats(0, 30, allow_subnormal=False), min_size=1, max_size=12).map(np.array)
 
@@ -59,7 +59,7 @@ def test_a_table_with_its_margins_can_always_be_rounded(a: int, b: int, random: 
     operator = joint_operator(work)
     asked = np.asarray(operator.matvec(cells.reshape(-1)), dtype=np.float64)
     for total in {int(np.floor(cells.sum())), int(np.ceil(cells.sum()))}:
-        found = controlled(cells.reshape(-1), operator, total)
+        found = controlled_rounding(cells.reshape(-1), operator, total)
         assert found is not None
         assert found.sum() == total
         assert found.min() >= 0
@@ -69,7 +69,7 @@ def test_a_table_with_its_margins_can_always_be_rounded(a: int, b: int, random: 
 def test_most_of_what_is_nearly_up_goes_up() -> None:
     """Mutant: the reward's sign."""
     work = sf.identity(sf.Domain({"x": 4}), "x")
-    found = controlled(np.array([0.9, 0.1, 0.8, 0.2]), joint_operator(work), 2)
+    found = controlled_rounding(np.array([0.9, 0.1, 0.8, 0.2]), joint_operator(work), 2)
     assert found is not None
     assert found.tolist() == [1, 0, 1, 0]
 
@@ -93,11 +93,11 @@ def test_three_way_tables_need_not_have_a_rounding() -> None:
     cells = impossible()
     work = sf.marginals(sf.Domain({"x": 3, "y": 3, "z": 3}), order=2)
     total = round(cells.sum())
-    assert controlled(cells, joint_operator(work), total) is None
+    assert controlled_rounding(cells, joint_operator(work), total) is None
     away = cells - np.rint(cells)
     # without the two-way sums there is one
     one = sf.marginals(sf.Domain({"x": 3, "y": 3, "z": 3}), order=1)
-    found = controlled(cells, joint_operator(one), total)
+    found = controlled_rounding(cells, joint_operator(one), total)
     assert found is not None
     assert np.abs(found - cells).max() < 1
     assert np.abs(away).max() > 0.1
@@ -106,10 +106,10 @@ def test_three_way_tables_need_not_have_a_rounding() -> None:
 def test_whole_cells_stay_as_they_are() -> None:
     operator = joint_operator(sf.identity(sf.Domain({"x": 3}), "x"))
     cells = np.array([2.0, 0.0, 5.0 + 1e-9])
-    found = controlled(cells, operator, 7)
+    found = controlled_rounding(cells, operator, 7)
     assert found is not None
     assert found.tolist() == [2, 0, 5]
-    assert controlled(cells, operator, 8) is None
+    assert controlled_rounding(cells, operator, 8) is None
 
 
 @pytest.mark.parametrize("cells", [4_001, 3])
@@ -117,4 +117,4 @@ def test_what_is_too_large_or_not_a_sum_of_cells_is_not_tried(cells: int) -> Non
     domain = sf.Domain({"x": sf.Integers(0, cells - 1)})
     work = sf.identity(domain, "x") if cells > 3 else sf.sums(domain, "x")
     values = np.full(cells, 0.5)
-    assert controlled(values, joint_operator(work), round(cells / 2)) is None
+    assert controlled_rounding(values, joint_operator(work), round(cells / 2)) is None

@@ -11,23 +11,23 @@ from scipy.optimize import LinearConstraint, minimize
 
 import sfumato.postprocess.exponential_family as module
 from sfumato.operators import Dense, Identity, Prefix
-from sfumato.postprocess.exponential_family import ENOUGH, Noisy, tilted
+from sfumato.postprocess.exponential_family import ENOUGH, NoisyAnswers, fit_exponential_family
 
 SIZES = (2, 3, 2)
 PRIORS = (1e-6, 0.003, 0.1, 3.0)
 
 
-def problem(seed: int) -> list[Noisy]:
+def problem(seed: int) -> list[NoisyAnswers]:
     """Answers that no table has, to tables and queries over axes in any order."""
     draws = np.random.default_rng(seed)
     return [
-        Noisy((2, 0), Identity(4), np.array([9.0, 11, 4, 30]), 4.0),
-        Noisy((1,), Prefix(3), np.array([5.0, 20, 52]), 1.0),
-        Noisy((0, 1, 2), Dense(draws.integers(-2, 3, (3, 12))), np.array([3.0, -8, 20]), 9.0),
+        NoisyAnswers((2, 0), Identity(4), np.array([9.0, 11, 4, 30]), 4.0),
+        NoisyAnswers((1,), Prefix(3), np.array([5.0, 20, 52]), 1.0),
+        NoisyAnswers((0, 1, 2), Dense(draws.integers(-2, 3, (3, 12))), np.array([3.0, -8, 20]), 9.0),
     ]
 
 
-def rows(given: list[Noisy]) -> np.ndarray:
+def rows(given: list[NoisyAnswers]) -> np.ndarray:
     """All queries over all cells, built cell by cell."""
     out = []
     for g in given:
@@ -38,7 +38,7 @@ def rows(given: list[Noisy]) -> np.ndarray:
     return np.array(out, dtype=float)
 
 
-def objective(given: list[Noisy], cells: np.ndarray, prior: float) -> float:
+def objective(given: list[NoisyAnswers], cells: np.ndarray, prior: float) -> float:
     total = cells.sum()
     misses = rows(given) @ cells - np.concatenate([g.values for g in given])
     spread = np.concatenate([np.full(len(g.values), g.variance) for g in given])
@@ -51,7 +51,7 @@ def objective(given: list[Noisy], cells: np.ndarray, prior: float) -> float:
 def test_no_other_cells_are_nearer_than_the_gap_says(prior: float, seed: int) -> None:
     """Mutants: a sign; axes taken in another order; the variance for its root; a search that stops where it stands."""
     given, draws = problem(seed), np.random.default_rng([seed, 1])
-    found = tilted(SIZES, 52.0, given, prior)
+    found = fit_exponential_family(SIZES, 52.0, given, prior)
     assert found.cells.shape == SIZES
     assert found.cells.sum() == pytest.approx(52)
     assert found.certified
@@ -84,7 +84,7 @@ def test_the_same_cells_as_by_minimising_over_cells(prior: float) -> None:
         constraints=[whole],
         options={"gtol": 1e-8, "xtol": 1e-12, "maxiter": 2000},
     )
-    found = tilted(SIZES, 52.0, given, prior)
+    found = fit_exponential_family(SIZES, 52.0, given, prior)
     assert objective(given, found.cells.reshape(-1), prior) <= float(other.fun) + found.gap + 1e-9
     assert found.cells.reshape(-1) == pytest.approx(other.x, abs=0.02)
 
@@ -98,9 +98,9 @@ def test_a_search_cut_short_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch, 
     cells; `certified` that is always true.
     """
     given = problem(3)
-    best = tilted(SIZES, 52.0, given, prior)
+    best = fit_exponential_family(SIZES, 52.0, given, prior)
     monkeypatch.setattr(module, "_STEPS", steps)
-    found = tilted(SIZES, 52.0, given, prior)
+    found = fit_exponential_family(SIZES, 52.0, given, prior)
     assert found.certified == (found.gap <= ENOUGH)
     assert found.certified or found.steps == steps
     values = [objective(given, p.cells.reshape(-1), prior) for p in (found, best)]
@@ -129,13 +129,13 @@ def test_the_gap_is_what_the_primal_and_the_dual_leave(monkeypatch: pytest.Monke
 
 
 def test_it_is_uniform_where_nothing_is_known_and_exact_where_all_is() -> None:
-    nothing = Noisy((1,), Dense(np.ones((1, 3))), np.array([99.0]), 1.0)  # of the total, which is held fixed
-    assert tilted(SIZES, 24.0, [nothing], 0.1).cells == pytest.approx(np.full(SIZES, 2.0))
+    nothing = NoisyAnswers((1,), Dense(np.ones((1, 3))), np.array([99.0]), 1.0)  # of the total, which is held fixed
+    assert fit_exponential_family(SIZES, 24.0, [nothing], 0.1).cells == pytest.approx(np.full(SIZES, 2.0))
     exact = np.random.default_rng(7).integers(1, 30, 12).astype(float)
-    found = tilted(SIZES, exact.sum(), [Noisy((0, 1, 2), Identity(12), exact, 1e-4)], 1e-4)
+    found = fit_exponential_family(SIZES, exact.sum(), [NoisyAnswers((0, 1, 2), Identity(12), exact, 1e-4)], 1e-4)
     assert found.certified
     assert found.cells.reshape(-1) == pytest.approx(exact, abs=1e-2)
-    assert not tilted(SIZES, 0.0, [nothing], 0.1).cells.any()
+    assert not fit_exponential_family(SIZES, 0.0, [nothing], 0.1).cells.any()
 
 
 @pytest.mark.parametrize("total", [1.0, 1e4, 1e9])
@@ -145,10 +145,12 @@ def test_it_is_certified_at_any_size(total: float) -> None:
     draws = np.random.default_rng(8)
     truth = total * draws.dirichlet(np.full(12, 0.2))
     given = [
-        dataclasses.replace(g, values=g.operator.matvec(module._summed(truth.reshape(SIZES), g.axes)), variance=0.01)
+        dataclasses.replace(
+            g, values=g.operator.matvec(module._table_of_axes(truth.reshape(SIZES), g.axes)), variance=0.01
+        )
         for g in problem(5)
     ]
     given = [dataclasses.replace(g, values=g.values + draws.normal(size=len(g.values)) * 0.1) for g in given]
-    found = tilted(SIZES, total, given, 0.01)
+    found = fit_exponential_family(SIZES, total, given, 0.01)
     assert found.gap <= 1e-6
     assert found.certified or total > 1e6

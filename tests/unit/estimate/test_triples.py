@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from sfumato.postprocess import denoising as adapted
 from sfumato.postprocess.consistency import ResidualNoise
-from sfumato.postprocess.denoising import adapt
-from sfumato.postprocess.mixtures import Mixture, borne_out
-from sfumato.postprocess.noisy_pairs import most_even
+from sfumato.postprocess.denoising import denoise_pairs
+from sfumato.postprocess.mixtures import Mixture, restore_triples
+from sfumato.postprocess.noisy_pairs import most_even_table
 
 Floats = NDArray[np.float64]
 Pair = tuple[int, int]
@@ -67,7 +67,7 @@ def even(mixture: Mixture) -> dict[Triple, Floats]:
     pairs = pairs_of(mixture)
     sides = [(0, 1), (0, 2), (1, 2)]
     return {
-        t: most_even([SIZES[a] for a in t], {(p, q): pairs[t[p], t[q]] for p, q in sides}, tolerance=1e-9)
+        t: most_even_table([SIZES[a] for a in t], {(p, q): pairs[t[p], t[q]] for p, q in sides}, tolerance=1e-9)
         for t in TRIPLES
     }
 
@@ -79,7 +79,7 @@ def test_of_a_mixture_its_own_triples_are_taken_though_noise_hides_every_cell() 
         people = kinds(seed)
         # one triple has ten times the noise of the others, and says little
         spread = {t: 150.0 if t != TRIPLES[0] else 1_500.0 for t in TRIPLES}
-        _, found = borne_out(SIZES, pairs_of(people), noisy(people, spread, seed), TOTAL, [people, people])
+        _, found = restore_triples(SIZES, pairs_of(people), noisy(people, spread, seed), TOTAL, [people, people])
         errors += [away(people, found), away(people, even(people))]
     assert errors[0] < 0.5 * errors[1]
 
@@ -90,9 +90,9 @@ def test_mixtures_that_weigh_are_handed_on(monkeypatch: pytest.MonkeyPatch) -> N
 
     def seen(*given: Any) -> Any:
         handed.append(len(given[4]))
-        return borne_out(*given)
+        return restore_triples(*given)
 
-    monkeypatch.setattr(adapted, "borne_out", seen)
+    monkeypatch.setattr(adapted, "restore_triples", seen)
     for people, count in ((kinds(1), 8), (Mixture(np.ones(1), kinds(1).shares[:1]), 0)):
         random = np.random.default_rng(1)
         pairs, triples = pairs_of(people), noisy(people, dict.fromkeys(TRIPLES, 150.0), 1)
@@ -101,7 +101,7 @@ def test_mixtures_that_weigh_are_handed_on(monkeypatch: pytest.MonkeyPatch) -> N
         spread = [np.full(len(s), v) for s, v in zip(sets, (1.0, 900.0, 150.0**2), strict=True)]
         noise = ResidualNoise((np.empty((0, 0), dtype=np.int32), *sets), (np.empty(0), *spread))
         values = [*twos.values(), *(t for t, _ in triples.values())]
-        found = adapt(SIZES, [*pairs, *triples], values, noise, TOTAL)
+        found = denoise_pairs(SIZES, [*pairs, *triples], values, noise, TOTAL)
         assert found.triples is not None
         assert handed.pop() == count
 
@@ -115,9 +115,9 @@ def test_a_mixture_that_is_wrong_about_triples_is_not_followed() -> None:
         most = even(people)
         given = noisy(people, dict.fromkeys(TRIPLES, 300.0), seed)
         held = {t: (most[t] + x - table(people, t), v) for t, (x, v) in given.items()}
-        _, plain = borne_out(SIZES, pairs_of(people), held, TOTAL)
+        _, plain = restore_triples(SIZES, pairs_of(people), held, TOTAL)
         for wrong in (people, others):
-            _, found = borne_out(SIZES, pairs_of(people), held, TOTAL, [wrong])
+            _, found = restore_triples(SIZES, pairs_of(people), held, TOTAL, [wrong])
             followed += any(not np.array_equal(found[t], plain[t]) for t in TRIPLES)
     assert followed <= 2
 
@@ -132,7 +132,7 @@ def test_a_few_cells_in_much_noise_are_left() -> None:
     pairs: dict[Pair, Floats] = dict.fromkeys([(0, 1), (0, 2), (1, 2)], np.full((12, 12), 720.0))
     for seed in range(5):
         rest = centred(np.random.default_rng(seed).standard_normal(shape))
-        _, found = borne_out(shape, pairs, {axes: (truth + rest, 1.0)}, whole.sum())
+        _, found = restore_triples(shape, pairs, {axes: (truth + rest, 1.0)}, whole.sum())
         assert np.abs(found[axes] - truth).sum() <= 1.01 * np.abs(whole - truth).sum()
 
 
@@ -141,7 +141,7 @@ def test_between_the_two_what_was_measured_decides() -> None:
     people = kinds(3)
     most = even(people)
     middle = {t: (0.5 * most[t] + 0.5 * table(people, t), 1.0) for t in TRIPLES}
-    _, found = borne_out(SIZES, pairs_of(people), middle, TOTAL, [people])
+    _, found = restore_triples(SIZES, pairs_of(people), middle, TOTAL, [people])
     for t in TRIPLES:
         assert found[t] == pytest.approx(middle[t][0], abs=math.sqrt(TOTAL))
         for place in range(3):

@@ -12,7 +12,7 @@ from scipy.special import ndtr
 
 import sfumato as sf
 from sfumato.errors import InvalidInput
-from sfumato.postprocess.correlation_pairs import coordinates, pair_tables
+from sfumato.postprocess.correlation_pairs import pair_coordinates, pair_tables
 from sfumato.postprocess.parities import most_correlated
 
 BITS = sf.Domain({f"x{i}": sf.Booleans() for i in range(4)})
@@ -132,7 +132,7 @@ def test_correlations_reach_what_a_grid_of_angles_does() -> None:
         assert np.linalg.eigvalsh(found.matrix)[0] > -1e-9
         assert np.diag(found.matrix) == pytest.approx(1)
         near = most_correlated(pull, local=True)
-        assert pair_tables(coordinates(near.matrix)).min() > -1e-9
+        assert pair_tables(pair_coordinates(near.matrix)).min() > -1e-9
         signs = np.array([(1, s, t) for s in (1, -1) for t in (1, -1)])
         corners = [0.5 * float(np.sum((pull - np.diag(np.diag(pull))) * np.outer(s, s))) for s in signs]
         # with its tetrahedron the elliptope of order 3 is the hull of its four corners

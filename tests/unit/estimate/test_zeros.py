@@ -10,9 +10,17 @@ import pytest
 from numpy.typing import NDArray
 
 import sfumato as sf
-from sfumato.postprocess.consistency import ResidualNoise, Zeros, local
-from sfumato.postprocess.denoising import adapt
-from sfumato.postprocess.noisy_pairs import Components, Emptying, Noisy, conditioned, halves, read_noisy, tied_tables
+from sfumato.postprocess.consistency import ResidualNoise, Zeros, project_onto_local
+from sfumato.postprocess.denoising import denoise_pairs
+from sfumato.postprocess.noisy_pairs import (
+    Components,
+    NoisyPairs,
+    ZeroProjection,
+    condition_on_zeros,
+    read_noisy,
+    split_in_halves,
+    tied_tables,
+)
 from support.impossible import drawn
 
 SEEDS = range(12)
@@ -40,7 +48,7 @@ def summed(table: NDArray[Any], axes: tuple[int, ...]) -> NDArray[Any]:
     return table.sum(axis=tuple(i for i in range(table.ndim) if i not in axes))
 
 
-def measured(truth: NDArray[np.float64], deviation: float, seed: int) -> tuple[Noisy, ResidualNoise, list[Pair]]:
+def measured(truth: NDArray[np.float64], deviation: float, seed: int) -> tuple[NoisyPairs, ResidualNoise, list[Pair]]:
     """All pairs under residual noise."""
     d, n = truth.ndim, float(truth.sum())
     pairs = list(itertools.combinations(range(d), 2))
@@ -51,10 +59,10 @@ def measured(truth: NDArray[np.float64], deviation: float, seed: int) -> tuple[N
     exact = read_noisy(truth.shape, pairs, [summed(truth, p) for p in pairs], noise, n)
     drawn_noise = exact.noise(np.random.default_rng([seed, 2]))
     values = exact.values.plus(drawn_noise)
-    return Noisy(exact.stack, values, n, exact.one, exact.pair), noise, pairs
+    return NoisyPairs(exact.stack, values, n, exact.one, exact.pair), noise, pairs
 
 
-def cells(noisy: Noisy, pairs: list[Pair], values: Components | None = None) -> list[NDArray[np.float64]]:
+def cells(noisy: NoisyPairs, pairs: list[Pair], values: Components | None = None) -> list[NDArray[np.float64]]:
     full = noisy.stack.tables(noisy.values if values is None else values) * noisy.total
     return [full[noisy.stack.slice(a), noisy.stack.slice(b)] for a, b in pairs]
 
@@ -88,7 +96,7 @@ def test_tables_that_agree_are_nearest_with_zeros(seed: int, total: float | None
     sets = [*itertools.combinations(range(4), 2), (0, 1, 2)]
     truth = counts(domain, seed, 200)
     given = [summed(truth, s) + rng.normal(0, 6, [domain.shape[a] for a in s]) for s in sets]
-    done = local(domain.shape, sets, given, 1.0, total, zeros=zeros)
+    done = project_onto_local(domain.shape, sets, given, 1.0, total, zeros=zeros)
     for table, axes in zip(done.tables, sets, strict=True):
         mask = zeros.possible(axes)
         assert table.min() >= 0
@@ -115,15 +123,15 @@ def test_what_is_measured_is_conditioned_as_least_squares(seed: int) -> None:
     """
     domain, zeros = known(seed)
     noisy, _, pairs = measured(counts(domain, seed, 500), 8.0, seed)
-    made = conditioned(noisy, zeros)
+    made = condition_on_zeros(noisy, zeros)
     masks = [zeros.possible(p) for p in pairs]
-    for components in (made.values, *(h for part in halves(made, 2, 0) for h in (part.fitted, part.held_out))):
+    for components in (made.values, *(h for part in split_in_halves(made, 2, 0) for h in (part.fitted, part.held_out))):
         for table, mask in zip(cells(made, pairs, components), masks, strict=True):
             assert mask is None or np.abs(table[~mask]).max(initial=0) < 1e-8
     if made.emptying is None:
         assert all(m is None for m in masks)
         return
-    assert isinstance(made.emptying, Emptying)
+    assert isinstance(made.emptying, ZeroProjection)
     # the nearest: what it is moved by is orthogonal to every difference of two with zeros
     rng = np.random.default_rng(seed)
     moved = noisy.values.plus(made.values, -1.0)
@@ -142,8 +150,8 @@ def test_too_many_zeros_are_made_where_tables_agree(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("sfumato.postprocess.noisy_pairs._MOST", 0)
     domain, zeros = known(0)
     noisy, noise, pairs = measured(counts(domain, 0, 500), 8.0, 0)
-    assert conditioned(noisy, zeros).emptying is None
-    done = adapt(domain.shape, pairs, cells(noisy, pairs), noise, 500.0, zeros=zeros)
+    assert condition_on_zeros(noisy, zeros).emptying is None
+    done = denoise_pairs(domain.shape, pairs, cells(noisy, pairs), noise, 500.0, zeros=zeros)
     for pair, table in done.pairs.items():
         mask = zeros.possible(pair)
         assert mask is None or not table[~mask].any()
@@ -161,7 +169,7 @@ def test_tables_are_nearer_to_the_truth_than_without_them() -> None:
         for i, deviation in enumerate((10.0, 60.0)):
             noisy, noise, pairs = measured(truth, deviation, seed)
             for j, told in enumerate((None, zeros)):
-                done = adapt(domain.shape, pairs, cells(noisy, pairs), noise, 2_000.0, zeros=told)
+                done = denoise_pairs(domain.shape, pairs, cells(noisy, pairs), noise, 2_000.0, zeros=told)
                 errors[i, j, seed] = sum(np.abs(t - summed(truth, p)).sum() for p, t in done.pairs.items()) / 2_000
     assert (errors[:, 1].mean(axis=1) <= 0.95 * errors[:, 0].mean(axis=1)).all()
 
@@ -179,7 +187,7 @@ def test_a_predicate_over_three_attributes_binds_their_pairs() -> None:
     truth[0, 0, 0] = 400  # what records that cannot be would say
     noisy, noise, pairs = measured(truth, 5.0, 0)
     total = float(truth.sum())
-    done = adapt(domain.shape, pairs, cells(noisy, pairs), noise, total, zeros=zeros)
+    done = denoise_pairs(domain.shape, pairs, cells(noisy, pairs), noise, total, zeros=zeros)
     table = done.table((0, 1, 2))
     assert table[0, 0, 0] == 0
     for p, q in itertools.combinations(range(3), 2):

@@ -10,20 +10,20 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import PlanError
-from sfumato.local.collecting import cell_of
-from sfumato.local.plan import LocalPlan, ball_constant, effort
+from sfumato.local.collecting import record_cell
+from sfumato.local.plan import LocalPlan, ball_constant, search_effort
 from sfumato.local.questions import (
     Questions,
+    best_labellings,
     centred_optimum,
-    contrasts,
-    design,
-    distinct,
-    features,
-    inverse,
-    largest,
-    projected,
+    design_questions,
+    distinct_partitions,
+    invert_moment,
+    label_contrasts,
+    optimize_question_weights,
+    question_features,
+    random_direction_labels,
     simplex_code,
-    weigh,
 )
 from support import reading
 
@@ -87,19 +87,19 @@ def test_a_value_lands_where_the_curator_counts_it(name: str) -> None:
         expected = reading.cell(attribute, text)
         if expected is None:
             with pytest.raises(sf.errors.InvalidInput, match="record has no cell"):
-                cell_of(domain, domain.names, {name: text})
+                record_cell(domain, domain.names, {name: text})
         else:
-            assert cell_of(domain, domain.names, {name: text}) == expected, text
+            assert record_cell(domain, domain.names, {name: text}) == expected, text
 
 
 def test_values_need_not_be_texts() -> None:
     for value, cell in ((7, 1), (7.0, 1), (np.int64(7), 1), (-100, 0), (7.5, 1), (None, 4), (float("nan"), 4)):
-        assert cell_of(DOMAIN, ("age",), {"age": value}) == cell
+        assert record_cell(DOMAIN, ("age",), {"age": value}) == cell
     for value, cell in ((1, 0), (2.0, 1), ("2", 1), (3, 2), (None, 2)):
-        assert cell_of(DOMAIN, ("sex",), {"sex": value}) == cell
-    assert [cell_of(DOMAIN, ("vote",), {"vote": v}) for v in (True, False, "y", 0)] == [1, 0, 1, 0]
+        assert record_cell(DOMAIN, ("sex",), {"sex": value}) == cell
+    assert [record_cell(DOMAIN, ("vote",), {"vote": v}) for v in (True, False, "y", 0)] == [1, 0, 1, 0]
     whole = {"age": 12, "wages": 10.5, "sex": 2, "vote": False}
-    assert cell_of(DOMAIN, DOMAIN.names, whole) == np.ravel_multi_index((2, 1, 1, 0), DOMAIN.shape)
+    assert record_cell(DOMAIN, DOMAIN.names, whole) == np.ravel_multi_index((2, 1, 1, 0), DOMAIN.shape)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_values_need_not_be_texts() -> None:
 )
 def test_a_record_without_a_cell_is_refused(record: Any) -> None:
     with pytest.raises(sf.errors.InvalidInput, match="record"):
-        cell_of(DOMAIN, DOMAIN.names, record)
+        record_cell(DOMAIN, DOMAIN.names, record)
 
 
 def test_the_road(plan: LocalPlan, tmp_path: Path) -> None:
@@ -208,10 +208,10 @@ def test_codes_treat_all_pairs_of_cells_alike(cells: int, labels: int) -> None:
 
 def test_contrasts_and_features() -> None:
     for g in (2, 3, 5):
-        c = contrasts(g)
+        c = label_contrasts(g)
         np.testing.assert_allclose(c.T @ c, np.eye(g) - 1 / g, atol=1e-12)
         table = np.random.default_rng(g).integers(0, g, (4, 6))
-        rows = features(table, g)
+        rows = question_features(table, g)
         same = (table[:, :, None] == table[:, None, :]).sum(axis=0)
         np.testing.assert_allclose(rows.T @ rows, same - 4 / g, atol=1e-12)
         q = Questions.of(table, g, np.full(4, 0.25))
@@ -224,12 +224,12 @@ def test_search_lessens_the_variance_at_every_step() -> None:
     centre = centred_optimum(gram)
     rng = np.random.default_rng(0)
     for g in (2, 3):
-        table = distinct(projected(centre.strategy, g, 60, rng), g)
-        values = [weigh(table, g, gram, n)[2] for n in (1, 3, 10, 30)]
+        table = distinct_partitions(random_direction_labels(centre.strategy, g, 60, rng), g)
+        values = [optimize_question_weights(table, g, gram, n)[2] for n in (1, 3, 10, 30)]
         assert values == sorted(values, reverse=True)
-        found, p = design(gram, g, centre.strategy, [], rng, effort(12))
+        found, p = design_questions(gram, g, centre.strategy, [], rng, search_effort(12))
         q = Questions.of(found, g, p)
-        final = float(np.trace(gram @ inverse(q.moment())))
+        final = float(np.trace(gram @ invert_moment(q.moment())))
         # the best of all distributions with diagonal 1 - 1/g is the centred norm
         least = centre.lower**2 / (1 - 1 / g)
         assert least * (1 - 1e-6) <= final < min(values)
@@ -242,7 +242,7 @@ def test_moves_are_worth_making() -> None:
     root = rng.standard_normal((7, 7))
     slope = root @ root.T
     for g in (2, 3):
-        for labels in largest(slope, g, 5, rng):
+        for labels in best_labellings(slope, g, 5, rng):
 
             def value(t: np.ndarray) -> float:
                 return float(slope[t[:, None] == t[None, :]].sum())
@@ -256,8 +256,8 @@ def test_moves_are_worth_making() -> None:
 
 def test_partitions_are_kept_once() -> None:
     table = np.array([[0, 1, 1], [1, 0, 0], [0, 0, 0], [1, 1, 1], [0, 1, 0]])
-    assert len(distinct(table, 2)) == 2
-    kept = distinct(table, 2, kept=1)
+    assert len(distinct_partitions(table, 2)) == 2
+    kept = distinct_partitions(table, 2, kept=1)
     np.testing.assert_array_equal(kept[0], table[0])
 
 

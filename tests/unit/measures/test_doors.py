@@ -14,13 +14,13 @@ import sfumato as sf
 from sfumato import check_release
 from sfumato.check_maps import Cannot, Doc
 from sfumato.curator import by_part
-from sfumato.curator.by_part import PartedCurator
+from sfumato.curator.by_part import ByPartCurator
 from sfumato.curator.curator import Curator
 from sfumato.errors import PlanError
 from sfumato.maps import AlikeMap, BlockMap, DenseMap, FamilyMap
 from sfumato.privacy.accounting import GaussianEvent
 from sfumato.privacy.noise import RoundedGaussian
-from sfumato.privacy.sensitivity import certified
+from sfumato.privacy.sensitivity import certified_bound
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
 DOMAIN = sf.Domain({"a": sf.Categories(["x", "y"], outside="other", missing="other")}, measures={"m": sf.Measure(0, 1)})
@@ -44,9 +44,9 @@ def test_multiples_beside_measures_do_not_wrap() -> None:
         unit = PrivacyUnit(Neighbours.ADD_REMOVE)
         if large:
             with pytest.raises(PlanError, match="too large"):
-                certified([family, SQUARES], sizes, unit, 2, None, ("m",))
+                certified_bound([family, SQUARES], sizes, unit, 2, None, ("m",))
         else:
-            price = certified([family, SQUARES], sizes, unit, 2, None, ("m",))
+            price = certified_bound([family, SQUARES], sizes, unit, 2, None, ("m",))
             assert price >= (multiple * 2**24) ** 2
 
 
@@ -55,7 +55,7 @@ def test_parts_are_not_counted_beside_measures(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(by_part, "MAX_CELLS", 2)
     blocks = [BlockMap((("a",),), (AlikeMap(3),)), SQUARES]
     ledger = _ledger()
-    curator = PartedCurator(_frame([1.0] * 6), DOMAIN, PrivacyUnit(Neighbours.ADD_REMOVE), ledger)
+    curator = ByPartCurator(_frame([1.0] * 6), DOMAIN, PrivacyUnit(Neighbours.ADD_REMOVE), ledger)
     with pytest.raises(PlanError, match="in parts"):
         curator.measure(blocks, NOISE, PRICE, name="q", plan_hash="h")
     assert not [e for e in ledger.entries() if e.kind == "spend"]

@@ -14,7 +14,7 @@ from sfumato.curator.rows.counting import SHARES, shares
 from sfumato.maps import BlockMap, DenseMap
 from sfumato.privacy import measures as priced_measures
 from sfumato.privacy.measures import PIECES, corners, over_hull
-from sfumato.privacy.sensitivity import Certificate, certified
+from sfumato.privacy.sensitivity import Certificate, certified_bound
 from support.shares import REPLACE, errs
 
 
@@ -89,5 +89,5 @@ def test_a_measured_block_is_dearer_than_its_corners() -> None:
 def test_certificates_are_for_the_hull() -> None:
     """All pairs of corners are looked at where that is proposed. Mutant: pairs of cells in place of corners."""
     block = BlockMap((("m",),), (DenseMap(np.array([[0, 50, 100]])),))
-    pairs = certified([block], {"m": 3}, REPLACE, 2, Certificate("pairs"), ("m",))
+    pairs = certified_bound([block], {"m": 3}, REPLACE, 2, Certificate("pairs"), ("m",))
     assert (100 * SHARES) ** 2 <= pairs < (100 * SHARES) ** 2 * 1.0001

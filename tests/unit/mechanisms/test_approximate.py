@@ -14,7 +14,7 @@ import sfumato as sf
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators.base import FloatArray
 from sfumato.planner.inverse import plan_for
-from sfumato.plans.intervals import margins, simultaneous
+from sfumato.plans.intervals import interval_margins, simultaneous_confidence
 from sfumato.present import write_report
 from sfumato.privacy.noise import DiscreteLaplace, RoundedGaussian
 from support.words import plan_with
@@ -66,19 +66,19 @@ def test_the_rmse_is_reached_on_the_worst_table_and_nowhere_exceeded(relation: s
 def test_half_widths_under_a_bias() -> None:
     noise = RoundedGaussian(Fraction(2**20))
     second, bias = np.array([1.0, 1.0, 4.0, 0.0]) / 2**40, np.array([0.0, 2.0, 50.0, 3.0])
-    found = margins(0.95, second, None, noise, bias)
-    assert found[0] == pytest.approx(margins(0.95, second, None, noise)[0], rel=1e-12)
+    found = interval_margins(0.95, second, None, noise, bias)
+    assert found[0] == pytest.approx(interval_margins(0.95, second, None, noise)[0], rel=1e-12)
     # far off, one tail only is left
     assert found[2] == pytest.approx(50 + 2 * norm.ppf(0.95), rel=1e-9)
     assert found[3] == 3.0
     assert norm.cdf(found[1] - 2) - norm.cdf(-found[1] - 2) == pytest.approx(0.95, abs=1e-9)
     laplace = DiscreteLaplace(Fraction(2**20))
-    plain = margins(0.95, second, second**2, laplace)
-    assert margins(0.95, second, second**2, laplace, bias) == pytest.approx(plain + bias)
+    plain = interval_margins(0.95, second, second**2, laplace)
+    assert interval_margins(0.95, second, second**2, laplace, bias) == pytest.approx(plain + bias)
     # two answers with opposite noise and one bias each: more miss than independent ones would
-    level = simultaneous(0.95, 2, noise, biased=True)
+    level = simultaneous_confidence(0.95, 2, noise, biased=True)
     assert level == pytest.approx(0.975)
-    assert simultaneous(0.95, 2, noise) < level
+    assert simultaneous_confidence(0.95, 2, noise) < level
 
 
 @RELATIONS

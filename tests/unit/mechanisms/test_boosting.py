@@ -14,7 +14,7 @@ from sfumato.measurements import Measurement, Selection
 from sfumato.mechanisms.research import boosting
 from sfumato.plans.iterative import IterativePlan
 from sfumato.postprocess.possible import CellCounts, Medians
-from sfumato.privacy.accounting import price
+from sfumato.privacy.accounting import event_price
 from sfumato.privacy.amounts import Currency
 from support.words import plan_with
 
@@ -31,7 +31,7 @@ def planned(budget: sf.Budget, neighbours: str = "replace-one", **options: Any) 
 def test_without_noise_what_is_drawn_is_found(neighbours: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where every query is drawn once. Mutants: rows of a block in another order; answers of another table."""
     every = iter(range(16))
-    monkeypatch.setattr(boosting, "below", lambda _: next(every))
+    monkeypatch.setattr(boosting, "draw_below", lambda _: next(every))
     release = sf.release(planned(sf.zcdp(10**6), neighbours, rounds=1), sf.Histogram(TABLE), ledger=None)
     assert np.abs(release.answers - WORK.answer(TABLE)).max() < 0.5
 
@@ -59,7 +59,7 @@ def test_draws_cost_what_the_weights_move_by() -> None:
         c = 2 * alpha * t / course.ceiling
         assert float(course.draw(t).epsilon) == pytest.approx(2 * c, rel=0.01)
         assert course.draw(t).epsilon == t * course.selection.epsilon
-    drawn = sum((k.count * price(k.price, Currency.RHO) for k in plan.looks[1:-1]), start=Fraction(0))
+    drawn = sum((k.count * event_price(k.price, Currency.RHO) for k in plan.looks[1:-1]), start=Fraction(0))
     assert drawn == pytest.approx(0.0243560 / 2)
 
 
@@ -68,7 +68,7 @@ def test_what_is_missed_is_drawn_more_often(monkeypatch: pytest.MonkeyPatch) -> 
     answers drawn by, not how far a model is from them."""
     far = TABLE.reshape(2, 3, 2).astype(float)
     far[0, 0] = far[0, 0, ::-1]
-    monkeypatch.setattr(boosting, "_projected", lambda *_: CellCounts(("a", "b", "c"), far))
+    monkeypatch.setattr(boosting, "_project_measured", lambda *_: CellCounts(("a", "b", "c"), far))
     plan = planned(sf.zcdp(10**4), rounds=2)
     release = sf.release(plan, sf.Histogram(TABLE), ledger=None)
     drawn = np.bincount([m.chosen for m in release.measurement if isinstance(m, Selection)], minlength=16)
@@ -81,12 +81,12 @@ def test_what_is_missed_is_drawn_more_often(monkeypatch: pytest.MonkeyPatch) -> 
 def test_attributes_that_were_not_drawn_are_taken_to_be_uniform() -> None:
     first = sf.identity(DOMAIN, "b").blocks[0].block
     measured = Measurement((first,), (np.array([10, 20, 30]),), sf.plan(WORK, sf.gdp(1), neighbours="add-remove").noise)
-    from sfumato.mechanisms.iterative import Asked
+    from sfumato.mechanisms.iterative import AskedQueries
     from sfumato.privacy.accounting import GaussianEvent
 
     plan = planned(sf.zcdp(1))
-    asked = Asked(WORK, plan.unit, GaussianEvent(Fraction(1)))
-    found = boosting._projected(WORK, asked, measured, 60.0)
+    asked = AskedQueries(WORK, plan.unit, GaussianEvent(Fraction(1)))
+    found = boosting._project_measured(WORK, asked, measured, 60.0)
     assert found.table(("b",)) == pytest.approx([10, 20, 30])
     assert found.values[0, 1, 1] == pytest.approx(5)
 

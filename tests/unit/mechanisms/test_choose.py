@@ -11,7 +11,7 @@ import pytest
 from sfumato import load
 from sfumato.domain import Categories, Domain, Integers
 from sfumato.errors import BudgetError, NotInRowSpace, PlanError
-from sfumato.mechanisms import serving
+from sfumato.mechanisms import mechanisms_serving
 from sfumato.mechanisms.automatic import Auto
 from sfumato.mechanisms.textbook import Gaussian, Laplace, TreeMechanism
 from sfumato.planner.factorize import factorization
@@ -152,7 +152,9 @@ def test_the_least_predicted_error_wins_for_the_stated_objective() -> None:
 
 
 # "adaptive" takes tables over several attributes alone: test_adaptive.py
-@pytest.mark.parametrize("mechanism", [c.name for c in serving("tables") if c.name not in ("laplace", "adaptive")])
+@pytest.mark.parametrize(
+    "mechanism", [c.name for c in mechanisms_serving("tables") if c.name not in ("laplace", "adaptive")]
+)
 def test_every_mechanism_by_name(mechanism: str) -> None:
     found = plan(prefix(line(16), "cell"), UNIT, neighbours="add-remove", mechanism=mechanism, records=100)
     assert mechanism in ("auto", found.mechanism)

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato._util.codec import decode, encode
+from sfumato._util.codec import decode_value, encode_value
 from sfumato.measurements import Measurement, Selection
-from sfumato.mechanisms import made
+from sfumato.mechanisms import make_mechanism
 from sfumato.planner.planning import compared
 from sfumato.plans.iterative import IterativePlan
 from sfumato.releases import ModelRelease
@@ -189,7 +189,9 @@ def test_a_bound_is_stated_of_what_it_holds_for() -> None:
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
 def test_what_a_file_says_of_the_number_of_records_is_checked_before_the_debit(mechanism: str, neighbours: str) -> None:
     """Mutant: a course believed about whether the total is public; it would spend the price and end in the middle."""
-    plan: Any = sf.plan(sf.marginals(DOMAIN, order=2), HUGE, neighbours=neighbours, mechanism=made(mechanism, rounds=2))
+    plan: Any = sf.plan(
+        sf.marginals(DOMAIN, order=2), HUGE, neighbours=neighbours, mechanism=make_mechanism(mechanism, rounds=2)
+    )
     # looks that cost as much as those of the honest plan, so that the price alone does not tell
     free = type(plan.course.measurement)(0)
     forged = replace(plan.course, total_known=not plan.course.total_known, measurement=free)
@@ -207,10 +209,10 @@ def test_a_bound_is_found_anew_and_never_read(tmp_path: Path) -> None:
     assert isinstance(read, IterativePlan)
     assert read.bound == plan.bound is not None
     assert "1,000,000 records" in read.bounded()
-    tree, arrays = encode(plan)
+    tree, arrays = encode_value(plan)
     assert "bound" not in tree
     with pytest.raises(sf.errors.InvalidInput):
-        decode(tree | {"bound": None}, arrays)
+        decode_value(tree | {"bound": None}, arrays)
 
 
 WORK = sf.marginals(DOMAIN, order=2)

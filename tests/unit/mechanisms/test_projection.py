@@ -112,20 +112,20 @@ def test_width_bounds_hold_for_the_worst_tables(known: bool) -> None:
     rng = np.random.default_rng(3)
     matrix = np.vstack([np.ones(6), rng.integers(0, 2, size=(5, 6))]).astype(float)
     from sfumato.operators import Dense
-    from sfumato.postprocess.cones import hull
+    from sfumato.postprocess.cones import project_onto_hull
 
     operator, sigma, n = Dense(matrix), 4.0, 5
 
     def draws(count: int) -> np.ndarray:
         return sigma * rng.normal(size=(6, count))
 
-    found = widths.forecast_of_hull("hull", widths.Cells(operator, total_known=known), draws, sigma, n, count=4096)
+    found = widths.forecast_of_hull("hull", widths.HullCells(operator, total_known=known), draws, sigma, n, count=4096)
     assert found.bound is not None
     worst = 0.0
     for h in (*np.eye(6) * n, np.full(6, n / 6)):
         errors = []
         for z in draws(60).T:
-            fitted = hull(operator, matrix @ h + z, n if known else None).fitted
+            fitted = project_onto_hull(operator, matrix @ h + z, n if known else None).fitted
             errors.append(np.mean((fitted - matrix @ h) ** 2))
         worst = max(worst, np.mean(errors))
     assert worst <= found.bound**2
@@ -232,11 +232,11 @@ def test_errors_drawn_from_their_covariance_are_those_of_releases(
     """Mutants: deviations in place of the covariance; the same draws in every call; pivots not undone."""
     work = sf.stack(sf.marginals(CUBE, order=1), sf.marginals(CUBE, sets=[("x0", "x1", "x4"), ("x2", "x3")]))
     plan = sf.plan(work, BUDGET, neighbours=neighbours, mechanism=mechanism)
-    draw = projection._draws(plan)
+    draw = projection._error_sampler(plan)
     found = np.concatenate([draw(2_000) for _ in range(4)], axis=1)
     assert not np.array_equal(found[:, :2_000], found[:, 2_000:4_000])
     monkeypatch.setattr(projection, "_ROOT_ANSWERS", 0)
-    release = projection._draws(plan)
+    release = projection._error_sampler(plan)
     made = np.concatenate([release(100), release(100)], axis=1)
     assert not np.array_equal(made[:, :100], made[:, 100:])
     blocks = [q.block for q in work.blocks]

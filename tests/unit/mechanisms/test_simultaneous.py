@@ -10,7 +10,7 @@ import pytest
 import sfumato as sf
 from sfumato.errors import PlanError
 from sfumato.planner.inverse import plan_for
-from sfumato.planner.simulate import _draw
+from sfumato.planner.simulate import _draw_float_noise
 
 AGES = sf.Domain({"age": sf.Integers(0, 15), "sex": sf.Booleans()})
 WORK = sf.stack(tables=sf.marginals(AGES, order=1), cdf=sf.prefix(AGES, "age", by=["sex"]))
@@ -92,7 +92,9 @@ def test_all_answers_are_within_their_half_widths_as_often_as_said(
     generator, blocks = np.random.default_rng(17), [q.block for q in work.blocks]
     held = 0
     for _ in range(repetitions):
-        estimate = plan.strategy.estimate([_draw(plan, b.rows, generator) for b in plan.strategy.blocks], None)
+        estimate = plan.strategy.estimate(
+            [_draw_float_noise(plan, b.rows, generator) for b in plan.strategy.blocks], None
+        )
         error = np.concatenate([plan.strategy.answer(estimate, b) for b in blocks])
         held += bool((np.abs(error) <= width * (1 + 1e-12)).all())
     k = len(work)

@@ -13,7 +13,7 @@ import sfumato as sf
 from sfumato.strategies import dense_planning as matrix
 from sfumato.strategies import dense_swap as swap
 from sfumato.strategies import union_planning as unions
-from sfumato.strategies.dense_dual import titled
+from sfumato.strategies.dense_dual import optimality_title
 from sfumato.strategies.dense_swap import swap_optimum
 from sfumato.strategies.union import QUICK
 from support.words import plan_with
@@ -35,16 +35,16 @@ def hurried(solver: Any, **options: Any) -> Any:
 
 
 def test_words_by_the_gap() -> None:
-    assert titled("factorization", 1e-7) == "the optimal factorization"
-    assert titled("factorization", 0.072) == "a factorization within 7.2% of the optimal one"
-    assert titled("factorization", math.inf) == "a factorization"
+    assert optimality_title("factorization", 1e-7) == "the optimal factorization"
+    assert optimality_title("factorization", 0.072) == "a factorization within 7.2% of the optimal one"
+    assert optimality_title("factorization", math.inf) == "a factorization"
 
 
 def test_the_optimum_is_called_so_where_it_is_proved(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutants: a name whatever the gap; the optimum under add-remove called the optimum where the total is known."""
     assert title(SINGLE).startswith("the optimal factorization over ")
     assert "optimal" not in title(SINGLE, budget=sf.pure(1))
-    monkeypatch.setattr(matrix, "optimize", hurried(matrix.optimize, max_iterations=1))
+    monkeypatch.setattr(matrix, "optimize_dense", hurried(matrix.optimize_dense, max_iterations=1))
     assert title(SINGLE).startswith("a factorization within ")
 
 
@@ -61,7 +61,7 @@ def test_where_the_total_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(swap, "swap_optimum", hurried(swap_optimum, max_iterations=1))
     monkeypatch.setattr(swap, "_GAP", math.inf)
     assert title(SINGLE, **options).startswith("a factorization within ")
-    monkeypatch.setattr(swap, "design", lambda *_: None)
+    monkeypatch.setattr(swap, "design_swap_optimum", lambda *_: None)
     assert title(SINGLE, **options).startswith("a factorization over ")
 
 

@@ -14,12 +14,12 @@ import sfumato as sf
 from sfumato import specs
 from sfumato.errors import PlanError
 from sfumato.interactive.plan import SessionPlan
-from sfumato.mechanisms import MECHANISMS, made, named, serving
+from sfumato.mechanisms import MECHANISMS, make_mechanism, mechanism_class, mechanisms_serving
 from sfumato.mechanisms.mechanism import KEYS, LOCAL, QUESTIONS, STREAMS, TABLES
 from sfumato.mechanisms.registry import ASKED_FOR
-from sfumato.mechanisms.sketches import read_keys
+from sfumato.mechanisms.sketches import read_key_request
 from sfumato.mechanisms.tables import Designed
-from sfumato.planner.planning import request
+from sfumato.planner.planning import make_request
 from support.toy import Plain, every_other, read_every_other
 from support.words import plan_with
 
@@ -32,15 +32,15 @@ ADD: dict[str, Any] = {"neighbours": "add-remove"}
 
 def test_what_is_not_tried_for_tables_is_what_need_not_be_imported() -> None:
     """Mutants: a mechanism that "auto" is to try left out; one that it never tries imported for nothing."""
-    tried = {n for n in MECHANISMS if issubclass(named(n), Designed) and named(n).automatic}
+    tried = {n for n in MECHANISMS if issubclass(mechanism_class(n), Designed) and mechanism_class(n).automatic}
     assert set(MECHANISMS) - ASKED_FOR == tried
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_a_name_stands_for_its_defaults(name: str) -> None:
     """Mutants: a line that names another class; a value that can be changed; options that repr does not say."""
-    value = made(name)
-    assert type(value) is named(name) is getattr(sf.mechanisms, name.replace("-", "_"))
+    value = make_mechanism(name)
+    assert type(value) is mechanism_class(name) is getattr(sf.mechanisms, name.replace("-", "_"))
     assert value.name == name
     assert value.options == {}
     assert repr(value) == f"sf.mechanisms.{name.replace('-', '_')}()"
@@ -53,8 +53,8 @@ def test_a_name_stands_for_its_defaults(name: str) -> None:
 
 def test_the_value_and_the_name_plan_the_same() -> None:
     """Mutant: defaults of a value that differ from what its name did."""
-    for name in (c.name for c in serving(TABLES) if c.name not in ("approximate", "adaptive")):
-        pair = [sf.plan(WORK, BUDGET, records=90, mechanism=m, **ADD) for m in (name, made(name))]  # type: ignore[call-overload]
+    for name in (c.name for c in mechanisms_serving(TABLES) if c.name not in ("approximate", "adaptive")):
+        pair = [sf.plan(WORK, BUDGET, records=90, mechanism=m, **ADD) for m in (name, make_mechanism(name))]  # type: ignore[call-overload]
         assert pair[0].fingerprint == pair[1].fingerprint
 
 
@@ -72,10 +72,10 @@ def test_the_value_and_the_name_plan_the_same() -> None:
         (lambda: sf.mechanisms.count_sketch(independence=3), "from 4"),
         (lambda: sf.mechanisms.hybrid(share=2), "between 0 and 1"),
         (lambda: sf.mechanisms.local(reporter="prio"), "randomized-response"),
-        (lambda: made("tree", width=3), "width= belongs to"),
-        (lambda: made("magic"), "auto, laplace.*local"),
-        (lambda: made(sf.mechanisms.tree(), rounds=3), "has its options already"),
-        (lambda: made(sf.mechanisms.tree), r"sf\.mechanisms\.tree\(\)"),
+        (lambda: make_mechanism("tree", width=3), "width= belongs to"),
+        (lambda: make_mechanism("magic"), "auto, laplace.*local"),
+        (lambda: make_mechanism(sf.mechanisms.tree(), rounds=3), "has its options already"),
+        (lambda: make_mechanism(sf.mechanisms.tree), r"sf\.mechanisms\.tree\(\)"),
     ],
 )
 def test_options_are_refused_at_birth(make: Any, words: str) -> None:
@@ -141,7 +141,7 @@ def test_plans_for_questions_to_come_are_opened_and_others_released() -> None:
     with pytest.raises(PlanError, match=r"released by sf\.release"):
         sf.open(known, sf.KeyCounts([1]), ledger=ledger)
     with pytest.raises(PlanError, match="known queries"):
-        named("histogram")().sketch(read_keys(request(sf.Keys(), sf.pure(1), **ADD)))  # type: ignore[attr-defined]
+        mechanism_class("histogram")().sketch(read_key_request(make_request(sf.Keys(), sf.pure(1), **ADD)))  # type: ignore[attr-defined]
     assert ledger.spent == 0
 
 
@@ -206,6 +206,6 @@ def test_the_page_is_short() -> None:
         for name, f in called.items()
         if not isinstance(f, type)
     }
-    longest |= {name: len(inspect.signature(named(name)).parameters) for name in MECHANISMS}
+    longest |= {name: len(inspect.signature(mechanism_class(name)).parameters) for name in MECHANISMS}
     assert max(longest.values()) <= 14, longest
     assert longest["plan"] == 14

@@ -20,7 +20,7 @@ from sfumato.errors import BudgetError
 from sfumato.privacy import accounting as pure
 from sfumato.privacy import budget as conversions
 from sfumato.privacy import rounding
-from sfumato.privacy.amounts import Currency, exact, readable
+from sfumato.privacy.amounts import Currency, read_exact, readable_number
 from sfumato.privacy.budget import Budget
 
 GRID = [("0.1", "1e-9"), ("1", "1e-6"), ("1", "0.3"), ("5", "1e-10"), ("20", "1e-3"), ("1e-6", "1e-5"), ("1", "1e-200")]
@@ -110,7 +110,7 @@ def test_text_and_json_and_codec_are_exact(x: Fraction) -> None:
     for budget in (Budget.pure(x), Budget.zcdp(x), Budget.gdp(str(x)), Budget.approx(x, x / 10**7)):
         assert budget.parameter == x
         assert Budget.from_json(json.loads(json.dumps(budget.to_json()))) == budget
-        assert codec.decode(*codec.encode(budget)) == budget
+        assert codec.decode_value(*codec.encode_value(budget)) == budget
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_other_combinations_of_parameters_are_refused(document: dict[str, object
 @settings(deadline=None)
 @given(st.floats(min_value=1e-12, max_value=1e8))
 def test_floats_count_as_their_shortest_text(x: float) -> None:
-    assert exact(x, "x") == Fraction(repr(x)) == exact(repr(x), "x")
+    assert read_exact(x, "x") == Fraction(repr(x)) == read_exact(repr(x), "x")
 
 
 # Gaussian ------------------------------------------------------------------------------------------------------------
@@ -350,7 +350,7 @@ def test_extreme_budgets_print_and_total(make: Callable[[str], Budget], value: s
     ],
 )
 def test_numbers_for_people(x: Fraction, text: str) -> None:
-    assert readable(x) == text
+    assert readable_number(x) == text
 
 
 def test_what_cannot_be_converted_says_so() -> None:

@@ -18,7 +18,7 @@ import pytest
 
 from sfumato.errors import BudgetError, BudgetExceeded, InvalidInput, LedgerCorrupted, LedgerError, NameTaken
 from sfumato.privacy import chain, debits, files
-from sfumato.privacy.accounting import BoundedRangeEvent, Event, GaussianEvent, PureEvent, ZcdpEvent, price
+from sfumato.privacy.accounting import BoundedRangeEvent, Event, GaussianEvent, PureEvent, ZcdpEvent, event_price
 from sfumato.privacy.amounts import Currency
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger
@@ -152,7 +152,7 @@ def test_every_event_is_priced_in_the_ledgers_currency() -> None:
         ledger, spent = Ledger.in_memory(budget), Fraction(0)
         for event in all_events:
             try:
-                cost = price(event, budget.currency)
+                cost = event_price(event, budget.currency)
             except BudgetError:
                 with pytest.raises(BudgetError, match="no price"):
                     ledger.debit(type(event).__name__, PLAN, event, UNIT)

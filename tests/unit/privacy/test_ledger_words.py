@@ -10,7 +10,15 @@ from typing import Any
 import pytest
 
 import sfumato as sf
-from sfumato.privacy.accounting import ApproxEvent, BoundedRangeEvent, Event, GaussianEvent, PureEvent, ZcdpEvent, price
+from sfumato.privacy.accounting import (
+    ApproxEvent,
+    BoundedRangeEvent,
+    Event,
+    GaussianEvent,
+    PureEvent,
+    ZcdpEvent,
+    event_price,
+)
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger, words
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
@@ -53,7 +61,7 @@ def test_what_is_advised_fits_and_little_more_does(kind: str) -> None:
         text = str(refusal.value)
         assert all(word in text for word in ("requested", "remaining", "difference", "nothing was spent", "Plan with"))
         event = event_of(advised(text))
-        assert price(event, ledger.currency) * Fraction(102, 100) > ledger.remaining
+        assert event_price(event, ledger.currency) * Fraction(102, 100) > ledger.remaining
         ledger.debit("c", PLAN, event, UNIT)
 
 
@@ -70,11 +78,15 @@ def test_what_a_spend_allows_by_itself() -> None:
     """Mutant: a pure release shown as the epsilon of its price in mu^2, which is several times its own."""
     total = sf.approx(1, "1e-6")
     own = sf.approx("0.25", "1e-6")
-    assert words.paid(GaussianEvent(own.mu_squared), total) == "epsilon 0.25 at delta 1e-6"
-    assert words.paid(GaussianEvent(own.mu_squared), sf.zcdp(1)) == "epsilon 0.25 at delta 1e-6"
-    assert words.paid(ZcdpEvent(own.rho), sf.zcdp(1)) == "epsilon 0.25 at delta 1e-6"
-    assert words.paid(ZcdpEvent(sf.approx(2, "1e-9").rho), sf.approx(3, "1e-9")) == "epsilon 2 at delta 1e-9"
-    assert words.paid(PureEvent(Fraction(1, 4)), total) == "epsilon 0.25"
-    assert words.paid(BoundedRangeEvent(Fraction(1, 4)), total) == "epsilon 0.25"
-    assert words.paid(ApproxEvent(Fraction(1, 4), Fraction(1, 10**7)), total) == "epsilon 0.25 and delta 1e-7"
-    assert words.paid(GaussianEvent(Fraction(0)), total) == "epsilon 0 at delta 1e-6"
+    assert words.spend_in_epsilon(GaussianEvent(own.mu_squared), total) == "epsilon 0.25 at delta 1e-6"
+    assert words.spend_in_epsilon(GaussianEvent(own.mu_squared), sf.zcdp(1)) == "epsilon 0.25 at delta 1e-6"
+    assert words.spend_in_epsilon(ZcdpEvent(own.rho), sf.zcdp(1)) == "epsilon 0.25 at delta 1e-6"
+    assert (
+        words.spend_in_epsilon(ZcdpEvent(sf.approx(2, "1e-9").rho), sf.approx(3, "1e-9")) == "epsilon 2 at delta 1e-9"
+    )
+    assert words.spend_in_epsilon(PureEvent(Fraction(1, 4)), total) == "epsilon 0.25"
+    assert words.spend_in_epsilon(BoundedRangeEvent(Fraction(1, 4)), total) == "epsilon 0.25"
+    assert (
+        words.spend_in_epsilon(ApproxEvent(Fraction(1, 4), Fraction(1, 10**7)), total) == "epsilon 0.25 and delta 1e-7"
+    )
+    assert words.spend_in_epsilon(GaussianEvent(Fraction(0)), total) == "epsilon 0 at delta 1e-6"

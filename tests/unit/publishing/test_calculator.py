@@ -14,7 +14,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import NotAnswerable
-from sfumato.plans.intervals import of_any_sum
+from sfumato.plans.intervals import widest_sum_margin
 from sfumato.publishing import publish
 from sfumato.releases import Release
 from support import node
@@ -23,7 +23,7 @@ HERE = Path(__file__).parent
 
 
 needs_node = pytest.mark.usefixtures("node")
-Z = of_any_sum(0.95, sf.plan(sf.total(sf.Domain({"a": 2})), sf.gdp(1), neighbours="add-remove").noise)
+Z = widest_sum_margin(0.95, sf.plan(sf.total(sf.Domain({"a": 2})), sf.gdp(1), neighbours="add-remove").noise)
 
 
 def calculated(folder: Path, **asked: Any) -> dict[str, Any]:
@@ -177,7 +177,7 @@ def test_intervals_hold_as_often_as_they_say(tmp_path: Path) -> None:
         held = np.mean([t["low"] <= value <= t["high"] for t in told])
         assert 0.94 <= held <= 0.96, (repeated[i], held, len(told))
     ranked = calculated(
-        site, ranked=draws[:800].tolist(), redrawn=number, together=of_any_sum(1 - 0.05 / 5, plan.noise)
+        site, ranked=draws[:800].tolist(), redrawn=number, together=widest_sum_margin(1 - 0.05 / 5, plan.noise)
     )
     ranks = 1 + (truth[None, :] > truth[:, None]).sum(axis=1)
     held = np.array([[r["low"] <= k <= r["high"] for r, k in zip(d, ranks, strict=True)] for d in ranked["ranks"]])

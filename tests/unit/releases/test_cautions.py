@@ -12,7 +12,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.present.page import render
-from sfumato.releases.warnings import other_shares, percent
+from sfumato.releases.warnings import other_shares, percent_text
 
 DOMAIN = sf.Domain(
     {
@@ -136,7 +136,7 @@ def test_a_small_share_is_said_where_noise_can_tell_it(share: float, records: in
     (sex,) = release.cautions
     assert sex.attribute == "sex"
     assert sex.share == pytest.approx(share, abs=5 * sex.standard_error)
-    assert f"{percent(sex.share)} of records are in (other)" in sex.text
+    assert f"{percent_text(sex.share)} of records are in (other)" in sex.text
     assert share > 8 * sex.standard_error
 
 
@@ -147,7 +147,7 @@ def test_every_share_is_listed_said_or_not(tmp_path: Path) -> None:
     assert set(shares) == {"sex", "age", "pay"}
     assert all(s.standard_error > 0 and 0 <= s.share <= 1 for s in shares.values())
     line = next(x for x in str(release).splitlines() if x.startswith("  in (other)"))
-    assert all(f"{n} {percent(s.share)} ± {percent(2 * s.standard_error)}" in line for n, s in shares.items())
+    assert all(f"{n} {percent_text(s.share)} ± {percent_text(2 * s.standard_error)}" in line for n, s in shares.items())
     facts = json.loads((tmp_path / "out/release.json").read_text(encoding="utf-8"))
     assert {s["attribute"] for s in facts["other"]} == set(shares)
     assert "<dt>in (other)</dt>" in render(release)

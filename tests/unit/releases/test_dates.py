@@ -12,7 +12,7 @@ import sfumato as sf
 from sfumato.curator.rows.sources import open_source
 from sfumato.domain.mock import mock_columns
 from sfumato.errors import PlanError
-from sfumato.present.answers import distributions
+from sfumato.present.answers import asked_distributions
 from sfumato.present.charts import distribution_chart
 from support.reading import write_csv
 
@@ -57,7 +57,7 @@ def test_a_report_draws_days_along_a_time_axis(tmp_path: Path) -> None:
     counts = np.zeros(DOMAIN.shape)
     counts[:12, :2] = 1_000
     release = sf.release(plan, sf.Histogram(counts), ledger=None, out=tmp_path / "r")
-    (found,) = distributions(release)
+    (found,) = asked_distributions(release)
     last = datetime.datetime(2024, 1, 31, tzinfo=datetime.UTC)
     assert found.rows[0]["x"] == last.timestamp() * 1000
     assert distribution_chart(found)["encoding"]["x"]["type"] == "temporal"

@@ -11,7 +11,7 @@ import pytest
 
 import sfumato as sf
 from sfumato._util import files as spool
-from sfumato._util.codec import fingerprint
+from sfumato._util.codec import value_fingerprint
 from sfumato._util.documents import read_document, write_document
 from sfumato.curator import Curator
 from sfumato.curator.rows.counting import TensorCounts
@@ -96,12 +96,12 @@ def test_changed_files_are_refused(plan: sf.Plan, little_memory: None, tmp_path:
 
 def test_a_room_keeps_what_is_written_when_its_memory_is_given_back(tmp_path: Path) -> None:
     for path in (None, tmp_path / "values-0.npy"):
-        array = spool.room(1000, path, limit=10)
+        array = spool.allocate_zeros(1000, path, limit=10)
         array[:] = np.arange(1000)
-        spool.forget(array)
+        spool.release_pages(array)
         assert array.tolist() == list(range(1000))
-    spool.forget(np.zeros(3))
-    spool.forget(None)
+    spool.release_pages(np.zeros(3))
+    spool.release_pages(None)
 
 
 @pytest.mark.parametrize("where", ["relative", "linked parent", "absolute"])
@@ -118,14 +118,14 @@ def test_paid_values_survive_any_spelling_of_the_folder(
 
     def noted(self: Curator, *args: Any) -> Any:
         found = look(self, *args)
-        drawn.append(fingerprint(found))
+        drawn.append(value_fingerprint(found))
         return found
 
     monkeypatch.setattr(Curator, "_look", noted)
     ledger = sf.Ledger.create(tmp_path / "l.db", total=sf.gdp(2))
     release = sf.release(plan, sf.Histogram(X), ledger=ledger, name="n", out=out)
-    assert fingerprint(release.measurement) == drawn[0]
-    assert fingerprint(sf.load(out).measurement) == drawn[0]
+    assert value_fingerprint(release.measurement) == drawn[0]
+    assert value_fingerprint(sf.load(out).measurement) == drawn[0]
     again = sf.release(plan, sf.Histogram(X), ledger=ledger, name="n", out=out)
     assert (again.answers == release.answers).all()
     assert len(drawn) == 1
@@ -152,10 +152,10 @@ def test_another_measurement_does_not_write_over_values(plan: sf.Plan, little_me
     ledger = sf.Ledger.in_memory(sf.gdp(9))
     curator = Curator(sf.Histogram(X), DOMAIN, plan.unit, ledger)
     first, _ = curator.measure(plan.strategy.blocks, plan.noise, plan.price, name="a", plan_hash="h", folder=tmp_path)
-    before = fingerprint(first)
+    before = value_fingerprint(first)
     with pytest.raises(InvalidInput, match="no room"):
         curator.measure(plan.strategy.blocks, plan.noise, plan.price, name="b", plan_hash="h", folder=tmp_path)
-    assert fingerprint(first) == before
+    assert value_fingerprint(first) == before
     assert [e.name for e in ledger.entries()] == ["a"]
 
 
@@ -173,7 +173,7 @@ def test_values_that_were_not_counted_are_never_released(plan: sf.Plan, monkeypa
 
 def test_only_whole_files_of_a_release_are_left_beside_a_document(tmp_path: Path) -> None:
     """Mutants: a slice stored as its whole file; files beside any document."""
-    whole = spool.room(10, tmp_path / "values-0.npy", limit=0)
+    whole = spool.allocate_zeros(10, tmp_path / "values-0.npy", limit=0)
     whole[:] = np.arange(10)
     whole.flush()
     write_document(tmp_path / "slice", (whole[4:7],), beside=True)
@@ -191,5 +191,5 @@ def test_a_fingerprint_leaves_private_changes_alone(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.ones(2000, dtype=np.int64))
     private = np.load(tmp_path / "a.npy", mmap_mode="c")
     private[:] = 5
-    fingerprint((private,))
+    value_fingerprint((private,))
     assert set(private.tolist()) == {5}

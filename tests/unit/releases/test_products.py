@@ -10,7 +10,7 @@ import pytest
 import sfumato as sf
 from sfumato.errors import NotAnswerable
 from sfumato.operators import Block, Dense
-from sfumato.releases.linear import _products, by_products
+from sfumato.releases.linear import _row_products, split_into_products
 from sfumato.workloads import QueryBlock
 
 SIZES = {"age": 6, "sex": 2, "region": 3}
@@ -51,7 +51,7 @@ def test_products_add_up_to_the_table(seed: int) -> None:
                 sizes,
             )
         )
-        for p in _products(names, table)
+        for p in _row_products(names, table)
     ]
     assert np.array_equal(sum(parts, np.zeros(sizes)), table)
     assert all(np.isin(p, (0, 1)).all() for p in parts)
@@ -115,7 +115,7 @@ def test_too_many_products_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_blocks_of_several_joint_groups_are_left_alone() -> None:
     two = Block((("age", "sex"), ("region",)), (Dense(np.eye(2, 12)), Dense(np.eye(1, 3))))
-    assert by_products(released(sf.gdp(1)), two) is None
+    assert split_into_products(released(sf.gdp(1)), two) is None
 
 
 def test_several_rows_are_answered_as_each_by_itself() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.operators.base import FloatArray
-from sfumato.releases.tables import Shift, moved_facts, shifts
+from sfumato.releases.tables import ProjectionChange, moved_facts, projection_changes
 
 HOUR = sf.Integers(0, 23, levels={"part": [0, 6, 12, 24]}, outside="clamp", missing="drop")
 DOMAIN = sf.Domain({"hour": HOUR, "place": 5, "sex": 2})
@@ -44,7 +44,7 @@ def moved(release: sf.Release, steps: FloatArray) -> Any:
 
 def test_every_query_is_of_one_kind(projected: sf.Release) -> None:
     """Mutant: the part of a table over levels taken for something else."""
-    assert {s.name: s.queries for s in shifts(projected)} == {k: len(v) for k, v in KINDS.items()}
+    assert {s.name: s.queries for s in projection_changes(projected)} == {k: len(v) for k, v in KINDS.items()}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -57,7 +57,7 @@ def test_those_count_that_left_their_own_interval(projected: sf.Release, kind: s
     steps = np.full(len(WORK), 0.999)
     out = list(KINDS[kind])[-2:]
     steps[out] = 1.001
-    found = {s.name: s.outside for s in shifts(moved(projected, side * steps))}
+    found = {s.name: s.outside for s in projection_changes(moved(projected, side * steps))}
     assert found == {k: len(out) if k == kind else 0 for k in KINDS}
 
 
@@ -65,12 +65,12 @@ def test_distances_are_in_standard_errors(projected: sf.Release) -> None:
     steps = np.random.default_rng(52).normal(0, 0.3, len(WORK))
     changed = moved(projected, steps)
     away = (changed.answers - projected.raw.answers) / projected.plan.standard_errors()
-    for s in shifts(changed):
+    for s in projection_changes(changed):
         assert s.moved == pytest.approx(float(np.sqrt(np.mean(away[list(KINDS[s.name])] ** 2))), rel=1e-9)
 
 
 def test_of_one_part_alone(projected: sf.Release) -> None:
-    found = shifts(moved(projected["curve"], np.where(np.arange(48) == 30, 2.0, 0.0)))
+    found = projection_changes(moved(projected["curve"], np.where(np.arange(48) == 30, 2.0, 0.0)))
     assert [(s.name, s.queries, s.outside) for s in found] == [("'curve'", 48, 1)]
 
 
@@ -80,7 +80,7 @@ def test_of_one_part_alone(projected: sf.Release) -> None:
 )
 def test_one_in_a_hundred_is_many(queries: int, outside: int, many: bool) -> None:
     """Mutants: more than one in a hundred; one in a hundred of all answers instead of those of the kind."""
-    assert Shift("x", queries, 0.1, outside).many is many
+    assert ProjectionChange("x", queries, 0.1, outside).many is many
 
 
 def test_the_warning_stands_where_many_left(projected: sf.Release) -> None:

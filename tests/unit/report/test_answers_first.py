@@ -8,8 +8,8 @@ import numpy as np
 
 import sfumato as sf
 from sfumato.present import render
-from sfumato.present.answers import distributions
-from sfumato.present.words import typical
+from sfumato.present.answers import asked_distributions
+from sfumato.present.words import typical_values
 
 
 def released(groups: int = 3) -> sf.Release:
@@ -31,7 +31,7 @@ def test_answers_come_before_protection_and_measurement() -> None:
 
 def test_medians_and_means_are_those_of_the_release() -> None:
     release = released()
-    rows = typical(release)
+    rows = typical_values(release)
     assert [r["group"] for r in rows] == ["everybody", "group = g0", "group = g1", "group = g2"]
     (median,) = release.quantiles("age", [0.5]).rows()
     assert rows[0]["median"] == f"{median['quantile']:,.0f}"
@@ -41,6 +41,6 @@ def test_medians_and_means_are_those_of_the_release() -> None:
 
 def test_the_largest_groups_are_drawn() -> None:
     """Mutant: the first eight in the order of the cells."""
-    (found,) = distributions(released(12))
+    (found,) = asked_distributions(released(12))
     assert {r["group"] for r in found.rows} == {f"g{i}" for i in range(4, 12)}
     assert found.omitted == 4

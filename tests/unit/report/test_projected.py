@@ -9,10 +9,10 @@ import pytest
 
 import sfumato as sf
 from sfumato.present import render
-from sfumato.present.answers import singles, small_tables
+from sfumato.present.answers import single_answers, small_tables
 from sfumato.present.charts import moved_chart
-from sfumato.present.projected import before_and_after
-from sfumato.present.words import rounded, show
+from sfumato.present.projected import projection_section
+from sfumato.present.words import round_to_error, show_figures
 from unit.report.test_report import HOSTILE, Page
 
 SPACE = sf.Domain({"age": sf.Integers(0, 19), "place": sf.Categories(list("xyz")), "sex": sf.Booleans()})
@@ -41,13 +41,13 @@ def projected(raw: sf.Release) -> sf.Release:
 
 
 def fact(release: sf.Release, name: str) -> str:
-    found = before_and_after(release)
+    found = projection_section(release)
     assert found is not None
     return dict(found.facts)[name]
 
 
 def test_an_unprojected_release_has_no_such_section(raw: sf.Release) -> None:
-    assert before_and_after(raw) is None
+    assert projection_section(raw) is None
     page = render(raw)
     assert 'id="moved"' not in page
     assert "rojected" not in Page(page).text
@@ -71,22 +71,22 @@ def test_what_the_page_says(raw: sf.Release, projected: sf.Release) -> None:
     assert zero > below // 2
     assert f"{zero:,} of" in fact(projected, "At zero now")
     moved = float(np.sqrt(np.mean((projected.answers - raw.answers) ** 2)))
-    assert fact(projected, "Moved by").startswith(f"{show(moved)} records")
+    assert fact(projected, "Moved by").startswith(f"{show_figures(moved)} records")
     assert f"{moved / raw.plan.rmse:.2f} of the typical noise" in fact(projected, "Moved by")
     assert found.describe() in fact(projected, "Certificate")
 
 
 def test_what_moved_most_stands_with_its_interval(raw: sf.Release, projected: sf.Release) -> None:
-    found = before_and_after(projected)
+    found = projection_section(projected)
     assert found is not None
     steps = (projected.answers - raw.answers) / raw.plan.standard_errors()
     first = int(np.argmax(np.abs(steps)))
     assert found.most[0]["label"] == raw.labels()[first]
-    assert found.most[0]["steps"] == show(steps[first])
+    assert found.most[0]["steps"] == show_figures(steps[first])
     ends = raw.intervals()
     error = float(raw.plan.standard_errors()[first])
     shown = {k: found.most[0][k] for k in ("low", "high")}
-    assert shown == {"low": rounded(ends.low[first], error), "high": rounded(ends.high[first], error)}
+    assert shown == {"low": round_to_error(ends.low[first], error), "high": round_to_error(ends.high[first], error)}
     assert len(found.most) == 20
 
 
@@ -108,7 +108,7 @@ def test_charts_show_both(raw: sf.Release, projected: sf.Release) -> None:
 
 
 def test_single_queries_have_the_projected_interval(raw: sf.Release, projected: sf.Release) -> None:
-    shown, _ = singles(projected)
+    shown, _ = single_answers(projected)
     for single in shown:
         answer, before = projected.ask(single.label), raw.ask(single.label)
         assert (single.value, single.low, single.high) == pytest.approx((answer.value, answer.low, answer.high))
@@ -124,7 +124,7 @@ def test_the_estimate_of_the_error_is_one_in_the_mean() -> None:
         lost = np.mean((before.answers - truth) ** 2) - np.mean((after.answers - before.answers) ** 2)
         assert np.mean((after.answers - truth) ** 2) <= lost + 1e-6
         left = before.plan.rmse**2 - np.mean((after.answers - before.answers) ** 2)
-        assert ("about " + show(np.sqrt(left)) if left > 0 else "far below") in fact(after, "Error now")
+        assert ("about " + show_figures(np.sqrt(left)) if left > 0 else "far below") in fact(after, "Error now")
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_no_claim_beyond_what_is_proved(body: str, options: dict[str, Any], says
 
 
 def test_a_part_and_a_public_table(raw: sf.Release, projected: sf.Release) -> None:
-    part = before_and_after(projected["named"])
+    part = projection_section(projected["named"])
     assert part is not None
     assert "Error now" not in dict(part.facts)
     assert len(part.most) == 2
@@ -158,7 +158,7 @@ def test_a_part_and_a_public_table(raw: sf.Release, projected: sf.Release) -> No
 
 
 def test_the_scale_is_logarithmic_only_beyond_the_noise(projected: sf.Release) -> None:
-    found = before_and_after(projected)
+    found = projection_section(projected)
     assert found is not None
     small = moved_chart(found)
     assert small is not None
@@ -188,7 +188,10 @@ def test_a_plan_that_projects_says_what_is_before_and_what_after() -> None:
     after = sf.release(plan, sf.Histogram(COUNTS.reshape(SPACE.shape)), ledger=None)
     for thing in (plan, after):
         text = Page(render(thing)).text
-        assert f"at most {show(plan.rmse)} records once projected, {show(plan.forecast.raw)} before" in text
+        assert (
+            f"at most {show_figures(plan.rmse)} records once projected, {show_figures(plan.forecast.raw)} before"
+            in text
+        )
         assert plan.forecast.verdict in text
         assert "Every unprojected answer is" in text
         assert "All of this is about the unprojected answers" in text

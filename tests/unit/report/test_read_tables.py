@@ -7,10 +7,10 @@ import pytest
 
 import sfumato as sf
 from sfumato.domain.core import cell_texts, is_year, range_text
-from sfumato.present.answers import distributions, small_tables
+from sfumato.present.answers import asked_distributions, small_tables
 from sfumato.present.charts import distribution_chart, table_chart
 from sfumato.present.page import render
-from sfumato.present.words import typical
+from sfumato.present.words import typical_values
 
 SPACE = sf.Domain(
     {
@@ -67,12 +67,12 @@ def test_which_whole_numbers_are_years(name: str, low: int, high: int, expected:
 
 
 def test_years_have_no_thousands_marks_and_no_mean(release: sf.Release) -> None:
-    row = next(r for r in typical(release) if r["attribute"] == "born")
+    row = next(r for r in typical_values(release) if r["attribute"] == "born")
     assert row["median"].isdecimal()
     assert row["mean"] == row["mean_low"] == row["note"] == ""
     assert range_text(SPACE, "born") == "1990 to 2004"
     assert range_text(SPACE, "income") == "0 to 50,000"
-    (curve,) = distributions(release)
+    (curve,) = asked_distributions(release)
     assert distribution_chart(curve)["encoding"]["x"]["axis"]["format"] == "d"
 
 

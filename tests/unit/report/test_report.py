@@ -23,9 +23,9 @@ from sfumato.mechanisms.carry_out import carry_out
 from sfumato.planner.planning import plan as make_plan
 from sfumato.plans.plan import Plan
 from sfumato.present import render, write_report
-from sfumato.present.answers import distributions, singles, small_tables
+from sfumato.present.answers import asked_distributions, single_answers, small_tables
 from sfumato.present.charts import family_chart
-from sfumato.present.words import families, plan_facts, rounded, share, show
+from sfumato.present.words import percentage_text, plan_as_json, predicted_families, round_to_error, show_figures
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger
 from sfumato.releases import Release
@@ -179,7 +179,7 @@ def test_escape_codes_do_not_reach_the_page() -> None:
     assert "\\u001b" not in page.scripts[0]
     assert "[31mred" in page.text
     assert "'=1+1" in page.text
-    assert "\x1b" not in json.dumps(plan_facts(found.plan), ensure_ascii=False)
+    assert "\x1b" not in json.dumps(plan_as_json(found.plan), ensure_ascii=False)
 
 
 def test_no_domain_text_becomes_part_of_a_chart_but_as_data(release: Release) -> None:
@@ -207,20 +207,20 @@ def test_no_domain_text_becomes_part_of_a_chart_but_as_data(release: Release) ->
 def test_every_error_that_is_promised_is_there(plan: Plan, release: Release) -> None:
     for thing in (plan, release):
         page = Page(render(thing))
-        found = families(plan)
+        found = predicted_families(plan)
         assert len(found) == len(plan.workload.blocks)
         worst = sorted((f for f in found if f.unit == "records"), key=lambda f: -f.worst)[:18]
         for f in worst:
             for number in (f.rmse, f.worst, f.margin):
-                assert show(number) in page.text
+                assert show_figures(number) in page.text
             assert f"{f.smallest:,}" in page.text
         drawn = [r["name"] for k, s in page.charts.items() if k.startswith("errors") for r in s["data"]["values"]]
         assert sorted(drawn) == sorted(f.name for f in found)
         assert len([k for k in page.charts if k.startswith("errors")]) == len(plan.workload.units)
         assert f"{len(plan.workload):,}" in page.text
         assert plan.fingerprint in page.text
-        assert show(plan.mean_error) in page.text
-        assert show(plan.max_standard_error) in page.text
+        assert show_figures(plan.mean_error) in page.text
+        assert show_figures(plan.max_standard_error) in page.text
 
 
 def test_candidates_the_choice_and_the_bound(plan: Plan) -> None:
@@ -228,11 +228,11 @@ def test_candidates_the_choice_and_the_bound(plan: Plan) -> None:
     for candidate in plan.considered:
         assert candidate.mechanism in text
         if candidate.value is not None:
-            assert show(candidate.value, 4) in text
+            assert show_figures(candidate.value, 4) in text
     assert "chosen" in text
     assert plan.lower_bound is not None
-    assert show(plan.lower_bound, 4) in text
-    assert share(max(0.0, plan.objective_value / plan.lower_bound - 1)) in text
+    assert show_figures(plan.lower_bound, 4) in text
+    assert percentage_text(max(0.0, plan.objective_value / plan.lower_bound - 1)) in text
 
 
 def test_laplace_noise_has_no_bound_and_the_page_says_so() -> None:
@@ -249,7 +249,7 @@ def test_answers_with_intervals(release: Release) -> None:
         answer = release.ask(query)
         assert query in page.text
         for value in (answer.value, answer.low, answer.high):
-            assert rounded(value, answer.standard_error) in page.text
+            assert round_to_error(value, answer.standard_error) in page.text
     charts = page.charts
     drawn = {k: s for k, s in charts.items() if k.startswith("table")}
     table = next(t for t in small_tables(release) if t.names == ("sex",))
@@ -332,7 +332,7 @@ def test_predicted_and_actual_errors(plan: Plan, release: Release) -> None:
 
 
 def test_many_families_become_strips_and_the_worst_is_kept(plan: Plan) -> None:
-    one = families(plan)[1]
+    one = predicted_families(plan)[1]
     many = [replace(one, name=f"f{i}", rmse=1.0 + i, order=1 + i * 3 // 7_000) for i in range(7_000)]
     spec = family_chart(many)
     assert spec is not None
@@ -356,7 +356,7 @@ def test_every_pair_is_a_square_of_the_map() -> None:
 
 
 def test_families_of_one_name_keep_their_own_lines(plan: Plan) -> None:
-    one = families(plan)[1]
+    one = predicted_families(plan)[1]
     spec = family_chart([one, one, replace(one, name="other")])
     assert spec is not None
     assert len({r["line"] for r in spec["data"]["values"]}) == 3
@@ -368,7 +368,7 @@ def test_exact_families_are_said_and_not_drawn() -> None:
     assert "1 of them needs no noise and is exact" in page.text
     assert "total" not in [r["name"] for r in page.charts["errors-0"]["data"]["values"]]
     assert "number of records is treated as public" in page.text
-    assert family_chart([f for f in families(found) if f.rmse == 0]) is None
+    assert family_chart([f for f in predicted_families(found) if f.rmse == 0]) is None
 
 
 def test_long_tables_show_their_largest_cells() -> None:
@@ -384,17 +384,17 @@ def test_many_single_queries_are_cut_and_counted() -> None:
     space = Domain({"x": Integers(0, 29)})
     work = queries(np.eye(30)[:, ::-1] + 1, domain=space) + queries(np.ones((190, 30)), domain=space)
     found = released(planned(work), np.arange(30))
-    shown, omitted = singles(found)
+    shown, omitted = single_answers(found)
     assert (len(shown), omitted) == (30, 190)
     assert "190 more" in Page(render(found)).text
 
 
 def test_a_group_without_records_has_no_curve(release: Release) -> None:
-    (curve,) = distributions(release)
+    (curve,) = asked_distributions(release)
     assert {r["group"] for r in curve.rows} <= {"female", "male", "(other)"}
     empty = COUNTS.copy()
     empty[:, :, 2, :] = 0
-    (found,) = distributions(released(planned(budget=Budget.approx(1, "1e-6")), empty))
+    (found,) = asked_distributions(released(planned(budget=Budget.approx(1, "1e-6")), empty))
     assert "(other)" not in {r["group"] for r in found.rows}
     assert found.omitted == 1
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfumato.present.words import rounded, scientific, show
+from sfumato.present.words import round_to_error, show_figures, superscript_exponent
 from sfumato.privacy.accounting import ApproxEvent, BoundedRangeEvent, GaussianEvent, PureEvent, ZcdpEvent
-from sfumato.privacy.ledger.words import attack_success, percent_up, secret
+from sfumato.privacy.ledger.words import attack_success, percent_up, secrecy_clause
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
 
@@ -38,29 +38,29 @@ def test_attack_success_bounds_what_it_must() -> None:
 
 @given(st.floats(min_value=1e-12, max_value=1e12))
 def test_numbers_are_shown_to_three_figures(value: float) -> None:
-    shown = show(value).replace(",", "")
+    shown = show_figures(value).replace(",", "")
     head, mark, power = shown.partition("·10")
     digits = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
     read = float(head) * 10.0 ** int(power.translate(digits)) if mark else float(shown)
     assert read == pytest.approx(value, rel=6e-3)
-    assert show(-value) == "−" + show(value)
+    assert show_figures(-value) == "−" + show_figures(value)
 
 
 def test_numbers_that_are_no_numbers() -> None:
-    assert [show(v) for v in (None, math.nan, math.inf, -math.inf, 0.0)] == ["–", "–", "∞", "−∞", "0"]
-    assert [rounded(v, e) for v, e in ((1234.567, 31.2), (1234.567, 3.12), (-0.04, 5.0), (7.0, 0.0))] == [
+    assert [show_figures(v) for v in (None, math.nan, math.inf, -math.inf, 0.0)] == ["–", "–", "∞", "−∞", "0"]
+    assert [round_to_error(v, e) for v, e in ((1234.567, 31.2), (1234.567, 3.12), (-0.04, 5.0), (7.0, 0.0))] == [
         "1,235",
         "1,234.6",
         "0.0",
         "7",
     ]
-    assert [scientific(t) for t in ("1e-6", "2.5e7", "0.01")] == ["10⁻⁶", "2.5·10⁷", "0.01"]
+    assert [superscript_exponent(t) for t in ("1e-6", "2.5e7", "0.01")] == ["10⁻⁶", "2.5·10⁷", "0.01"]
     assert [percent_up(p) for p in (0.5, 0.54700001, 1.0)] == ["50.0 %", "54.8 %", "100.0 %"]
 
 
 def test_what_an_attacker_wants_is_said_for_every_unit() -> None:
     units = [PrivacyUnit(n, p, c) for n, (p, c) in itertools.product(Neighbours, [(None, 1), ("id", 1), ("id", 3)])]
-    texts = [secret(u) for u in units]
+    texts = [secrecy_clause(u) for u in units]
     assert len(set(texts)) >= 5
     assert all(t.startswith(("whether one given", "which of two")) for t in texts)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato._util.bundles import pack, unpack
+from sfumato._util.bundles import pack_value, unpack_value
 from sfumato.interactive import session_status
 from sfumato.interactive.plan import SessionPlan
 from support.sessions import COUNTS, DOMAIN, GENEROUS, RECORDS, TABLE, opened
@@ -127,7 +127,7 @@ def test_a_plan_cannot_state_a_promise_that_its_terms_do_not_make(size: int | No
     mechanism = sf.mechanisms.pmw(alpha="least") if size is None else sf.mechanisms.sparse_mw(alpha="least", size=size)
     what: Any = DOMAIN if size is None else sf.Keys()
     plan: Any = sf.plan(what, sf.gdp("0.5"), neighbours="replace-one", records=10_000, mechanism=mechanism)
-    assert unpack(pack(plan)).fingerprint == plan.fingerprint
+    assert unpack_value(pack_value(plan)).fingerprint == plan.fingerprint
     for forged in ({"alpha": 1}, {"threshold": 1}):
         with pytest.raises(sf.errors.PlanError, match="do not promise"):
             replace(plan, **forged)

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 import sfumato as sf
 from sfumato.interactive.parameters import (
-    Shape,
-    bounds_of,
-    energy,
-    farthest,
+    SessionShape,
+    farthest_draw,
     largest_sum,
-    least_alpha,
-    practical,
-    promised,
-    terms_of,
+    noise_energy_bound,
+    practical_terms,
+    promised_bounds,
+    search_least_alpha,
+    session_bounds,
+    session_terms,
 )
 from sfumato.privacy.accounting import Event, GaussianEvent, PureEvent, ZcdpEvent
 from sfumato.privacy.amounts import Currency
@@ -28,7 +28,7 @@ from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace, RoundedGaus
 from sfumato.strategies.calibration import price_of
 
 BUDGETS = {"pure": sf.pure(1), "approx": sf.approx(1, "1e-6"), "zcdp": sf.zcdp("0.5"), "gdp": sf.gdp("0.7")}
-SHAPE = Shape(cells=256, questions=500, records=20_000, beta=0.05, buys=False)
+SHAPE = SessionShape(cells=256, questions=500, records=20_000, beta=0.05, buys=False)
 
 
 @given(
@@ -41,7 +41,7 @@ SHAPE = Shape(cells=256, questions=500, records=20_000, beta=0.05, buys=False)
 def test_the_parts_of_a_session_add_up_to_its_price(kind: str, updates: int, move: int, share: Fraction) -> None:
     """Mutants: a price below the sum of its parts; epochs of count - 1; answers unpaid."""
     price = price_of(BUDGETS[kind])
-    terms = terms_of(price, updates, move, share)
+    terms = session_terms(price, updates, move, share)
     assert terms.fits(price)
     epsilon, answer = terms.epochs.epsilon, terms.answer
     match price, answer:
@@ -78,61 +78,61 @@ def test_a_price_fits_the_ledgers_currency_and_keeps_the_budget(
 
 def test_the_promise_follows_from_its_terms_alone() -> None:
     """Mutants: the records left out; the noises' squares left out; one side of v."""
-    terms = terms_of(price_of(BUDGETS["approx"]), 60, 1)
-    alpha, threshold, bounds = promised(SHAPE, terms)
+    terms = session_terms(price_of(BUDGETS["approx"]), 60, 1)
+    alpha, threshold, bounds = promised_bounds(SHAPE, terms)
     assert alpha == threshold + bounds.v
     assert terms.answer is not None
     # potential: the 60th update would leave no divergence to lose
-    gained = 60 * (threshold - bounds.v - 0.5) ** 2 - energy(terms.answer, 60, SHAPE.beta / 4)
+    gained = 60 * (threshold - bounds.v - 0.5) ** 2 - noise_energy_bound(terms.answer, 60, SHAPE.beta / 4)
     assert gained > SHAPE.records**2 * math.log(SHAPE.cells) / 2
-    less = 60 * (threshold - 3 - bounds.v - 0.5) ** 2 - energy(terms.answer, 60, SHAPE.beta / 4)
+    less = 60 * (threshold - 3 - bounds.v - 0.5) ** 2 - noise_energy_bound(terms.answer, 60, SHAPE.beta / 4)
     assert less < SHAPE.records**2 * math.log(SHAPE.cells) / 2
     # wider, rarer, and private totals promise less
     for other in (
-        Shape(256, 500, 40_000, 0.05, buys=False),
-        Shape(2**20, 500, 20_000, 0.05, buys=False),
-        Shape(256, 50_000, 20_000, 0.05, buys=False),
-        Shape(256, 500, 20_000, 0.001, buys=False),
-        Shape(256, 500, 20_000, 0.05, buys=True),
-        Shape(256, 500, 20_000, 0.05, buys=False, span=2),
+        SessionShape(256, 500, 40_000, 0.05, buys=False),
+        SessionShape(2**20, 500, 20_000, 0.05, buys=False),
+        SessionShape(256, 50_000, 20_000, 0.05, buys=False),
+        SessionShape(256, 500, 20_000, 0.001, buys=False),
+        SessionShape(256, 500, 20_000, 0.05, buys=True),
+        SessionShape(256, 500, 20_000, 0.05, buys=False, span=2),
     ):
-        assert promised(other, terms)[0] > alpha
+        assert promised_bounds(other, terms)[0] > alpha
 
 
 def test_the_conditional_bounds_are_tighter_than_those_of_the_promise() -> None:
-    terms = terms_of(price_of(BUDGETS["approx"]), 60, 1)
-    some, all_of_it = bounds_of(terms, 500, 0.05), promised(SHAPE, terms)[2]
+    terms = session_terms(price_of(BUDGETS["approx"]), 60, 1)
+    some, all_of_it = session_bounds(terms, 500, 0.05), promised_bounds(SHAPE, terms)[2]
     epochs = terms.epochs
     assert some.v == largest_sum(epochs.threshold_noise, 60, epochs.query_noise, 500, 0.025)
     assert all_of_it.v == largest_sum(epochs.threshold_noise, 60, epochs.query_noise, 500, 0.0125)
     assert terms.answer is not None
-    assert some.g == farthest(terms.answer, 60, 0.025)
-    assert all_of_it.g == farthest(terms.answer, 60, 0.0125)
+    assert some.g == farthest_draw(terms.answer, 60, 0.025)
+    assert all_of_it.g == farthest_draw(terms.answer, 60, 0.0125)
     assert some.v < all_of_it.v
     assert some.g < all_of_it.g
 
 
 def test_the_least_alpha_is_below_that_of_the_textbooks_parameters() -> None:
     """The textbook's choice promises .686 here."""
-    shape = Shape(1024, 2000, 10**4, 0.05, buys=False)
+    shape = SessionShape(1024, 2000, 10**4, 0.05, buys=False)
     found = sf.mechanisms.pmw.least_alpha(1024, 2000, 10**4, BUDGETS["approx"])
     assert 0.5 < found < 0.57
-    alpha, terms, threshold = least_alpha(shape, price_of(BUDGETS["approx"]))
+    alpha, terms, threshold = search_least_alpha(shape, price_of(BUDGETS["approx"]))
     assert found == alpha / 10**4
-    assert promised(shape, terms)[:2] == (alpha, threshold)
+    assert promised_bounds(shape, terms)[:2] == (alpha, threshold)
     # no other number of updates promises less
     for updates in (10, 20, 30, 50, 80, 160):
-        assert promised(shape, terms_of(price_of(BUDGETS["approx"]), updates, 1))[0] >= alpha
+        assert promised_bounds(shape, session_terms(price_of(BUDGETS["approx"]), updates, 1))[0] >= alpha
     assert sf.mechanisms.pmw.least_alpha(1024, 2000, 10**4, BUDGETS["approx"], neighbours="add-remove") > found
 
 
 def test_usual_parameters_follow_from_public_numbers() -> None:
     price = price_of(BUDGETS["approx"])
-    few, _ = practical(SHAPE, price, None, None)
-    many, lower = practical(Shape(256, 500, 200_000, 0.05, buys=False), price, None, None)
+    few, _ = practical_terms(SHAPE, price, None, None)
+    many, lower = practical_terms(SessionShape(256, 500, 200_000, 0.05, buys=False), price, None, None)
     assert 5 <= few.epochs.count < many.epochs.count <= 256
     assert lower < 200_000 * 0.05
-    terms, threshold = practical(SHAPE, price, 33, 77)
+    terms, threshold = practical_terms(SHAPE, price, 33, 77)
     assert (terms.epochs.count, threshold) == (33, 77)
 
 

@@ -13,7 +13,7 @@ import sfumato as sf
 from sfumato.errors import BudgetError, InvalidInput, LedgerError, NotAnswerable, PlanError
 from sfumato.interactive.streams import Stream
 from sfumato.plans.streams import StreamPlan
-from sfumato.releases.streams import Running, StreamRelease
+from sfumato.releases.streams import StreamAnswer, StreamRelease
 
 DOMAIN = sf.Domain({"age": sf.Integers(0, 3, outside="clamp", missing="other"), "sex": 2})
 WORK = sf.marginals(DOMAIN, upto=2)
@@ -49,7 +49,7 @@ def test_answers_over_time_are_near_and_say_how_near(tmp_path: Path, relation: s
         (found.append("gone", "2026-02"), TABLES[1]),
     )
     for answer, truth in truths:
-        assert type(answer) is Running
+        assert type(answer) is StreamAnswer
         wanted = np.concatenate([q.block.operator.matvec(_margin(truth, q.attributes)) for q in WORK.blocks])
         errors = answer.standard_errors()
         assert errors is not None

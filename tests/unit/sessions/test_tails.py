@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from sfumato.interactive.parameters import energy, farthest, largest_sum
-from sfumato.plans.intervals import cdf
+from sfumato.interactive.parameters import farthest_draw, largest_sum, noise_energy_bound
+from sfumato.plans.intervals import noise_cdf
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian
 
 
@@ -48,11 +48,11 @@ def test_a_coarse_grid_errs_outwards_and_by_little() -> None:
     "law", [DiscreteLaplace(Fraction(5)), RoundedGaussian(Fraction(7)), DiscreteGaussian(Fraction(7))]
 )
 def test_no_draw_of_many_is_farther(law: NoiseLaw) -> None:
-    found = farthest(law, 50, 0.01)
-    outside = 2 * (1 - cdf(law, found))
+    found = farthest_draw(law, 50, 0.01)
+    outside = 2 * (1 - noise_cdf(law, found))
     assert 1 - (1 - outside) ** 50 <= 0.01
     # one less would not do
-    assert 50 * 2 * (1 - cdf(law, found - 1)) > 0.01
+    assert 50 * 2 * (1 - noise_cdf(law, found - 1)) > 0.01
 
 
 @pytest.mark.parametrize("count", [1, 5, 40, 1000])
@@ -61,10 +61,10 @@ def test_the_energy_of_gaussian_noise_is_that_of_a_chi_square_and_never_less(cou
     exact = float(chi2.isf(probability, count)) * 30**2
     for law in (DiscreteGaussian(Fraction(30)), RoundedGaussian(Fraction(30))):
         # of a single draw the lattice's own quantile is exact, and may lie a step below
-        assert 0.98 * exact <= energy(law, count, probability) <= exact * (2 if count < 40 else 1.3)
+        assert 0.98 * exact <= noise_energy_bound(law, count, probability) <= exact * (2 if count < 40 else 1.3)
 
 
 def test_the_energy_of_laplace_noise_is_bounded_draw_by_draw() -> None:
     law = DiscreteLaplace(Fraction(4))
-    assert energy(law, 10, 0.05) == 10 * farthest(law, 10, 0.05) ** 2
-    assert math.isfinite(energy(law, 10, 0.05))
+    assert noise_energy_bound(law, 10, 0.05) == 10 * farthest_draw(law, 10, 0.05) ** 2
+    assert math.isfinite(noise_energy_bound(law, 10, 0.05))

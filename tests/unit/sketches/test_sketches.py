@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfumato._util.codec import decode, encode
+from sfumato._util.codec import decode_value, encode_value
 from sfumato.errors import DomainError, PlanError, WorkloadError
 from sfumato.sketches import Buckets, KeyMap, Keys, Listed, Signs, predict
-from sfumato.sketches.maps import PRIME, draw_coefficients, hash_texts, multiply, polynomial
+from sfumato.sketches.maps import PRIME, draw_coefficients, evaluate_polynomial, hash_texts, multiply_field
 
 EDGES = [0, 1, 2, 2**30 - 1, 2**30, 2**31 - 1, 2**31, 2**31 + 1, 2**60 - 1, 2**60, PRIME - 2**31, PRIME - 2, PRIME - 1]
 elements = st.one_of(st.sampled_from(EDGES), st.integers(0, PRIME - 1))
@@ -34,19 +34,19 @@ def test_products_at_the_edges_are_those_of_integers() -> None:
     """Mutant: a split at another bit."""
     a, b = (words(v) for v in zip(*itertools.product(EDGES, repeat=2), strict=True))
     expected = [x * y % PRIME for x, y in itertools.product(EDGES, repeat=2)]
-    assert multiply(a, b).tolist() == expected
+    assert multiply_field(a, b).tolist() == expected
 
 
 @given(st.lists(elements, min_size=1, max_size=6), st.lists(elements, min_size=1, max_size=6))
 def test_polynomials_are_those_of_integers(coefficients: list[int], points: list[int]) -> None:
     expected = [sum(c * x**i for i, c in enumerate(coefficients[::-1])) % PRIME for x in points]
-    assert polynomial(words(coefficients), words(points)).tolist() == expected
-    assert polynomial(words([coefficients] * 2), words(points)).tolist() == [expected] * 2
+    assert evaluate_polynomial(words(coefficients), words(points)).tolist() == expected
+    assert evaluate_polynomial(words([coefficients] * 2), words(points)).tolist() == [expected] * 2
 
 
 def test_the_prime_itself_is_zero() -> None:
     """Mutant: the last subtraction `>` for `>=`."""
-    assert polynomial(words([1, PRIME - 5]), words([5, 6])).tolist() == [0, 1]
+    assert evaluate_polynomial(words([1, PRIME - 5]), words([5, 6])).tolist() == [0, 1]
 
 
 @given(st.lists(st.binary(max_size=30), max_size=8), elements)
@@ -139,7 +139,7 @@ def test_maps_are_linear_and_read_off_what_they_wrote(name: str) -> None:
     dense[rows] = reading
     assert len(set(rows.tolist())) == len(rows)
     assert dense == pytest.approx(units @ weights * (1 / found.rows if name == "signs" else 1))
-    again = decode(*encode(found))
+    again = decode_value(*encode_value(found))
     assert again.apply(some, counts).tolist() == table.tolist()
     assert found.apply(some[:0], counts[:0]).tolist() == [0] * found.rows
 
@@ -200,8 +200,8 @@ def test_maps_that_are_none_are_refused(make: Any) -> None:
 def test_dimensions() -> None:
     """S12.4: 5,603 signs balance 100,000 distinct records at noise 4.2246789; the paper's number is out of reach."""
     variance = 4.2246789**2
-    assert predict.dimension(100_000, variance) == 5603
-    assert predict.dimension(1, variance, queries=1000) == int(32 * np.log(80_000)) + 1
+    assert predict.projection_dimension(100_000, variance) == 5603
+    assert predict.projection_dimension(1, variance, queries=1000) == int(32 * np.log(80_000)) + 1
     paper = predict.paper_parameters(64, 100_000, 1000, 1, 1e-6)
     # T of the paper as it stands there, with tau = beta / (4 k): three terms that are one square
     n, m, tau = 100_000.0, 64, 0.05 / (4 * 1000)
@@ -211,7 +211,7 @@ def test_dimensions() -> None:
     assert paper.laplace_scale == pytest.approx(10.513, abs=1e-3)
     assert paper.independence == predict.independence(1000, paper.dimension, 0.05) > 100
     # n = 4,000, m = 256, k = 2,000: T = 897 at balance 4
-    assert predict.dimension(4000, variance, 2000, balance=4) == 897
+    assert predict.projection_dimension(4000, variance, 2000, balance=4) == 897
     with pytest.raises(PlanError):
         predict.paper_parameters(0, 1, 1, 1, 1e-6)
 

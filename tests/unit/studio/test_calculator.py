@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.studio.reading import OPERATIONS, calculate, ranks
+from sfumato.studio.reading import OPERATIONS, calculate, cell_ranks
 
 SPACE = sf.Domain({"age": sf.Integers(0, 9), "sex": sf.Categories(["f", "m"]), "town": sf.Categories(list("abc"))})
 WORK = sf.stack(tables=sf.marginals(SPACE, upto=2), curve=sf.prefix(SPACE, "age", by=["sex"]))
@@ -92,7 +92,7 @@ def test_what_cannot_be_told_from_noise_is_no_number() -> None:
 
 def test_places_hold_together() -> None:
     release = released()
-    found = ranks(release, "town")
+    found = cell_ranks(release, "town")
     assert [r.value for r in found] == sorted((r.value for r in found), reverse=True)
     true = dict(zip("abc", COUNTS.sum(axis=(0, 1)), strict=True))
     order = sorted("abc", key=lambda t: -true[t])

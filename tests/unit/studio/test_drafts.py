@@ -11,13 +11,13 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import InvalidInput
-from sfumato.studio.drafts import change, imported, in_page, of_column, parsed
+from sfumato.studio.drafts import apply_changes, describe_column, import_columns, parse_spec, tables_for_page
 
 ADULT = (resources.files("sfumato.data") / "adult.toml").read_text(encoding="utf-8")
 
 
 def put(text: str, *place: str | int, to: Any) -> str:
-    return change(text, [{"place": list(place), "value": to}])
+    return apply_changes(text, [{"place": list(place), "value": to}])
 
 
 def test_what_people_wrote_stays() -> None:
@@ -44,7 +44,7 @@ def test_changes_are_what_was_meant() -> None:
     assert found["schema"]["a b"]["edges"] == [0, 1.5]
     assert "country" not in found["schema"]
     assert found["plan"] == {"objective": "cells"}
-    assert "country" not in parsed(text, Path("spec.toml")).domain
+    assert "country" not in parse_spec(text, Path("spec.toml")).domain
     assert tomllib.loads(put(text, "queries", 6, to=None)) == found | {"queries": found["queries"][:6]}
 
 
@@ -60,7 +60,7 @@ def test_numbers_keep_their_digits() -> None:
     ):
         text = put("[privacy]\nrho = 1\n", "privacy", "rho", to={"number": typed})
         assert text == f"[privacy]\nrho = {kept}\n"
-    assert in_page("a = 1e-6\n") == {"a": "1e-6"}
+    assert tables_for_page("a = 1e-6\n") == {"a": "1e-6"}
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_numbers_keep_their_digits() -> None:
 )  # fmt: skip
 def test_what_is_no_change_is_refused(given: object) -> None:
     with pytest.raises(InvalidInput):
-        change(ADULT, given)
+        apply_changes(ADULT, given)
 
 
 def test_texts_cannot_become_structure() -> None:
@@ -92,17 +92,17 @@ def test_texts_cannot_become_structure() -> None:
 
 def test_columns_say_what_they_are() -> None:
     tables = tomllib.loads(ADULT)
-    age = of_column(tables, "age", Path())
+    age = describe_column(tables, "age", Path())
     assert age["cells"] == sf.read_spec(resources.files("sfumato.data") / "adult.toml").domain["age"].size
     assert all(17 <= int(m) <= 90 for m in age["mock"])
     tables["schema"]["age"]["max"] = 3
-    assert "reversed" in of_column(tables, "age", Path())["error"]
+    assert "reversed" in describe_column(tables, "age", Path())["error"]
     tables["schema"]["age"]["max"] = ""
-    assert of_column(tables, "age", Path()) == {"blank": "its greatest value"}
+    assert describe_column(tables, "age", Path()) == {"blank": "its greatest value"}
 
 
 def test_schemas_of_other_tools() -> None:
-    found = imported('{"age": 3}')
+    found = import_columns('{"age": 3}')
     assert found == {"schema": {"age": {"type": "integer", "min": 0, "max": 2, "width": 1}}}
     with pytest.raises(sf.errors.SpecError):
-        imported("[")
+        import_columns("[")

@@ -9,7 +9,7 @@ import pytest
 import sfumato as sf
 from sfumato.specs import read_spec
 from sfumato.studio import what_if as foresight
-from sfumato.studio.what_if import budget_for_margin, figures, scaled
+from sfumato.studio.what_if import budget_for_margin, plan_figures, scale_errors
 from sfumato.workloads import Workload
 from support.studio import SPEC, folder, studio
 
@@ -29,7 +29,7 @@ def test_one_plan_answers_for_every_budget(budget: sf.Budget, others: list[sf.Bu
     plan = sf.plan(WORK, budget, neighbours="add-remove")
     for other in others:
         exact = sf.plan(WORK, other, neighbours="add-remove").errors_by_order()["rmse"]
-        found = [r * scaled(plan, other).factor for r in plan.errors_by_order()["rmse"]]
+        found = [r * scale_errors(plan, other).factor for r in plan.errors_by_order()["rmse"]]
         assert found == pytest.approx(list(exact), rel=0.01)
 
 
@@ -46,7 +46,7 @@ def test_the_budget_of_a_margin_has_it(budget: sf.Budget) -> None:
 
 def test_figures_are_the_plans() -> None:
     plan = sf.plan(WORK, sf.zcdp("0.5"), neighbours="add-remove")
-    found = figures(plan)
+    found = plan_figures(plan)
     lines = plan.errors_by_order().rows()
     assert [(r["key"], r["order"], r["margin"], r["alone"]) for r in found["lines"]] == [
         (r["part"], r["attributes"], r["margin"], r["alone"]) for r in lines
@@ -61,9 +61,9 @@ def test_what_does_not_scale_says_so() -> None:
     plan = sf.plan(WORK, sf.zcdp("0.5"), neighbours="replace-one", mechanism="projection", records=50)
     assert plan.forecast is not None
     with pytest.raises(sf.errors.PlanError, match="do not scale"):
-        scaled(plan, sf.zcdp(1))
+        scale_errors(plan, sf.zcdp(1))
     looks = sf.plan(WORK, sf.zcdp("0.5"), neighbours="replace-one", mechanism="mwem", records=500)
-    assert "no useful error" in figures(looks)["note"]
+    assert "no useful error" in plan_figures(looks)["note"]
 
 
 def test_what_a_table_would_have_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,16 +71,16 @@ def test_what_a_table_would_have_alone(tmp_path: Path, monkeypatch: pytest.Monke
     place = folder(tmp_path)
     spec, known = read_spec(place / "spec.toml"), dict[str, float | None]()
     monkeypatch.setattr(foresight, "_TOGETHER", -1.0)
-    first = foresight.alone(spec, [0, 1, 4, 5], known)
+    first = foresight.errors_alone(spec, [0, 1, 4, 5], known)
     assert set(first) == {0, 1}, "one is planned, and those that are like it are told with it"
     monkeypatch.setattr(foresight, "_TOGETHER", 60.0)
-    found = foresight.alone(spec, range(len(spec.workload.blocks)), known)
+    found = foresight.errors_alone(spec, range(len(spec.workload.blocks)), known)
     for query, (number, error) in zip(spec.workload.blocks, found.items(), strict=True):
         one = sf.plan(sf.stack(Workload(spec.domain, (query,))), spec.budget, neighbours="add-remove")
         assert error == pytest.approx(one.mean_error), number
     assert len({round(e, 6) for e in found.values() if e is not None}) > 1
     replaced = SPEC.replace("add-remove", "replace-one")
-    other = foresight.alone(read_spec(folder(tmp_path / "b", replaced) / "spec.toml"), [1, 2], {})
+    other = foresight.errors_alone(read_spec(folder(tmp_path / "b", replaced) / "spec.toml"), [1, 2], {})
     assert other[1] != other[2], "of two cells and of ten, where the number of records is public"
     with studio(place) as page:
         for tables in ([99], [-1], ["0"], "0", None):

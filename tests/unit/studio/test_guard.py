@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sfumato.studio.app import MAX_BODY
-from sfumato.studio.serving import listening
+from sfumato.studio.serving import listening_socket
 from support.studio import Studio, folder, studio
 
 NOBODY = (403, 411, 413, 414, 415)
@@ -24,7 +24,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
 
 def test_it_is_reached_from_this_machine_alone() -> None:
     """Mutant: bind(("", 0)), which every machine of the network reaches."""
-    with listening() as found:
+    with listening_socket() as found:
         assert found.getsockname()[0] == "127.0.0.1"
         assert found.family is socket.AF_INET
 
@@ -104,13 +104,13 @@ def test_the_address_works_once(tmp_path: Path) -> None:
 def test_the_starting_file_goes_once_it_was_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: a file with the token that stays. It is readable by this account alone, and opened by the browser."""
     from sfumato.studio import serving
-    from sfumato.studio.app import Keys
+    from sfumato.studio.app import AccessKeys
 
     led: list[str] = []
     monkeypatch.setattr(serving.tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(serving.webbrowser, "open", led.append)
-    keys = Keys(1)
-    place = serving._open(keys)
+    keys = AccessKeys(1)
+    place = serving._open_browser(keys)
     assert [place.as_uri()] == led
     assert keys.token in place.read_text()
     assert place.stat().st_mode & 0o077 == 0
@@ -159,7 +159,7 @@ def test_a_body_that_does_not_end_is_refused(page: Studio, monkeypatch: pytest.M
 
 def test_what_fails_is_said_in_words(page: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: a list of errors that are expected, so that any other ends in a 500 without words."""
-    from sfumato.studio.workspace import Desk
+    from sfumato.studio.workspace import Workspace
 
     for error in (
         RuntimeError("a row"),
@@ -169,12 +169,12 @@ def test_what_fails_is_said_in_words(page: Studio, monkeypatch: pytest.MonkeyPat
         KeyError("a"),
     ):
 
-        def fails(self: Desk, error: Exception = error) -> object:
+        def fails(self: Workspace, error: Exception = error) -> object:
             del self
             raise error
 
         with monkeypatch.context() as patch:
-            patch.setattr(Desk, "ledger", fails)
+            patch.setattr(Workspace, "ledger", fails)
             said = page.page("/audit")
         assert said.status == 400
         assert said.json["error"] == "this request could not be served; nothing was spent by it"
@@ -183,9 +183,9 @@ def test_what_fails_is_said_in_words(page: Studio, monkeypatch: pytest.MonkeyPat
 def test_secrets_are_new_and_long(tmp_path: Path) -> None:
     """Mutant: a token that could be guessed."""
     del tmp_path
-    from sfumato.studio.app import Keys
+    from sfumato.studio.app import AccessKeys
 
-    made = [Keys(1) for _ in range(50)]
+    made = [AccessKeys(1) for _ in range(50)]
     assert len({k.token for k in made} | {k.key for k in made}) == 100
     assert min(len(k.token) for k in made) >= 40
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.studio.paying import proposal
-from sfumato.studio.reading import overview
+from sfumato.studio.paying import ledger_proposal
+from sfumato.studio.reading import release_overview
 
 
 def test_what_was_measured_is_offered() -> None:
@@ -16,7 +16,7 @@ def test_what_was_measured_is_offered() -> None:
     work = sf.marginals(domain, sets=[("age", "sex")])
     plan = sf.plan(work, sf.gdp(1), neighbours="add-remove")
     release = sf.release(plan, sf.Histogram(np.full((4, 2, 2), 9)), ledger=None, name="some")
-    found = {a["name"]: a for a in overview(release, "some")["attributes"]}
+    found = {a["name"]: a for a in release_overview(release, "some")["attributes"]}
     assert {n: a["table"] for n, a in found.items()} == {"age": True, "sex": True, "wage": False}
     assert {n: a["beside"] for n, a in found.items()} == {"age": ["sex"], "sex": ["age"], "wage": []}
     assert [n for n, a in found.items() if a["distribution"]] == ["age"]
@@ -33,7 +33,7 @@ def test_what_was_measured_is_offered() -> None:
 )
 def test_a_ledger_is_proposed_for_more_than_one_release(kept: dict[str, object], expected: dict[str, str]) -> None:
     """Mutant: this release's budget alone."""
-    found = proposal(kept)
+    found = ledger_proposal(kept)
     why = found.pop("why", "")
     assert found == expected
     assert ("three more" in why) == ("mu" in expected)

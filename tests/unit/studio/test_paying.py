@@ -14,7 +14,7 @@ import pytest
 import sfumato as sf
 from sfumato.releasing import plan_or_spec
 from sfumato.studio import paying
-from sfumato.studio.workspace import Desk, Places
+from sfumato.studio.workspace import Places, Workspace
 from support.studio import ROWS, SPEC, Studio, folder, studio
 
 ROOT = Path(__file__).parents[3]
@@ -215,7 +215,9 @@ def test_no_refusal_names_a_place(tmp_path: Path) -> None:
 )
 def test_places_are_taken_out_of_texts(tmp_path: Path, said: str, shown: str) -> None:
     """Mutant: only the spec's own folder, where a ledger or table may lie elsewhere."""
-    desk = Desk(Places(tmp_path / "spec.toml", tmp_path / "budget.db", tmp_path / "releases", tmp_path / "sessions"))
+    desk = Workspace(
+        Places(tmp_path / "spec.toml", tmp_path / "budget.db", tmp_path / "releases", tmp_path / "sessions")
+    )
     assert desk.placeless(said) == shown
     assert desk.placeless(f"{tmp_path}/codes.csv is empty") == "codes.csv is empty"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import sfumato as sf
-from sfumato.present.words import rounded
+from sfumato.present.words import round_to_error
 from support.studio import SPEC, folder, studio
 
 CODES = "state,county\n" + "".join(f"s{i // 3},c{i}\n" for i in range(6))
@@ -32,7 +32,9 @@ def test_places_are_declared_and_read_at_every_level(tmp_path: Path) -> None:
         for level in ("state", "county"):
             shown = page.post("table", {"name": "places", "attributes": [level, "sex"]}).json
             table = release.table(level, "sex")
-            wanted = [rounded(v, e) for v, e in zip(table.values.ravel(), table.standard_errors.ravel(), strict=True)]
+            wanted = [
+                round_to_error(v, e) for v, e in zip(table.values.ravel(), table.standard_errors.ravel(), strict=True)
+            ]
             assert [r[2] for r in shown["blocks"][-1]["rows"]] == wanted
         asked = page.post("ask", {"name": "places", "question": "state == 's1' and sex == 'male'"}).json
         assert asked["exact"] == pytest.approx(release.ask("state == 's1' and sex == 'male'").value)

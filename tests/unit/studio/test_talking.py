@@ -18,8 +18,8 @@ import sfumato as sf
 from sfumato._util.description import TitledTable
 from sfumato.curator.conversations.stored import read_transcript
 from sfumato.interactive import session_status
-from sfumato.interactive.opening import OnlineSession, kept
-from sfumato.mechanisms.registry import made
+from sfumato.interactive.opening import OnlineSession, read_kept_session
+from sfumato.mechanisms.registry import make_mechanism
 from sfumato.planner.opening import plan_and_open
 from sfumato.specs import read_spec
 from sfumato.studio import conversations as talking
@@ -55,7 +55,7 @@ def flowing(tmp_path: Path) -> Iterator[Studio]:
 
 
 def seen(page: Studio, name: str = "desk") -> str:
-    return talking.anchor_of(page.desk.stored(name))
+    return talking.store_anchor(page.desk.stored(name))
 
 
 def put(page: Studio, question: object = QUESTION, anchor: object = None, name: str = "desk") -> Any:
@@ -77,7 +77,7 @@ def test_a_session_is_the_command_lines(page: Studio, tmp_path: Path) -> None:
         spec.source,
         spec.domain,
         spec.budget,
-        mechanism=made("pmw", currency=ledger.currency.value),
+        mechanism=make_mechanism("pmw", currency=ledger.currency.value),
         records=spec.records,
         ledger=ledger,
         table=spec.table,
@@ -102,8 +102,8 @@ def test_a_session_is_the_command_lines(page: Studio, tmp_path: Path) -> None:
 
 def test_each_question_tells_its_price_and_what_is_left(page: Studio) -> None:
     """What is told before a question is how the store stands; after it, as the transcript has it."""
-    before = talking.standing(page.desk.stored("desk"))
-    plan = kept(page.desk.stored("desk"))[1]["plan"]
+    before = talking.conversation_status(page.desk.stored("desk"))
+    plan = read_kept_session(page.desk.stored("desk"))[1]["plan"]
     assert before is not None
     assert (before["updates_left"], before["buys"]) == (plan.updates, True)
     assert (before["easy"], before["hard"]) == (plan.easy_bound, plan.hard_bound)
@@ -115,7 +115,7 @@ def test_each_question_tells_its_price_and_what_is_left(page: Studio) -> None:
     state = session_status(page.desk.stored("desk"))
     assert found["standing"]["updates_left"] == state["updates_left"]
     assert (found["standing"]["anchor"], found["standing"]["buys"]) == (state["anchor"], False)
-    told = talking.transcript(page.desk.stored("desk"))
+    told = talking.conversation_transcript(page.desk.stored("desk"))
     assert told is not None
     table = told.blocks[1]
     assert isinstance(table, TitledTable)
@@ -236,7 +236,7 @@ def test_all_cells_once_is_a_release(tmp_path: Path) -> None:
         open_ledger(page)
         assert page.paid("cells", "histogram")["state"] == "done"
         assert page.post("ask", {"name": "cells", "question": QUESTION}).status == 200
-        assert talking.transcript(page.desk.stored("cells")) is None
+        assert talking.conversation_transcript(page.desk.stored("cells")) is None
 
 
 KILLED = """
@@ -277,7 +277,7 @@ def test_killed_before_the_ledger_was_told(tmp_path: Path, monkeypatch: pytest.M
     place = folder(tmp_path, SESSION)
     with monkeypatch.context() as killed, studio(place) as page:
         open_ledger(page)
-        killed.setattr(requests, "tell", lambda *_: None)
+        killed.setattr(requests, "mark_kept", lambda *_: None)
         page.paid("killed", "pmw")
     with studio(place) as page:
         assert page.post("account", {"version": page.version}).json["ledger"]["unreleased"] == ["killed"]
@@ -299,7 +299,7 @@ def test_a_stream_is_opened_and_appended(flowing: Studio, tmp_path: Path) -> Non
     totals = sf.load(store, ledger=tmp_path / "budget.db").totals
     found = flowing.post("ask", {"name": "weeks", "question": "age == 3"}).json
     assert found["exact"] == pytest.approx(totals.ask("age == 3").value)
-    told = talking.transcript(store)
+    told = talking.conversation_transcript(store)
     assert told is not None
     rows = told.to_dict()["blocks"][1]["rows"]
     assert rows == [["1", "W1"], ["2", "W2"]]
@@ -329,7 +329,7 @@ def test_of_two_windows_one_appends(flowing: Studio, monkeypatch: pytest.MonkeyP
     assert flowing.ended()["state"] == "done"
     assert append(flowing, "B", anchor)["error"].startswith("another window or program added a period")
     # looked at before, and moved on while it waited
-    monkeypatch.setattr(talking, "anchor_of", lambda *_: anchor)
+    monkeypatch.setattr(talking, "store_anchor", lambda *_: anchor)
     assert "meanwhile" in append(flowing, "B", anchor)["text"]
     assert sf.load(flowing.desk.stored("weeks"), ledger=flowing.desk.places.ledger).periods == ("A",)
 

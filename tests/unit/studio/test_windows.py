@@ -10,8 +10,8 @@ import pytest
 from sfumato.errors import NameTaken
 from sfumato.studio import page_state as saying
 from sfumato.studio import workspace as desks
-from sfumato.studio.drafts import store, version_of
-from sfumato.studio.page_state import state
+from sfumato.studio.drafts import text_version, write_spec_text
+from sfumato.studio.page_state import spec_state
 from support.studio import SPEC, folder, studio
 
 CHANGE = [{"place": ["schema", "sex", "values"], "value": ["one", "two", "three"]}]
@@ -25,16 +25,16 @@ def test_a_change_that_takes_long_holds_up_no_other_window(tmp_path: Path, monke
     """
     begun, go_on = threading.Event(), threading.Event()
     said: list[str] = []
-    plainly = saying._declared  # pyright: ignore[reportPrivateUsage]
+    plainly = saying._declared_state  # pyright: ignore[reportPrivateUsage]
 
-    def slowly(desk: desks.Desk, text: str) -> dict[str, object]:
-        said.append(version_of(text))
+    def slowly(desk: desks.Workspace, text: str) -> dict[str, object]:
+        said.append(text_version(text))
         if "three" in text:
             begun.set()
             assert go_on.wait(60)
         return plainly(desk, text)
 
-    monkeypatch.setattr(saying, "_declared", slowly)
+    monkeypatch.setattr(saying, "_declared_state", slowly)
     with studio(folder(tmp_path)) as page:
         before = page.version
         answers: list[int] = []
@@ -54,7 +54,7 @@ def test_a_change_that_takes_long_holds_up_no_other_window(tmp_path: Path, monke
         assert answers == [200]
         shown = page.page("/table").json["data"]
         assert shown["columns"]["sex"]["cells"] == 4
-        assert sorted(said) == sorted({before, version_of(page.desk.text)})
+        assert sorted(said) == sorted({before, text_version(page.desk.text)})
 
 
 def test_an_editor_that_writes_while_a_change_is_made_is_not_overwritten(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_an_editor_that_writes_while_a_change_is_made_is_not_overwritten(tmp_pat
     with studio(folder(tmp_path)) as page:
         edited = SPEC + "# mine\n"
         with pytest.raises(NameTaken, match="changed meanwhile"):
-            page.desk.change(page.version, CHANGE, ready=lambda _: store(page.desk.places.spec, edited))
+            page.desk.change(page.version, CHANGE, ready=lambda _: write_spec_text(page.desk.places.spec, edited))
         assert page.desk.text == edited
         page.desk.change(page.version, CHANGE)  # and nobody is kept from the next
 
@@ -72,9 +72,9 @@ def test_a_file_of_codes_is_read_again_once_it_was_written(tmp_path: Path) -> No
     spec = SPEC.replace('values = ["female", "male"]', 'values_from = "codes.csv"')
     spec = spec.replace("and sex == 'female'", "")
     with studio(folder(tmp_path, spec)) as page:
-        assert "error" in state(page.desk)["columns"]["sex"]
+        assert "error" in spec_state(page.desk)["columns"]["sex"]
         for codes in ("code\na\nb\n", "code\na\nb\nc\n"):
             (tmp_path / "codes.csv").write_text(codes, encoding="utf-8")
-            found = state(page.desk)
+            found = spec_state(page.desk)
             assert found["columns"]["sex"]["cells"] == len(codes.split())
             assert found["problem"] is None

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import sfumato as sf
-from sfumato.curator.conversations import Conversation, converse, resume
+from sfumato.curator.conversations import Conversation, open_conversation, resume_conversation
 from sfumato.curator.conversations.stored import read_transcript
 from sfumato.curator.rows import counting
 from sfumato.privacy import files
@@ -130,7 +130,7 @@ def test_a_question_may_move_further_than_its_answer_was_paid_for_only_as_bits(l
 
     def ask(name: str, given: Candidates, noise: Any, move: int = 1) -> Step:
         terms = Terms(epochs, noise, move)
-        asked, _ = converse(curator(ledger), terms, terms.cost(ZcdpEvent), name=name, plan_hash=HASH)
+        asked, _ = open_conversation(curator(ledger), terms, terms.cost(ZcdpEvent), name=name, plan_hash=HASH)
         return asked.ask(lambda _: given)
 
     double = question(coefficient=2)
@@ -165,7 +165,7 @@ def test_a_look_that_fails_closes_for_good_and_says_nothing(
     if kept:
         assert read_transcript(store).remaining == 0
         with pytest.raises(sf.BudgetExceeded):
-            resume(curator(ledger), store).ask(high)
+            resume_conversation(curator(ledger), store).ask(high)
 
 
 @pytest.mark.parametrize("kept", [False, True])
@@ -199,7 +199,11 @@ def test_a_form_that_forks_gets_one_answer(kept: bool, ledger: sf.Ledger, store:
 def test_threads_take_turns(ledger: sf.Ledger, store: Path) -> None:
     """Mutant: a turn without a lock."""
     for kept in (None, store):
-        asked = opened(ledger, kept) if kept else converse(curator(ledger), TERMS, COST, name="m", plan_hash=HASH)[0]
+        asked = (
+            opened(ledger, kept)
+            if kept
+            else open_conversation(curator(ledger), TERMS, COST, name="m", plan_hash=HASH)[0]
+        )
         seen: list[int] = []
 
         def talk(asked: Conversation = asked, seen: list[int] = seen) -> None:

@@ -20,8 +20,8 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.curator.conversations import converse, resume
 from sfumato.curator.conversations import curator as conversing
+from sfumato.curator.conversations import open_conversation, resume_conversation
 from sfumato.curator.conversations import transcript as filed
 from sfumato.curator.conversations.stored import read_transcript
 from sfumato.privacy import debits as entries
@@ -48,12 +48,12 @@ def store(tmp_path: Path) -> Path:
 def test_a_resumed_conversation_goes_on_where_it_was(ledger: sf.Ledger, store: Path) -> None:
     """Mutants: a threshold drawn anew at each resumption, which would cost e1 each time; an epoch given back."""
     terms = Terms(Epochs(3, Fraction(1, 1000)))  # thresholds of thousands: two of them are hardly ever the same
-    first, _ = converse(
+    first, _ = open_conversation(
         curator(ledger), terms, terms.cost(ZcdpEvent), name="c", plan_hash=HASH, store=store, about={"a": 1}
     )
     thresholds, again = [*lines(store, "threshold")], first
     for _ in range(4):
-        again = resume(curator(sf.Ledger(store.with_name("l.db"))), store)
+        again = resume_conversation(curator(sf.Ledger(store.with_name("l.db"))), store)
         again.ask(lambda _: question(penalty=10**8))
         thresholds.append(lines(store, "threshold")[-1])
     assert len(set(thresholds)) == 1
@@ -111,7 +111,9 @@ def test_a_place_for_no_new_file_is_refused_before_the_table_is_touched(
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
     before = sorted(p.name for p in tmp_path.iterdir())
     with pytest.raises(sf.errors.InvalidInput):
-        converse(curator(ledger, Untouchable()), TERMS, COST, name="c", plan_hash=HASH, store=PLACES[place](tmp_path))
+        open_conversation(
+            curator(ledger, Untouchable()), TERMS, COST, name="c", plan_hash=HASH, store=PLACES[place](tmp_path)
+        )
     assert ledger.entries() == ()
     assert sorted(p.name for p in tmp_path.iterdir()) == before
 
@@ -122,7 +124,7 @@ def test_what_cannot_be_paid_for_leaves_no_file(
     """Mutants: a file under an account that ends with the process; a file left where the debit was refused."""
 
     def begin(paid: sf.Ledger, source: Any = TABLE, name: str = "c") -> None:
-        converse(curator(paid, source), TERMS, COST, name=name, plan_hash=HASH, store=store)
+        open_conversation(curator(paid, source), TERMS, COST, name=name, plan_hash=HASH, store=store)
 
     with pytest.raises(sf.errors.PlanError, match="kept in one"):
         begin(sf.Ledger.in_memory(sf.zcdp(10**6)), Untouchable())
@@ -167,21 +169,24 @@ def test_an_opening_that_ends_early_goes_on_by_the_same_call(
     assert read_transcript(store, begun=True).steps == ()
     if not entries:
         with pytest.raises(sf.errors.LedgerError, match="never paid"):
-            resume(curator(ledger, Untouchable()), store)
+            resume_conversation(curator(ledger, Untouchable()), store)
     early = store.with_name("early")
     shutil.copy(store, early)
     early.chmod(0o600)
     if again or not entries:
         with pytest.raises(sf.errors.InvalidInput, match="something else"):
-            converse(curator(ledger), TERMS, COST, name="other", plan_hash=HASH, store=store)
+            open_conversation(curator(ledger), TERMS, COST, name="other", plan_hash=HASH, store=store)
         opened(ledger, store)
     else:
-        resume(curator(ledger), store)
+        resume_conversation(curator(ledger), store)
     assert len(ledger.entries()) == 1
-    assert resume(curator(ledger), store).remaining == resume(curator(ledger), store).terms.epochs.count
+    assert (
+        resume_conversation(curator(ledger), store).remaining
+        == resume_conversation(curator(ledger), store).terms.epochs.count
+    )
     ledger.mark_released(ledger.paid(*_entry(ledger)), "kept")
     with pytest.raises(sf.errors.LedgerCorrupted, match="put back"):
-        resume(curator(ledger), early)
+        resume_conversation(curator(ledger), early)
 
 
 def _entry(ledger: sf.Ledger) -> tuple[str, str]:
@@ -222,7 +227,7 @@ def test_another_table_domain_unit_or_ledger_is_refused(
     if how.get("ledger"):
         how = how | {"ledger": sf.Ledger.create(tmp_path / "other.db", total=sf.zcdp(10**6))}
     with pytest.raises(error, match=said) as failure:
-        resume(curator(**{"ledger": ledger, **how}), store)
+        resume_conversation(curator(**{"ledger": ledger, **how}), store)
     assert str(N) not in str(failure.value).replace(str(store), "")
 
 
@@ -232,8 +237,8 @@ def test_the_digest_tells_tables_that_differ_in_their_joint_counts(ledger: sf.Le
     swapped = np.array(COUNTS).reshape(5, 3)
     swapped[:2, :2] += [[1, -1], [-1, 1]]
     with pytest.raises(sf.errors.SourceError, match="not the one"):
-        resume(curator(ledger, sf.Histogram(swapped)), store)
-    resume(curator(ledger, sf.Histogram(np.array(COUNTS).reshape(5, 3))), store).ask(high)
+        resume_conversation(curator(ledger, sf.Histogram(swapped)), store)
+    resume_conversation(curator(ledger, sf.Histogram(np.array(COUNTS).reshape(5, 3))), store).ask(high)
 
 
 def test_the_file_is_the_custodians_alone(ledger: sf.Ledger, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,7 +261,7 @@ def test_the_file_is_the_custodians_alone(ledger: sf.Ledger, store: Path, monkey
     assert len(modes) > 6
     store.chmod(0o640)
     with pytest.raises(sf.errors.LedgerError, match="open to others"):
-        resume(curator(ledger, Untouchable()), store)
+        resume_conversation(curator(ledger, Untouchable()), store)
 
 
 # Tampering -----------------------------------------------------------------------------------------------------------
@@ -289,7 +294,7 @@ def test_no_edit_passes(how: str, ledger: sf.Ledger, store: Path) -> None:
     for form in (high, low):
         asked.ask(form)
     edit(store, EDITS[how])
-    for use in (lambda: resume(curator(ledger, Untouchable()), store), lambda: read_transcript(store)):
+    for use in (lambda: resume_conversation(curator(ledger, Untouchable()), store), lambda: read_transcript(store)):
         with pytest.raises(sf.errors.LedgerCorrupted):
             use()
 
@@ -319,24 +324,28 @@ def test_a_file_put_back_is_found_by_an_anchor_and_by_those_who_saw_it_grow(ledg
     newer = asked.anchor
     assert old is not None
     assert newer is not None
-    assert resume(curator(ledger), store, anchor=old).asked == read_transcript(store, anchor=newer).remaining == 2
+    assert (
+        resume_conversation(curator(ledger), store, anchor=old).asked
+        == read_transcript(store, anchor=newer).remaining
+        == 2
+    )
     store.write_bytes(earlier)
     for use in (
-        lambda: resume(curator(ledger, Untouchable()), store, anchor=newer),
+        lambda: resume_conversation(curator(ledger, Untouchable()), store, anchor=newer),
         lambda: read_transcript(store, newer),
         lambda: asked.ask(high),
         lambda: asked.steps,
     ):
         with pytest.raises(sf.errors.LedgerCorrupted, match=r"rolled back|put back"):
             use()
-    again = resume(curator(ledger), store, anchor=old)
+    again = resume_conversation(curator(ledger), store, anchor=old)
     again.ask(low)
     with pytest.raises(sf.errors.LedgerCorrupted, match="made anew"):
-        resume(curator(ledger), store, anchor=newer)
+        resume_conversation(curator(ledger), store, anchor=newer)
     with pytest.raises(sf.errors.LedgerCorrupted, match="put back"):
         asked.ask(high)
     with pytest.raises(sf.errors.InvalidInput, match="anchor"):
-        resume(curator(ledger), store, anchor="none")
+        resume_conversation(curator(ledger), store, anchor="none")
 
 
 def test_an_anchor_tells_nothing_of_the_noise(ledger: sf.Ledger, store: Path) -> None:
@@ -366,11 +375,11 @@ def test_a_ledger_that_was_put_back_does_not_pay(
     (tmp_path / "l.db").write_bytes(before)
     another = sf.Ledger(tmp_path / "l.db")
     with pytest.raises(sf.errors.LedgerError, match="never paid"):
-        resume(curator(another, Untouchable()), store)
-    monkeypatch.setattr(entries, "now", lambda: "2000-01-01T00:00:00+00:00")
+        resume_conversation(curator(another, Untouchable()), store)
+    monkeypatch.setattr(entries, "utc_timestamp", lambda: "2000-01-01T00:00:00+00:00")
     another.debit("c", entry.plan_hash, COST, UNIT)
     with pytest.raises(sf.errors.LedgerCorrupted, match="made anew"):
-        resume(curator(another, Untouchable()), store)
+        resume_conversation(curator(another, Untouchable()), store)
 
 
 def test_a_full_disk_answers_nothing_and_harms_nothing(

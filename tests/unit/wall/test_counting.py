@@ -17,11 +17,18 @@ from numpy.typing import NDArray
 
 from sfumato.curator.rows import counting
 from sfumato.curator.rows import counting as summing
-from sfumato.curator.rows.counting import ColumnCounts, Counts, TableCounts, TensorCounts, check_countable, clusters
+from sfumato.curator.rows.counting import (
+    ColumnCounts,
+    Counts,
+    DatabaseCounts,
+    TensorCounts,
+    check_countable,
+    cluster_blocks,
+)
 from sfumato.curator.rows.sources import open_source
 from sfumato.domain import Bins, Booleans, Categories, Domain, Integers
 from sfumato.errors import DomainError, PlanError, SourceError
-from sfumato.plans.packing import pack
+from sfumato.plans.packing import pack_tables
 
 Families = list[NDArray[np.int32]]
 IntArray = NDArray[np.int64]
@@ -31,17 +38,17 @@ def plain(shape: Sequence[int]) -> Domain:
     return Domain({f"a{i}": s for i, s in enumerate(shape)})
 
 
-def in_columns(domain: Domain, records: IntArray, packing: Any = pack) -> ColumnCounts:
+def in_columns(domain: Domain, records: IntArray, packing: Any = pack_tables) -> ColumnCounts:
     kinds = [np.uint8 if s <= 2**8 else np.uint16 if s <= 2**16 else np.uint32 for s in domain.shape]
     return ColumnCounts(
         domain, len(records), tuple(records[:, i].astype(k) for i, k in enumerate(kinds)), packing=packing
     )
 
 
-def in_table(domain: Domain, records: IntArray, packing: Any = pack) -> TableCounts:
+def in_table(domain: Domain, records: IntArray, packing: Any = pack_tables) -> DatabaseCounts:
     columns = in_columns(domain, records).columns
     read = lambda axes, start, stop: [columns[a][start:stop] for a in axes]  # noqa: E731
-    return TableCounts(domain, len(records), read, packing=packing)
+    return DatabaseCounts(domain, len(records), read, packing=packing)
 
 
 def in_tensor(domain: Domain, records: IntArray) -> TensorCounts:
@@ -110,7 +117,7 @@ def test_streamed_records_agree_with_brute_force(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counting, "_CHUNK_ROWS", chunks[0])
         patch.setattr(counting, "_READ_ROWS", chunks[1])
-        packed = store(domain, records, lambda shape, sets, rows: pack(shape, sets, effort))
+        packed = store(domain, records, lambda shape, sets, rows: pack_tables(shape, sets, effort))
         check_stream(packed, domain, records, sets)
 
 
@@ -194,8 +201,8 @@ def test_what_is_held_does_not_swell_a_batch() -> None:
 def test_a_pass_over_the_records_counts_no_more_cells_than_it_may() -> None:
     shape = [3, 5, 7, 40, 60, 2, 90, 11, 30, 200]
     sets = [combinations(10, k) for k in (3, 2, 1, 0)]
-    packed = clusters(shape, sets, *pack(shape, sets, 500))
-    passes = list(counting.passes(packed, 20_000))
+    packed = cluster_blocks(shape, sets, *pack_tables(shape, sets, 500))
+    passes = list(counting.counting_passes(packed, 20_000))
     cells = [[len(p.blocks) * math.prod(p.sizes) for p in parts] for parts in passes]
     assert all(
         sum(c) <= 20_000 or (len(c) == 1 and len(parts[0].blocks) == 1) for c, parts in zip(cells, passes, strict=True)
@@ -263,7 +270,7 @@ def test_refusals_come_before_counting() -> None:
         raise AssertionError(axes, start, stop)
 
     domain = Domain({"a": 10_000, "b": 10_000})
-    counts = TableCounts(domain, 5, never)
+    counts = DatabaseCounts(domain, 5, never)
     with pytest.raises(PlanError, match="the table of a, b has 100,000,000 cells; at most 67,108,864"):
         counts.stream([combinations(2, 1), combinations(2, 2)])
     with pytest.raises(DomainError, match="no attribute is called 'c'"):
@@ -279,7 +286,7 @@ def test_refusals_come_before_counting() -> None:
 
 @pytest.mark.parametrize("found", [[1, 2, 2], [1, 2, 2, 3, 3]])
 def test_a_table_that_does_not_add_up_is_refused_without_numbers(found: list[int]) -> None:
-    counts = TableCounts(plain([7]), 4, lambda axes, start, stop: [np.array(found, dtype=np.uint8) for _ in axes])
+    counts = DatabaseCounts(plain([7]), 4, lambda axes, start, stop: [np.array(found, dtype=np.uint8) for _ in axes])
     with pytest.raises(SourceError, match="the table of a0 does not add up to the number of records") as refusal:
         list(counts.stream([combinations(1, 1)]))
     assert "4" not in str(refusal.value)
@@ -333,7 +340,7 @@ def test_in_duckdb_and_in_memory_give_the_same(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(counting, "_READ_ROWS", 700)
     database = open_source(table, domain)
     assert isinstance(memory, ColumnCounts)
-    assert isinstance(database, TableCounts)
+    assert isinstance(database, DatabaseCounts)
     assert memory.rows == database.rows < 5000
     expected = memory.count(sets)
     for names, found in database.count(sets).items():

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import sfumato as sf
-from sfumato._util.codec import distinct
-from sfumato.curator.rows.counting import Cluster, ColumnCounts, alone, clusters, sum_down
+from sfumato._util.codec import distinct_rows
+from sfumato.curator.rows.counting import Cluster, ColumnCounts, cluster_blocks, one_block_per_set, sum_to_answers
 from sfumato.domain import Domain
 from sfumato.errors import PlanError
 from sfumato.mechanisms import carry_out as run
 from sfumato.plans import packing
-from sfumato.plans.packing import pack
+from sfumato.plans.packing import pack_tables
 
 Families = list[NDArray[np.int32]]
 
@@ -72,8 +72,10 @@ def families(draw: st.DrawFn) -> tuple[list[int], Families]:
 @settings(max_examples=150, deadline=None)
 @given(families(), st.integers(0, 10**10))
 def test_packing_answers_every_set_once(problem: tuple[list[int], Families], rows: int) -> None:
-    check_clusters(*problem, clusters(*problem, *pack(*problem, rows)))
-    assert check_clusters(*problem, clusters(*problem, *alone(*problem, rows))) == sum(map(len, problem[1]))
+    check_clusters(*problem, cluster_blocks(*problem, *pack_tables(*problem, rows)))
+    assert check_clusters(*problem, cluster_blocks(*problem, *one_block_per_set(*problem, rows))) == sum(
+        map(len, problem[1])
+    )
 
 
 @pytest.mark.parametrize("way", ["_grow_by_sums", "_grow_one_by_one", "_alone"])
@@ -84,13 +86,13 @@ def test_each_way_by_itself(way: str, problem: tuple[list[int], Families], rows:
     shape, sets = problem
     if not any(map(len, sets)):
         return
-    asked, which = packing._merge(len(shape), sets)
-    found = packing._alone(asked) if way == "_alone" else getattr(packing, way)(shape, asked, rows)
-    blocks, home = packing._settle(shape, asked, found, rows)
-    check_clusters(shape, sets, clusters(shape, sets, blocks, [home[w] for w in which]))
+    asked, which = packing._merge_families(len(shape), sets)
+    found = packing._each_set_alone(asked) if way == "_alone" else getattr(packing, way)(shape, asked, rows)
+    blocks, home = packing._drop_costly_blocks(shape, asked, found, rows)
+    check_clusters(shape, sets, cluster_blocks(shape, sets, blocks, [home[w] for w in which]))
     if math.prod(shape) <= 2**18:
         blocks, home = found
-        check_clusters(shape, sets, clusters(shape, sets, blocks, [home[w] for w in which]))
+        check_clusters(shape, sets, cluster_blocks(shape, sets, blocks, [home[w] for w in which]))
 
 
 @pytest.mark.parametrize(
@@ -111,7 +113,7 @@ def test_each_way_by_itself(way: str, problem: tuple[list[int], Families], rows:
 def test_packing_saves_passes_over_the_records(size: int, count: int, rows: int, order: int, most: int) -> None:
     sets = [combinations(count, k) for k in range(order, -1, -1)]
     shape = [size] * count
-    found = clusters(shape, sets, *pack(shape, sets, rows))
+    found = cluster_blocks(shape, sets, *pack_tables(shape, sets, rows))
     assert sum(len(c.blocks) for c in found) <= most
     answered = [np.zeros(len(s), dtype=np.int64) for s in sets]
     for cluster in found:
@@ -125,22 +127,22 @@ def test_packing_saves_passes_over_the_records(size: int, count: int, rows: int,
 def test_blocks_grow_by_small_attributes() -> None:
     """Mutant: growing by any attribute, which makes 150 blocks more."""
     shape, sets = [100] * 30 + [5] * 60, [combinations(90, 2)]
-    assert check_clusters(shape, sets, clusters(shape, sets, *pack(shape, sets, 20_000))) <= 1500
+    assert check_clusters(shape, sets, cluster_blocks(shape, sets, *pack_tables(shape, sets, 20_000))) <= 1500
 
 
 def test_no_block_outgrows_the_caches_however_many_records_it_would_save() -> None:
     shape, sets = [2, 10, 10, 300, 2, 3], [family([(0, 1, 2, 3), (0, 1, 2, 4)], 4)]
     for rows in (10**6, 10**10):
-        check_clusters(shape, sets, clusters(shape, sets, *pack(shape, sets, rows)))
-    asked, which = packing._merge(6, sets)
-    blocks, home = packing._settle(shape, asked, (np.arange(6)[None], np.zeros(2, dtype=np.int64)), 10**10)
-    check_clusters(shape, sets, clusters(shape, sets, blocks, [home[w] for w in which]))
+        check_clusters(shape, sets, cluster_blocks(shape, sets, *pack_tables(shape, sets, rows)))
+    asked, which = packing._merge_families(6, sets)
+    blocks, home = packing._drop_costly_blocks(shape, asked, (np.arange(6)[None], np.zeros(2, dtype=np.int64)), 10**10)
+    check_clusters(shape, sets, cluster_blocks(shape, sets, blocks, [home[w] for w in which]))
 
 
 def test_numbers_of_rows_that_do_not_fit_a_word_are_told_apart() -> None:
     rows = np.random.default_rng(1).integers(0, 2**20, (500, 9))
     rows = rows[np.random.default_rng(2).integers(0, 500, 2000)]
-    first, kind = distinct(rows, 2**20)
+    first, kind = distinct_rows(rows, 2**20)
     np.testing.assert_array_equal(rows[first][kind], rows)
     np.testing.assert_array_equal(rows[first], np.unique(rows, axis=0))
 
@@ -163,7 +165,7 @@ def test_numbers_of_rows_that_do_not_fit_a_word_are_told_apart() -> None:
 def test_a_proposal_that_does_not_answer_every_set_is_refused(blocks: list[list[int]], homes: list[int]) -> None:
     """Mutants: a set that is not compared with what its block gives; blocks or homes taken as they come."""
     with pytest.raises(PlanError):
-        clusters([2, 3, 4], [family([(0, 1), (0, 2)], 2)], np.array(blocks), [np.array(homes)])
+        cluster_blocks([2, 3, 4], [family([(0, 1), (0, 2)], 2)], np.array(blocks), [np.array(homes)])
 
 
 @pytest.mark.parametrize("fails", [True, False])
@@ -187,7 +189,7 @@ def test_who_proposes_is_told_nothing_of_the_records() -> None:
 
         def proposing(shape: Sequence[int], sets: Families, size: int, asked: list[int] = asked) -> Any:
             asked.append(size)
-            return pack(shape, sets, size)
+            return pack_tables(shape, sets, size)
 
         columns = tuple(np.zeros(rows, dtype=np.uint8) for _ in range(3))
         counts = ColumnCounts(Domain({"a": 2, "b": 3, "c": 4}).grid, rows, columns, packing=proposing)
@@ -206,7 +208,7 @@ def test_every_subset_is_summed(sizes: list[int], count: int, last: int, data: s
     answers = tuple((0, kept) for kept in data.draw(st.lists(axes, max_size=8)))
     cluster = Cluster(np.zeros((count, len(sizes))), tuple(sizes), answers, np.zeros((count, len(answers))))
     seen: set[int] = set()
-    for column, found in sum_down(cluster, table.reshape(count, -1).copy()):
+    for column, found in sum_to_answers(cluster, table.reshape(count, -1).copy()):
         lacking = tuple(i + 1 for i in range(len(sizes)) if i not in answers[column][1])
         np.testing.assert_array_equal(found, table.sum(axis=lacking))
         found[...] = -1  # the receiver's to keep: nothing later may depend on it
@@ -224,11 +226,11 @@ def test_a_release_counts_what_is_proposed(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
 
         def noted(shape: Sequence[int], sets: Families, rows: int) -> Any:
-            blocks, homes = pack(shape, sets, rows)
+            blocks, homes = pack_tables(shape, sets, rows)
             seen.append([rows, len(blocks)])
             return blocks, homes
 
-        patch.setattr(run, "pack", noted)
+        patch.setattr(run, "pack_tables", noted)
         sf.release(plan, table, ledger=None, name="n")
     assert seen
     assert {blocks for rows, blocks in seen if rows == 1024} == {1}

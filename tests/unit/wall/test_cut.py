@@ -16,7 +16,7 @@ import sfumato as sf
 from sfumato.curator import Curator
 from sfumato.curator.rows.sources import open_source
 from sfumato.errors import PlanError
-from sfumato.strategies.certificates import certificate
+from sfumato.strategies.certificates import find_certificate
 from support.insecure_bits import InsecureTestBits
 
 DOMAIN = sf.Domain(
@@ -48,7 +48,7 @@ def measured(made: sf.Plan, rows: Rows) -> list[int]:
     ledger = sf.Ledger.in_memory(sf.gdp(10) if made.budget.kind != "pure" else sf.pure(10))
     curator = Curator(frame(rows), DOMAIN, made.unit, ledger, insecure_bits=bits)
     sizes = {n: a.size for n, a in DOMAIN.attributes.items()}
-    proof = certificate(made.strategy.blocks, sizes, made.unit, made.sensitivity.power)
+    proof = find_certificate(made.strategy.blocks, sizes, made.unit, made.sensitivity.power)
     found, _ = curator.measure(
         made.strategy.blocks,
         made.noise,
@@ -97,7 +97,7 @@ def test_what_is_counted_of_persons_who_were_cut_is_in_the_price() -> None:
     ledger = sf.Ledger.in_memory(sf.gdp(10))
     blocks, sizes = made.strategy.blocks, {n: a.size for n, a in DOMAIN.attributes.items()}
     given = {"name": "x", "plan_hash": made.fingerprint}
-    proof = certificate(blocks, sizes, made.unit, 2)
+    proof = find_certificate(blocks, sizes, made.unit, 2)
     for cut in (made.cut * 2, -1, True, 1.0):
         curator = Curator(frame([]), DOMAIN, made.unit, ledger)
         with pytest.raises(PlanError):

@@ -18,13 +18,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sfumato._util.codec import decode, encode, fingerprint
-from sfumato._util.text import capitals, composed, plain
+from sfumato._util.codec import decode_value, encode_value, value_fingerprint
+from sfumato._util.text import case_folding_pairs, comparable_text, normalize_nfc
 from sfumato.cells import Grid
 from sfumato.curator.rows.sources import open_source
 from sfumato.domain import Attribute, Bins, Categories, Dates, Domain, Hierarchy, Integers
 from sfumato.errors import DomainError, InvalidInput
-from sfumato.local.collecting import cell_of as local_cell
+from sfumato.local.collecting import record_cell as local_cell
 from support.reading import cell, day, joint, write_csv
 
 OTHER: dict[str, Any] = {"outside": "other", "missing": "other"}
@@ -246,7 +246,10 @@ def test_drawn_texts_of_days_and_labels_agree_with_the_reference(tmp_path: Path,
     words = st.lists(letter, min_size=1, max_size=3).map("".join)
     codes = data.draw(
         st.lists(
-            words.filter(str.strip), min_size=1, max_size=5, unique_by=lambda w: plain(w, trim=True, ignore_case=True)
+            words.filter(str.strip),
+            min_size=1,
+            max_size=5,
+            unique_by=lambda w: comparable_text(w, trim=True, ignore_case=True),
         )
     )
     try:
@@ -266,17 +269,17 @@ def test_capitals_are_made_small_one_letter_for_one() -> None:
     """Of every letter of Unicode: what stands for it is small itself, and codes are found by any of their capitals.
 
     Mutants: a table of capitals without letters that are composed of others."""
-    large, small = capitals([composed(chr(c)) for c in range(0x20000) if not 0xD800 <= c < 0xE000])
+    large, small = case_folding_pairs([normalize_nfc(chr(c)) for c in range(0x20000) if not 0xD800 <= c < 0xE000])
     table = dict(zip(large, small, strict=True))
     assert len(table) > 1_400
     assert not table.keys() & {*small}
     for code in ("\u0390", "\u1e96", "k", "ά"):
-        pairs = dict(zip(*capitals([code]), strict=True))
+        pairs = dict(zip(*case_folding_pairs([code]), strict=True))
         for form in ("NFC", "NFD"):
             for text in {unicodedata.normalize(form, code.upper()), unicodedata.normalize(form, code)}:
-                read = composed("".join(pairs.get(c, c) for c in composed(text)))
-                assert (read == code) == (plain(text, ignore_case=True) == code)
-        assert plain(code, ignore_case=True) == code
+                read = normalize_nfc("".join(pairs.get(c, c) for c in normalize_nfc(text)))
+                assert (read == code) == (comparable_text(text, ignore_case=True) == code)
+        assert comparable_text(code, ignore_case=True) == code
 
 
 def test_the_capitals_of_a_sharp_s_are_two(tmp_path: Path) -> None:
@@ -295,7 +298,9 @@ def test_the_capitals_of_a_sharp_s_are_two(tmp_path: Path) -> None:
     source = write_csv(tmp_path / "m.csv", ("town",), [(dotted,), ("GROS\u1e62",), ("GROSS",)])
     assert open_source(source, marked).count([("town",)])[("town",)].tolist() == [2, 1]
     for text in (*spellings, dotted):
-        assert plain(plain(text, ignore_case=True), ignore_case=True) == plain(text, ignore_case=True)
+        assert comparable_text(comparable_text(text, ignore_case=True), ignore_case=True) == comparable_text(
+            text, ignore_case=True
+        )
     with pytest.raises(DomainError, match="are one text"):
         Categories({"Maße": "sizes", "Masse": "weight"}, case="ignore")
     assert Categories({"Maße": "sizes", "Masse": "weight"}).labels == ("sizes", "weight")
@@ -350,19 +355,19 @@ def test_what_0_2_stored_keeps_its_rules_and_its_fingerprint(tmp_path: Path) -> 
         "b": Bins([0, 5, 10], edition=1, **OTHER),
         "c": Categories(["é", "x"], edition=1, **OTHER),
     }
-    tree, arrays = encode(Domain(old))
+    tree, arrays = encode_value(Domain(old))
     assert "edition" not in str(tree)
-    read = decode(tree, arrays)
+    read = decode_value(tree, arrays)
     assert read == Domain(old)
-    assert fingerprint(read) == fingerprint(Domain(old))
+    assert value_fingerprint(read) == value_fingerprint(Domain(old))
     rows = [("3.5", "10", "e\u0301"), ("3", "9", "é")]
     source = write_csv(tmp_path / "t.csv", read.names, rows)
     assert _counts(source, read) == [[0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1], [0, 1, 1], [1, 0, 1]]
     assert read["b"].labels == ("[0, 5)", "[5, 10)", "(other)")
     new = Domain({n: type(a)(**{"edition": 2} | _fields(a)) for n, a in old.items()})  # type: ignore[arg-type]
     assert new != read
-    assert fingerprint(new) != fingerprint(read)
-    assert decode(*encode(new)) == new
+    assert value_fingerprint(new) != value_fingerprint(read)
+    assert decode_value(*encode_value(new)) == new
     assert _counts(source, new) == [[0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0], [0, 2, 0], [2, 0, 0]]
     assert new["b"].labels == ("[0, 5)", "[5, 10]", "(other)")
 
@@ -380,5 +385,5 @@ def test_attributes_that_read_alike_are_stored_alike() -> None:
         Categories(["a", "b"], **OTHER),
         Hierarchy([("a", "b"), ("a", "c")], ["x", "y"], **OTHER),
     ):
-        assert "edition" not in str(encode(attribute)[0])
+        assert "edition" not in str(encode_value(attribute)[0])
     assert day("2024-02-29") == datetime.date(2024, 2, 29).toordinal()

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sfumato.curator.rows.encoding import identifier, literal, record_bytes
+from sfumato.curator.rows.encoding import record_bytes, sql_identifier, sql_literal
 from sfumato.curator.rows.sources import open_source
 from sfumato.domain import Attribute, Bins, Booleans, Categories, Domain, Hierarchy, Integers
 from sfumato.errors import DomainError, InvalidInput, SourceError
@@ -286,8 +286,8 @@ def test_undeclared_policies_are_refused_by_name(tmp_path: Path) -> None:
 
 @given(st.text())
 def test_quoting(text: str) -> None:
-    assert literal(text)[1:-1].replace("''", "").count("'") == 0
-    assert identifier(text)[1:-1].replace('""', "").count('"') == 0
+    assert sql_literal(text)[1:-1].replace("''", "").count("'") == 0
+    assert sql_identifier(text)[1:-1].replace('""', "").count('"') == 0
 
 
 def test_record_bytes() -> None:

@@ -177,7 +177,7 @@ def test_an_empty_file_is_not_a_table_without_rows(tmp_path: Path, name: str) ->
 
 def test_a_session_reaches_nothing_but_its_file(tmp_path: Path) -> None:
     allowed, other = (write_csv(tmp_path / n, ["x"], [("1",)]) for n in ("allowed.csv", "other.csv"))
-    session = readers.Session([str(allowed)])
+    session = readers.DuckDBSession([str(allowed)])
     assert session.rows(f"FROM read_csv('{allowed}')") == [(1,)]
     for refused in (
         f"FROM read_csv('{other}')",

@@ -16,9 +16,9 @@ import sfumato as sf
 from sfumato.curator.engines import kernel
 from sfumato.curator.engines.kernel import RECEIPT, Encoding
 from sfumato.curator.rows import sources
-from sfumato.curator.rows.counting import ColumnCounts, TableCounts
+from sfumato.curator.rows.counting import ColumnCounts, DatabaseCounts
 from sfumato.curator.rows.sources import open_source
-from sfumato.local.collecting import cell_of
+from sfumato.local.collecting import record_cell
 from support.impossible import drawn
 
 NAMES = ("a", "b", "c", "h")
@@ -50,7 +50,7 @@ def expected(of: sf.Domain, table: pd.DataFrame) -> dict[Any, Any]:
     for values in table[list(NAMES)].to_numpy().tolist():
         record = dict(zip(NAMES, values, strict=True))
         if record["a"] not in ("9", ""):
-            counts.reshape(-1)[cell_of(of, NAMES, record)] += 1
+            counts.reshape(-1)[record_cell(of, NAMES, record)] += 1
     return {s: np.einsum(counts, [0, 1, 2, 3], [NAMES.index(n) for n in s]) for s in ALL}
 
 
@@ -65,7 +65,7 @@ def in_a_kernel(of: sf.Domain, table: pd.DataFrame, person: str | None) -> np.nd
     batches = pa.table(columns).to_batches(max_chunksize=70)
     parts = list(kernel.encode(batches, how, 0))
     if person is not None:
-        parts = [p for p in kernel.gather(kernel.spread(parts), how, 0) if p.chunk != RECEIPT]
+        parts = [p for p in kernel.gather(kernel.part_batches(parts), how, 0) if p.chunk != RECEIPT]
     words = np.concatenate([np.frombuffer(p.data, dtype="<i8").reshape(how.words, -1) for p in parts], axis=1)
     counts = np.zeros(of.shape, dtype=np.int64)
     np.add.at(counts, tuple(how.cells(words, i) for i in range(4)), 1)
@@ -93,7 +93,7 @@ def test_every_source_counts_them_alike(seed: int, tmp_path: Path, monkeypatch: 
     assert isinstance(counted[0], ColumnCounts)
     monkeypatch.setattr(sources, "MEMORY_LIMIT", 0)
     counted.append(open_source(table, of))
-    assert isinstance(counted[-1], TableCounts)
+    assert isinstance(counted[-1], DatabaseCounts)
     possible = of.possible(NAMES)
     assert possible is not None
     for found in counted:

@@ -15,8 +15,8 @@ import pytest
 import sfumato as sf
 from sfumato.cells import Grid
 from sfumato.curator import Curator
-from sfumato.curator.rows.counting import alone
-from sfumato.curator.streams import stream
+from sfumato.curator.rows.counting import one_block_per_set
+from sfumato.curator.streams import open_public_stream
 from sfumato.curator.streams.state import open_people
 from sfumato.errors import PlanError
 from sfumato.privacy.stream_price import Published
@@ -45,7 +45,7 @@ def frame(rows: Table) -> pd.DataFrame:
 def published(made: Any, tables: list[Table]) -> tuple[list[int], list[int]]:
     """All values of the tables, and those of the cell beside, with noise that is the same for all streams."""
     held = Curator(None, DOMAIN, made.unit, sf.Ledger.in_memory(sf.gdp(100)), insecure_bits=InsecureTestBits(5))
-    shown, _ = stream(held, made.terms, made.price, name="s", plan_hash=made.fingerprint)
+    shown, _ = open_public_stream(held, made.terms, made.price, name="s", plan_hash=made.fingerprint)
     for t, rows in enumerate(tables):
         shown.append(frame(rows), f"p{t}")
     values = [[[int(v) for v in part] for part in period.values] for period in shown.published]
@@ -82,7 +82,7 @@ def test_everybody_is_left_out_for_the_first_time_once(k: int, b: int, tmp_path:
     ]
     found: list[int] = []
     for t, rows in enumerate(tables):
-        given = open_people(frame(rows), Grid.of(DOMAIN), unit, alone, bytes(32))
+        given = open_people(frame(rows), Grid.of(DOMAIN), unit, one_block_per_set, bytes(32))
         _, first, known = given.admit(known, t, k, b)
         found.append(first)
     assert found == first_left(tables, k, b)
@@ -128,7 +128,7 @@ def test_the_cell_is_in_the_price() -> None:
     assert not dearer.fits(made.price, SIZES, made.unit)
     held = Curator(None, DOMAIN, made.unit, sf.Ledger.in_memory(sf.gdp(100)))
     with pytest.raises(PlanError, match="costs more"):
-        stream(held, dearer, made.price, name="s", plan_hash=made.fingerprint)
+        open_public_stream(held, dearer, made.price, name="s", plan_hash=made.fingerprint)
     for wrong in (-1, 2**21, True, 1.0):
         with pytest.raises(PlanError, match="left out is counted"):
             replace(made.terms, cut=wrong)

@@ -25,10 +25,10 @@ import sfumato as sf
 from sfumato.cells import Grid, whole_text
 from sfumato.curator import Curator
 from sfumato.curator.keys.counts import KeyCounts, open_keys
-from sfumato.curator.rows.counting import alone
+from sfumato.curator.rows.counting import one_block_per_set
 from sfumato.curator.rows.sources import open_source
 from sfumato.curator.streams import curator as streaming
-from sfumato.curator.streams import resume_stream, stream
+from sfumato.curator.streams import open_public_stream, resume_stream
 from sfumato.curator.streams.state import StreamOpening, open_people
 from sfumato.domain import Categories, Domain, Integers
 from sfumato.errors import InvalidInput
@@ -107,7 +107,9 @@ def files(folder: Path) -> Iterator[tuple[str, str]]:
 
 def digests(source: Any) -> tuple[int, list[list[int]]]:
     """Rows that are counted, and the digests of whose they are."""
-    counts, left, known = open_people(source, Grid.of(X), UNIT, alone, KEY).admit(np.zeros((0, 4), np.int64), 0, 1, 1)
+    counts, left, known = open_people(source, Grid.of(X), UNIT, one_block_per_set, KEY).admit(
+        np.zeros((0, 4), np.int64), 0, 1, 1
+    )
     assert left == 0
     return counts.rows, known[:, :2].tolist()
 
@@ -186,7 +188,9 @@ def test_nobody_is_counted_again_in_whatever_form_the_table_comes(tmp_path: Path
     domain = Domain({"a": domain["a"], "b": Categories(["p", "q", "r"], outside="drop", missing="drop")})
     of, unit = terms(enforced=True), PrivacyUnit("add-remove", "who", 3)
     account = sf.Ledger.in_memory(sf.gdp(10**9))
-    made, _ = stream(Curator(None, domain, unit, account), of, price(of, unit), name="s", plan_hash="0" * 64)
+    made, _ = open_public_stream(
+        Curator(None, domain, unit, account), of, price(of, unit), name="s", plan_hash="0" * 64
+    )
     rest = {"a": ["x"] * 3, "b": ["p"] * 3}
     (tmp_path / "0.csv").write_text("who,a,b\n7,x,p\n-12,x,p\n0,x,p\n")
     (tmp_path / "1.csv").write_text("who,a,b\n7.0,x,p\n-12.0,x,p\n-0.0,x,p\n")
@@ -222,7 +226,9 @@ def test_a_stream_of_0_2_tells_persons_apart_as_it_did(tmp_path: Path, monkeypat
         with monkeypatch.context() as patch:
             if old:
                 patch.setattr(streaming, "NAMES", 0)  # neither stored nor hashed: what 0.2 wrote
-            stream(Curator(None, domain, unit, ledger), of, price(of, unit), name="s", plan_hash="0" * 64, store=kept)
+            open_public_stream(
+                Curator(None, domain, unit, ledger), of, price(of, unit), name="s", plan_hash="0" * 64, store=kept
+            )
         made = resume_stream(Curator(None, domain, unit, ledger), kept)
         made.append(str(tmp_path / "t.csv"), "one")
         people = made._states.read(1, made._chain.read().state.digest).people

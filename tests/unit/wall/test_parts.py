@@ -14,8 +14,8 @@ import pytest
 import sfumato as sf
 from sfumato.curator import Curator
 from sfumato.curator import by_part as parts
-from sfumato.curator.by_part import PartedCurator, curator_for
-from sfumato.curator.engines.partitions import Check, Engine, PartCounts
+from sfumato.curator.by_part import ByPartCurator, curator_for
+from sfumato.curator.engines.partitions import Engine, PartCounts, PassCheck
 from sfumato.curator.rows import counting, sources
 from sfumato.errors import NotWritten, PlanError, SourceError
 from sfumato.operators import Block, Grouping, Identity, LinearOperator, Prefix, Residual, Scaled, Total
@@ -96,10 +96,10 @@ def test_parts_are_counted_as_the_core_counts(seed: int, tabulated: bool, short:
     table: Any = sf.Histogram(rng.poisson(1, of.shape)) if tabulated else records(rng, places, 500)
     wanted = measured(Curator, of, table, asked)
     short(int(rng.integers(6, 40)))
-    assert curator_for(asked) is PartedCurator
+    assert curator_for(asked) is ByPartCurator
     long = [parts._is_long(b.lowered()) for b in asked[:4]]  # pyright: ignore[reportPrivateUsage]
     assert long == [True, True, False, False]
-    found = measured(PartedCurator, of, table, asked)
+    found = measured(ByPartCurator, of, table, asked)
     assert found.blocks == tuple(asked)
     for ours, theirs in zip(found.values, wanted.values, strict=True):
         assert np.array_equal(ours, theirs)
@@ -112,7 +112,7 @@ def test_every_value_of_a_part_has_its_noise(short: Callable[[int], None]) -> No
     asked = [Block((("place",), ("a",)), (Identity(40), Identity(3)))]
     exact = measured(Curator, of, table, asked).values[0]
     short(9)
-    draws = np.array(measured(PartedCurator, of, table, 60 * asked, NOISY).values) - exact
+    draws = np.array(measured(ByPartCurator, of, table, 60 * asked, NOISY).values) - exact
     spread = draws.std(axis=0) / 1e6
     assert spread.min() > 0.6
     assert spread.max() < 1.5
@@ -128,18 +128,18 @@ def test_what_cannot_be_measured_in_parts_is_refused_before_anything_is_spent(
     ledger = sf.Ledger.in_memory(sf.zcdp(10**9))
     asked = [Block((("place",), ("a",)), (Identity(40), Identity(3)))]
     short(9)
-    holder = PartedCurator(Untouchable(), domain(40, 0), ADD_REMOVE, ledger)
+    holder = ByPartCurator(Untouchable(), domain(40, 0), ADD_REMOVE, ledger)
     with pytest.raises(PlanError, match="costs more"):
         holder.measure(asked, EXACT, GaussianEvent(Fraction(1)), name="n", plan_hash="h")
     wrong = [Block((("place",), ("a",)), (Identity(41), Identity(3)))]
     with pytest.raises(sf.errors.SfumatoError, match="columns"):
         holder.measure(wrong, EXACT, PRICE, name="n", plan_hash="h")
     monkeypatch.setattr(sources, "MEMORY_LIMIT", 10)
-    elsewhere = PartedCurator(records(np.random.default_rng(0), 40, 30), domain(40, 0), ADD_REMOVE, ledger)
+    elsewhere = ByPartCurator(records(np.random.default_rng(0), 40, 30), domain(40, 0), ADD_REMOVE, ledger)
     with pytest.raises(SourceError, match=r"in parts.*Histogram, not a table whose records do not fit.*Parquet file"):
         elsewhere.measure(asked, EXACT, PRICE, name="n", plan_hash="h")
     spark = cast("Engine", SimpleNamespace(label="the Spark table people"))
-    there = PartCounts(domain(40, 0).grid, 0, Check(0, ()), spark)
+    there = PartCounts(domain(40, 0).grid, 0, PassCheck(0, ()), spark)
     with pytest.raises(SourceError, match="not the Spark table people; write the"):
         holder._rooms(there, [b.lowered() for b in asked], None)  # pyright: ignore[reportPrivateUsage]
     assert ledger.entries() == ()
@@ -152,7 +152,7 @@ def test_what_fails_in_a_part_is_spent_and_says_nothing(
     rng = np.random.default_rng(0)
     ledger = sf.Ledger.in_memory(sf.zcdp(10**9))
     short(9)
-    holder = PartedCurator(records(rng, 40, 30), domain(40, 0), ADD_REMOVE, ledger)
+    holder = ByPartCurator(records(rng, 40, 30), domain(40, 0), ADD_REMOVE, ledger)
 
     def fails(*_: object) -> None:
         raise ValueError("record 17 is 3")

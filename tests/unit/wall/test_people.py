@@ -13,8 +13,8 @@ import pytest
 import sfumato as sf
 from sfumato.cells import Grid
 from sfumato.curator import Curator
-from sfumato.curator.rows.counting import alone
-from sfumato.curator.streams import PublicStream, resume_stream, stream
+from sfumato.curator.rows.counting import one_block_per_set
+from sfumato.curator.streams import PublicStream, open_public_stream, resume_stream
 from sfumato.curator.streams import state as people
 from sfumato.curator.streams.state import open_people
 from sfumato.errors import InvalidInput, LedgerCorrupted, LedgerError, NotWritten, PlanError, SourceError
@@ -77,7 +77,7 @@ def opened(folder: Path, k: int, b: int, *, enforced: bool = True, people: int =
     sf.Ledger.create(folder / "l.db", total=sf.gdp(10**9))
     of = terms(k=k, b=b, enforced=enforced)
     place = {"name": "s", "plan_hash": HASH, "store": folder / "s.db", "people": people}
-    return stream(curator(folder), of, price(of, UNIT), **place)[0], folder / "s.db"
+    return open_public_stream(curator(folder), of, price(of, UNIT), **place)[0], folder / "s.db"
 
 
 def curator(folder: Path) -> Curator:
@@ -130,14 +130,14 @@ def test_one_person_changes_the_periods_of_that_person_alone(tmp_path: Path) -> 
 def counted_by(folder: Path, store: Path, tables: Path, rows: list[Row], t: int) -> np.ndarray[Any, Any]:
     """The counts that the wall takes of a period, which is appended."""
     seen: list[Any] = []
-    honest = people.collect
+    honest = people.collect_encoded
 
     def watched(*given: Any, **more: Any) -> Any:
         seen.append(honest(*given, **more))
         return seen[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(people, "collect", watched)
+        patch.setattr(people, "collect_encoded", watched)
         resume_stream(curator(folder), store).append(table(tables, rows), f"p{t}")
     return seen[0].count([("a", "b")])["a", "b"]
 
@@ -146,7 +146,7 @@ def test_names_are_kept_as_hmac_alone(tmp_path: Path) -> None:
     """Mutants: a plain hash, which could be guessed; a name; the key of another stream."""
     rows: list[Row] = [("Ada", "x", "p"), ("pérson", "y", "q"), ("Ada", "x", "q"), ("", "x", "r")]
     key = bytes(range(32))
-    found = open_people(table(tmp_path, rows), Grid.of(DOMAIN), UNIT, alone, key)
+    found = open_people(table(tmp_path, rows), Grid.of(DOMAIN), UNIT, one_block_per_set, key)
     counts, _, known = found.admit(np.zeros((0, 4), dtype=np.int64), 5, 2, 1)
     assert counts.rows == 3
     digests = sorted(hmac.digest(key, name.encode(), "sha256")[:16].hex() for name in ("Ada", "pérson"))
@@ -172,7 +172,9 @@ def test_a_period_that_is_there_or_fails_leaves_people_as_they_were(tmp_path: Pa
         if memory:
             of = terms(k=2, b=1, enforced=True)
             account = sf.Ledger.in_memory(sf.gdp(10**9))
-            made = stream(Curator(None, DOMAIN, UNIT, account), of, price(of, UNIT), name="s", plan_hash=HASH)[0]
+            made = open_public_stream(
+                Curator(None, DOMAIN, UNIT, account), of, price(of, UNIT), name="s", plan_hash=HASH
+            )[0]
         else:
             made, _ = opened(tmp_path, 2, 1)
         made.append(table(folder, rows), "p0")
@@ -254,7 +256,7 @@ def test_refusals(tmp_path: Path) -> None:
     of = terms(enforced=True)
     account = sf.Ledger.in_memory(sf.gdp(10**9))
     with pytest.raises(PlanError, match="says whose record a row is"):
-        stream(
+        open_public_stream(
             Curator(None, DOMAIN, PrivacyUnit("add-remove"), account),
             of,
             price(of, PrivacyUnit("add-remove")),

@@ -15,7 +15,7 @@ import pytest
 
 from sfumato.curator.engines.postgres import Postgres, Snapshot
 from sfumato.curator.keys.counts import open_keys
-from sfumato.curator.rows.counting import TableCounts
+from sfumato.curator.rows.counting import DatabaseCounts
 from sfumato.curator.rows.samples import column_names
 from sfumato.curator.rows.sources import open_source
 from sfumato.domain import Attribute, Bins, Booleans, Categories, Dates, Domain, Hierarchy, Integers
@@ -302,7 +302,7 @@ def test_many_rows_and_persons_are_those_of_a_file(furnished: Server, tmp_path: 
 def test_records_beyond_their_room_stay_in_the_database(furnished: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sfumato.curator.engines.streams._RECORDS", 100)
     counts = open_source(furnished.address("plain"), X)
-    assert isinstance(counts, TableCounts)
+    assert isinstance(counts, DatabaseCounts)
     assert counts.count([("x",)])[("x",)].tolist() == [20] * 10 + [0]
     assert furnished.connections() == 0
 

@@ -21,7 +21,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.curator import Curator
-from sfumato.curator.conversations import converse
+from sfumato.curator.conversations import open_conversation
 from sfumato.curator.keys import KeyCurator
 from sfumato.curator.keys.store import KeyStore
 from sfumato.curator.keys.stored import is_histogram
@@ -188,8 +188,8 @@ def test_a_histogram_open_to_others_is_refused(mode: int, ledger: sf.Ledger, sto
 HASHED = f"{HASH[:32]}:{HASH[:32]}"
 BLOCKS = (Block((("a",),), (Dense(np.ones((1, 5), dtype=np.int64)),)),)
 BOUGHT: dict[str, Callable[[Curator, KeyCurator, Path], object]] = {
-    "converse": lambda c, _, p: converse(c, TERMS, COST, name="n", plan_hash=HASHED),
-    "converse in a file": lambda c, _, p: converse(c, TERMS, COST, name="n", plan_hash=HASHED, store=p),
+    "converse": lambda c, _, p: open_conversation(c, TERMS, COST, name="n", plan_hash=HASHED),
+    "converse in a file": lambda c, _, p: open_conversation(c, TERMS, COST, name="n", plan_hash=HASHED, store=p),
     "measure": lambda c, _, p: c.measure(
         BLOCKS, RoundedGaussian(Fraction(1)), GaussianEvent(Fraction(10)), name="n", plan_hash=HASHED
     ),

@@ -20,8 +20,8 @@ import pytest
 from sfumato.curator.engines import kernel
 from sfumato.curator.engines import spark as engine
 from sfumato.curator.engines import spark as native
-from sfumato.curator.engines.kernel import RECEIPT, Encoding, Part
-from sfumato.curator.engines.partitions import checked
+from sfumato.curator.engines.kernel import RECEIPT, Encoding, PartitionRow
+from sfumato.curator.engines.partitions import check_encoded_parts
 from sfumato.curator.engines.spark import Spark
 from sfumato.curator.keys.counts import open_keys
 from sfumato.curator.rows.encoding import Column
@@ -204,7 +204,7 @@ def test_a_float_of_32_bits_is_in_the_bin_of_its_text() -> None:
     drawn = [*floats[::2], *np.nextafter(floats[1::2], np.float32(np.inf)).astype(float) * (1 + 2**-26)]
     decimals = np.round(rng.uniform(-50, 50, 1000), 2).tolist()
     edges = [*map(float, drawn), *decimals, *(10.0 ** rng.uniform(-47, 40, 998)).tolist(), 3.5e38, -3.5e38]
-    least = native._floats(edges)
+    least = native._float_edges(edges)
     with np.errstate(over="ignore"):
         near = [np.array(edges, dtype=np.float32)]
         for to in (-np.inf, np.inf):
@@ -321,17 +321,17 @@ def test_a_domain_that_leaves_something_open_asks_nothing() -> None:
 # -- every row exactly once -------------------------------------------------------------------------------
 
 
-def encoded(rows: int = 0) -> tuple[Encoding, list[Part]]:
+def encoded(rows: int = 0) -> tuple[Encoding, list[PartitionRow]]:
     how = Encoding(X.grid)
     words = np.arange(rows, dtype=np.int64)[None] % 10
-    return how, [kernel._chunk(how, words, part, chunk, rows) for part in (0, 1) for chunk in (0, 1)]
+    return how, [kernel._chunk_part(how, words, part, chunk, rows) for part in (0, 1) for chunk in (0, 1)]
 
 
 @pytest.mark.parametrize("how", ["lost", "doubled", "last", "renamed", "short"])
 def test_a_part_lost_or_doubled_while_encoding_is_refused(how: str) -> None:
     """Mutants: what comes is counted as it comes; parts told by how many there are alone."""
     _, parts = encoded(7)
-    assert checked("it", X.grid, parts, 28, None).rows == 28
+    assert check_encoded_parts("it", X.grid, parts, 28, None).rows == 28
     wrong = {
         "lost": parts[1:],
         "doubled": [*parts, parts[0]],
@@ -340,14 +340,14 @@ def test_a_part_lost_or_doubled_while_encoding_is_refused(how: str) -> None:
         "short": [p._replace(seen=6) for p in parts],
     }[how]
     with pytest.raises(SourceError, match="did not hand on each of its rows once"):
-        checked("it", X.grid, wrong, 28, None)
+        check_encoded_parts("it", X.grid, wrong, 28, None)
 
 
 def test_a_cell_that_is_none_is_refused() -> None:
     """Mutant: the largest cells not looked at."""
     how, parts = encoded(7)
     with pytest.raises(SourceError, match="not encoded as declared"):
-        checked("it", X.grid, [*parts[:3], kernel._chunk(how, np.array([[11]]), 1, 1, 7)], 28, None)
+        check_encoded_parts("it", X.grid, [*parts[:3], kernel._chunk_part(how, np.array([[11]]), 1, 1, 7)], 28, None)
 
 
 @pytest.mark.parametrize("how", ["lost", "doubled", "swapped", "apart", "missing"])
@@ -356,11 +356,11 @@ def test_a_bucket_of_persons_lost_doubled_or_in_two_places_is_refused(how: str) 
     _, chunks = encoded(7)
     chunks = [p._replace(seen=0) for p in chunks]
     receipts = [
-        Part(part, RECEIPT, 7, 14 if bucket == 0 else 0, b"%d %d" % (bucket, bucket))
+        PartitionRow(part, RECEIPT, 7, 14 if bucket == 0 else 0, b"%d %d" % (bucket, bucket))
         for part in (0, 1)
         for bucket in (0, 1)
     ]
-    assert checked("it", X.grid, chunks + receipts, 28, 2).rows == 28
+    assert check_encoded_parts("it", X.grid, chunks + receipts, 28, 2).rows == 28
     wrong = {
         "lost": receipts[:3],
         "doubled": [*receipts, receipts[3]],
@@ -369,7 +369,7 @@ def test_a_bucket_of_persons_lost_doubled_or_in_two_places_is_refused(how: str) 
         "missing": receipts[:2],
     }[how]
     with pytest.raises(SourceError, match="did not hand on each of its rows once"):
-        checked("it", X.grid, chunks + wrong, 28, 2)
+        check_encoded_parts("it", X.grid, chunks + wrong, 28, 2)
 
 
 def test_a_partition_counts_the_rows_of_its_persons_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -381,17 +381,17 @@ def test_a_partition_counts_the_rows_of_its_persons_again(monkeypatch: pytest.Mo
     sent = list(kernel.encode(table.to_batches(), how, 0))
     assert [p.chunk for p in sent] == [0, 1, 2]
     assert sum(p.rows for p in sent) == 7  # a person's equal rows travel as one, with their number
-    gathered = [list(kernel.gather(kernel.spread([sent[bucket]]), how, 5)) for bucket in range(3)]
+    gathered = [list(kernel.gather(kernel.part_batches([sent[bucket]]), how, 5)) for bucket in range(3)]
     assert [receipt.note for _, receipt in gathered] == [b"%d 5" % bucket for bucket in range(3)]
     assert sum(chunk.rows for chunk, _ in gathered) == 6
     # "a" alone has more than two rows
     assert sum(int(np.frombuffer(chunk.note[32:40], dtype="<i8")[0]) for chunk, _ in gathered) == 1
     moved = next(p for p in sent if p.rows)
     with pytest.raises(ValueError):
-        list(kernel.gather(kernel.spread([moved._replace(chunk=(moved.chunk + 1) % 3)]), how, 5))
-    monkeypatch.setattr(kernel, "truncation", lambda kept, rows, most: f"SELECT *, false AS cut FROM ({rows})")
+        list(kernel.gather(kernel.part_batches([moved._replace(chunk=(moved.chunk + 1) % 3)]), how, 5))
+    monkeypatch.setattr(kernel, "truncation_sql", lambda kept, rows, most: f"SELECT *, false AS cut FROM ({rows})")
     with pytest.raises(ValueError):
-        list(kernel.gather(kernel.spread(kernel.encode(table.to_batches(), how, 0)), how, 5))
+        list(kernel.gather(kernel.part_batches(kernel.encode(table.to_batches(), how, 0)), how, 5))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -408,7 +408,7 @@ def test_what_is_kept_of_a_person_hangs_on_no_partition(seed: int) -> None:
     for parts in (1, 2, 7):
         where = rng.integers(0, parts, 3000)
         sent = [c for i in range(parts) for c in kernel.encode(table.filter(where == i).to_batches(), how, i)]
-        chunk, *_ = kernel.gather(kernel.spread(sent), how, 0)
+        chunk, *_ = kernel.gather(kernel.part_batches(sent), how, 0)
         words = np.frombuffer(chunk.data, dtype="<i8")
         np.testing.assert_array_equal(np.bincount(words, minlength=11), expected)
 
@@ -504,15 +504,15 @@ def test_errors_of_spark_are_not_passed_on(plain: Running, capfd: pytest.Capture
 
 def test_what_fails_in_a_partition_is_a_number(plain: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: the exception of a partition let through, with what it quotes."""
-    monkeypatch.setattr(engine, "versions", lambda: ("python 2.7",))
+    monkeypatch.setattr(engine, "library_versions", lambda: ("python 2.7",))
     with pytest.raises(SourceError, match="run another Python, numpy, duckdb or sfumato than this program"):
         open_source(plain.frame("SELECT n AS x FROM plain"), X)
     monkeypatch.undo()
     frame = plain.frame("SELECT who AS x FROM plain")
     wrong = Encoding(X.grid, {0: "BIGINT"})  # a text arrives
     asked = frame.selectExpr("0L AS w0", "x AS r0")
-    made = asked.mapInArrow(engine._within("encode", wrong, numbered=True), engine._SCHEMA)
-    assert {p.status for p in engine._rows(made)} == {engine._FAILED}
+    made = asked.mapInArrow(engine._partition_function("encode", wrong, numbered=True), engine._SCHEMA)
+    assert {p.status for p in engine._collect_parts(made)} == {engine._FAILED}
 
 
 def test_settings_of_the_session_are_left_as_they_were(plain: Running) -> None:
@@ -520,7 +520,7 @@ def test_settings_of_the_session_are_left_as_they_were(plain: Running) -> None:
     settings = (engine._BATCH, "spark.sql.codegen.hugeMethodLimit")
     before = [plain.session.conf.get(name) for name in settings]
     plain.session.sparkContext.setLogLevel("ERROR")
-    with engine._alone(plain.session, 7):
+    with engine._isolated_action(plain.session, 7):
         assert [plain.session.conf.get(name) for name in settings] == ["7", "8000"]
     open_source(plain.frame("SELECT n AS x FROM plain"), X)
     assert [plain.session.conf.get(name) for name in settings] == before
@@ -575,7 +575,7 @@ def test_a_table_is_named_by_its_address(plain: Running) -> None:
         open_source("spark://?table=nowhere", X)
     with pytest.raises(SourceError, match="another Spark"):  # mutant: whatever is there has a table of that name
         open_source("spark://h:1?table=numbers", X)
-    assert engine._quoted('a."b.c"."d""e`"') == '`a`.`b.c`.`d"e```'
+    assert engine._quote_table_name('a."b.c"."d""e`"') == '`a`.`b.c`.`d"e```'
 
 
 def test_what_is_not_counted_there_is_said_at_once(plain: Running) -> None:

@@ -19,7 +19,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.curator import Curator
-from sfumato.curator.streams import PublicStream, resume_stream, stream
+from sfumato.curator.streams import PublicStream, open_public_stream, resume_stream
 from sfumato.curator.streams import state as states
 from sfumato.curator.streams.stored import is_stream, read_stream
 from sfumato.errors import LedgerCorrupted, LedgerError
@@ -44,7 +44,7 @@ def curator(store: Path) -> Curator:
 
 
 def opened(store: Path, periods: int = 0) -> PublicStream:
-    found, _ = stream(curator(store), terms(), price(terms()), name="s", plan_hash=HASH, store=store)
+    found, _ = open_public_stream(curator(store), terms(), price(terms()), name="s", plan_hash=HASH, store=store)
     for t in range(periods):
         found.append(sf.Histogram(TABLES[t]), f"p{t}")
     return found

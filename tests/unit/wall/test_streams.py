@@ -16,11 +16,11 @@ import pytest
 
 import sfumato as sf
 from sfumato.curator import Curator
-from sfumato.curator.streams import PublicStream, measuring, resume_stream, stream
+from sfumato.curator.streams import PublicStream, measuring, open_public_stream, resume_stream
 from sfumato.curator.streams import curator as streaming
 from sfumato.curator.streams import state as states
-from sfumato.curator.streams.measuring import measure
-from sfumato.curator.streams.state import FORMAT, advance, period_line
+from sfumato.curator.streams.measuring import measure_period
+from sfumato.curator.streams.state import FORMAT, period_line, read_stream_lines
 from sfumato.curator.streams.stored import is_stream, read_stream
 from sfumato.errors import (
     BudgetError,
@@ -62,7 +62,7 @@ def curator(ledger: Path, unit: PrivacyUnit = UNIT, domain: sf.Domain = DOMAIN) 
 def opened(ledger: Path, of: StreamTerms | None = None, unit: PrivacyUnit = UNIT, **options: Any) -> PublicStream:
     given = terms() if of is None else of
     place = {"name": "s", "plan_hash": HASH, "store": ledger.with_name("s.db")} | options
-    return stream(curator(ledger, unit), given, price(given, unit), **place)[0]
+    return open_public_stream(curator(ledger, unit), given, price(given, unit), **place)[0]
 
 
 @pytest.mark.parametrize("most", [1000, 30])
@@ -90,7 +90,7 @@ def test_two_that_append_in_turn_go_on_from_each_other(ledger: Path, monkeypatch
         one = both[(0, 1, 1, 0, 0, 1)[t]]
         if t == 4:  # after a period of its own; in 1 and 3 the other one was the last
             with monkeypatch.context() as broken:
-                broken.setattr(streaming, "measure", spoiled)
+                broken.setattr(streaming, "measure_period", spoiled)
                 with pytest.raises(NotWritten):
                     one.append(sf.Histogram(TABLES[t]), f"p{t}")
         assert (np.concatenate(one.append(sf.Histogram(TABLES[t]), f"p{t}").values) == wanted).all()
@@ -112,13 +112,13 @@ def test_tables_in_pieces_are_filtered_as_whole_ones(chunk: int, monkeypatch: An
     weights, sets = [4, 2, 1, 3], np.arange(4, dtype=np.int32)[:, None]
     family = Family(tuple("abcd"), (Residual(5),) * 4, sets, weights).lowered()
     of = replace(terms(), families=(family,))
-    (starts,) = measuring.cells_of(of, (5, 5, 5, 5))
+    (starts,) = measuring.first_cells(of, (5, 5, 5, 5))
     states, order = np.zeros((2, 2, 20), dtype=np.int64), np.array([2, 0, 3, 1])
     tables = np.random.default_rng(3).integers(0, 50, size=(PERIODS, 4, 5))
     wanted = [filtered(of.filter, tables[:, i], m, of.grain) for i, m in enumerate(weights)]
     for t in range(PERIODS):
         factors = of.filter.coefficients(t, [weights[i] for i in order], of.grain)
-        found = measuring._filtered(of, t, factors, tables[t][order], starts[order], states).reshape(4, 5)
+        found = measuring._filter_tables(of, t, factors, tables[t][order], starts[order], states).reshape(4, 5)
         assert all((found[k] == wanted[i][t]).all() for k, i in enumerate(order))
 
 
@@ -150,29 +150,29 @@ def test_what_is_refused_is_refused_before_anything_is_spent(tmp_path: Path, led
     less = GaussianEvent(cost.mu_squared * Fraction(999, 1000))
     other = sf.Domain({"a": 2, "c": 3})
     for opening, error in (
-        (lambda: stream(mine, of, less, **place), PlanError),
-        (lambda: stream(mine, of, ZcdpEvent(cost.mu_squared), **place), PlanError),
-        (lambda: stream(curator(ledger, domain=other), of, cost, **place), PlanError),
-        (lambda: stream(curator(ledger, domain=sf.Domain({"a": 2, "b": 4})), of, cost, **place), Exception),
-        (lambda: stream(mine, of, GaussianEvent(10**18), **place), BudgetExceeded),
-        (lambda: stream(mine, of.filter, cost, **place), PlanError),
-        (lambda: stream(mine, of, cost, name="s", plan_hash="a:b"), InvalidInput),
-        (lambda: stream(mine, of, cost, store=ledger, **place), InvalidInput),
-        (lambda: stream(mine, of, cost, store=tmp_path / "no" / "s.db", **place), InvalidInput),
-        (lambda: stream(mine, of, cost, store=tmp_path / ".." / "s.db", **place), InvalidInput),
-        (lambda: stream(_memory_with_bits(), of, cost, store=tmp_path / "s.db", **place), PlanError),
+        (lambda: open_public_stream(mine, of, less, **place), PlanError),
+        (lambda: open_public_stream(mine, of, ZcdpEvent(cost.mu_squared), **place), PlanError),
+        (lambda: open_public_stream(curator(ledger, domain=other), of, cost, **place), PlanError),
+        (lambda: open_public_stream(curator(ledger, domain=sf.Domain({"a": 2, "b": 4})), of, cost, **place), Exception),
+        (lambda: open_public_stream(mine, of, GaussianEvent(10**18), **place), BudgetExceeded),
+        (lambda: open_public_stream(mine, of.filter, cost, **place), PlanError),
+        (lambda: open_public_stream(mine, of, cost, name="s", plan_hash="a:b"), InvalidInput),
+        (lambda: open_public_stream(mine, of, cost, store=ledger, **place), InvalidInput),
+        (lambda: open_public_stream(mine, of, cost, store=tmp_path / "no" / "s.db", **place), InvalidInput),
+        (lambda: open_public_stream(mine, of, cost, store=tmp_path / ".." / "s.db", **place), InvalidInput),
+        (lambda: open_public_stream(_memory_with_bits(), of, cost, store=tmp_path / "s.db", **place), PlanError),
     ):
         with pytest.raises(error):
             opening()
     (tmp_path / "s.db.odd").write_text("of another")
     with pytest.raises(InvalidInput, match=r"s\.db\.odd exists"):
-        stream(mine, of, cost, store=tmp_path / "s.db", **place)
+        open_public_stream(mine, of, cost, store=tmp_path / "s.db", **place)
     (tmp_path / "s.db.odd").unlink()
     assert not sf.Ledger(ledger).entries()
     assert not (tmp_path / "s.db").exists()
     opened(ledger)
     with pytest.raises(NameTaken):
-        stream(mine, of, cost, store=tmp_path / "other.db", **place)
+        open_public_stream(mine, of, cost, store=tmp_path / "other.db", **place)
     assert not (tmp_path / "other.db").exists()
 
 
@@ -183,10 +183,10 @@ def _memory_with_bits() -> Curator:
 def test_a_stream_in_memory_is_the_same(monkeypatch: Any) -> None:
     """Mutants: a state that the next period does not see; a failed period that changed it."""
     of = terms()
-    made, receipt = stream(_memory_with_bits(), of, price(of), name="s", plan_hash=HASH)
+    made, receipt = open_public_stream(_memory_with_bits(), of, price(of), name="s", plan_hash=HASH)
 
     def broken(*given: Any, **options: Any) -> None:
-        measure(*given, **options)
+        measure_period(*given, **options)
         raise MemoryError
 
     for t, wanted in enumerate(exact(of, TABLES[:PERIODS])):
@@ -351,14 +351,14 @@ def test_foreign_terms_are_not_believed(ledger: Path) -> None:
     of = terms()
     own = Cheap(of.filter, of.families, of.grain, of.noise, 1, 1, of.most)
     with pytest.raises(PlanError):
-        stream(curator(ledger), own, GaussianEvent(Fraction(1)), name="s", plan_hash=HASH)
+        open_public_stream(curator(ledger), own, GaussianEvent(Fraction(1)), name="s", plan_hash=HASH)
     lying = replace(of, filter=replace(of.filter))
     lying.filter.__dict__["response"] = lambda *_: 1
     with pytest.raises(PlanError, match="costs more"):
-        stream(curator(ledger), lying, GaussianEvent(price(of).mu_squared / 2), name="s", plan_hash=HASH)
+        open_public_stream(curator(ledger), lying, GaussianEvent(price(of).mu_squared / 2), name="s", plan_hash=HASH)
     changed = replace(of)
     object.__setattr__(changed, "noise", RoundedGaussian(Fraction(1, 1000)))
-    found, _ = stream(curator(ledger), changed, price(of), name="s", plan_hash=HASH)
+    found, _ = open_public_stream(curator(ledger), changed, price(of), name="s", plan_hash=HASH)
     object.__setattr__(changed, "noise", None)
     assert found.terms.noise.sigma == Fraction(1, 1000)
 
@@ -366,14 +366,14 @@ def test_foreign_terms_are_not_believed(ledger: Path) -> None:
 def test_lines_that_do_not_follow_are_refused(ledger: Path) -> None:
     """Whoever knows the key could write them. Mutants: a label twice, a period too many, other values."""
     found = opened(ledger)
-    standing = FileChain(ledger.with_name("s.db"), FORMAT, advance).read().state
+    standing = FileChain(ledger.with_name("s.db"), FORMAT, read_stream_lines).read().state
     good = found.append(sf.Histogram(TABLES[0]), "p0")
     one = period_line(good, "d")
-    assert advance(standing, [one]).published[0].label == "p0"
+    assert read_stream_lines(standing, [one]).published[0].label == "p0"
     for bad in (
         [one, one],
         [period_line(replace(good, label=str(t)), "d") for t in range(PERIODS + 1)],
         [period_line(replace(good, values=good.values[1:]), "d")],
     ):
         with pytest.raises(ValueError, match="period"):
-            advance(standing, bad)
+            read_stream_lines(standing, bad)

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 import sfumato as sf
 from sfumato._util import codec
 from sfumato.curator.rows import text_files as textfile
-from sfumato.curator.rows.samples import column_names, table_at
+from sfumato.curator.rows.samples import column_names, named_or_spec_table
 from sfumato.curator.rows.sources import open_source
 from sfumato.curator.rows.written import Source, source_of
 from sfumato.domain import Bins, Categories, Domain, Integers
@@ -385,8 +385,8 @@ def test_of_a_spec_goes_for_another_table_what_its_kind_has(
     declared: dict[str, Any], table: str, expected: dict[str, str]
 ) -> None:
     """Mutants: all of it, so that a sample in another form is refused; nothing of it."""
-    found = source_of(table_at(Source("a", **declared), table))
+    found = source_of(named_or_spec_table(Source("a", **declared), table))
     assert (found.table, found.declared()) == (table, expected)
-    own = source_of(table_at(Source("a", **declared), None))
+    own = source_of(named_or_spec_table(Source("a", **declared), None))
     assert (own.table, own.declared()) == ("a", declared)
-    assert source_of(table_at(None, table, decimal=",")).declared() == {"decimal": ","}
+    assert source_of(named_or_spec_table(None, table, decimal=",")).declared() == {"decimal": ","}

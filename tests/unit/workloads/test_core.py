@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato._util.codec import decode, encode, fingerprint
+from sfumato._util.codec import decode_value, encode_value, value_fingerprint
 from sfumato.domain import Domain, Integers
 from sfumato.errors import InvalidInput, WorkloadError
 from sfumato.operators import Block, Dense, Identity, Kronecker, LinearOperator, Prefix, Scaled, Total
@@ -29,7 +29,7 @@ from sfumato.workloads import (
     sums,
     total,
 )
-from sfumato.workloads.core import exact_weight, on_domain
+from sfumato.workloads.core import block_on_domain, exact_weight
 from support.operators import simple, written_out
 
 DOMAIN = Domain({"a": 3, "b": 2, "c": 4})
@@ -80,8 +80,8 @@ def test_answers_are_those_of_the_rows(given_blocks: list[Block], data: st.DataO
     assert len(work.labels()) == len(work) == len(rows)
     assert np.array_equal(work.operator.gram().dense(), rows.T @ rows)
     assert [len(w) for w in work.parts.values()] == [len(rows_of(b)) for b in given_blocks]
-    back = decode(*encode(work))
-    assert fingerprint(back) == fingerprint(work)
+    back = decode_value(*encode_value(work))
+    assert value_fingerprint(back) == value_fingerprint(work)
     assert back.answer(counts).tolist() == wanted
 
 
@@ -264,8 +264,8 @@ def test_counts_of_another_shape_are_refused(counts: Any) -> None:
 
 def test_structure_is_kept() -> None:
     """Mutant: a product of factors over single attributes that is answered through joined tables."""
-    operator = on_domain(DOMAIN, Block((("a",), ("c",)), (Prefix(3), Identity(4))))
+    operator = block_on_domain(DOMAIN, Block((("a",), ("c",)), (Prefix(3), Identity(4))))
     assert operator == Kronecker((Prefix(3), Total(2), Identity(4)))
-    assert on_domain(Domain({"a": 3}), Block((("a",),), (Prefix(3),))) == Prefix(3)
-    assert on_domain(Domain({"a": 3}), Block((), ())) == Total(3)
+    assert block_on_domain(Domain({"a": 3}), Block((("a",),), (Prefix(3),))) == Prefix(3)
+    assert block_on_domain(Domain({"a": 3}), Block((), ())) == Total(3)
     assert repr(prefix(DOMAIN, "a")) == "Workload(3 queries over 24 cells; prefix a: 3)"

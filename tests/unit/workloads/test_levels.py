@@ -13,7 +13,14 @@ from sfumato.domain.predicates import compile_predicate
 from sfumato.errors import DomainError, InvalidInput, WorkloadError
 from sfumato.operators import Grouping, Identity
 from sfumato.specs import read_spec
-from sfumato.workloads.levels import family_names, is_table, names_asked, over, table_block, table_names
+from sfumato.workloads.levels import (
+    family_names,
+    is_table_family,
+    lift_to_attribute,
+    names_asked,
+    table_block,
+    table_names,
+)
 
 POLICIES: dict[str, Any] = {"outside": "other", "missing": "other"}
 ROWS = [("06", "c1"), ("36", "n1"), ("06", "c2"), ("36", "n2"), ("06", "c3")]
@@ -196,8 +203,8 @@ def test_predicates_join_levels_of_several_attributes() -> None:
 
 
 def test_helpers_hand_out_the_cells_themselves_where_there_is_no_level() -> None:
-    assert over(DOMAIN, "county") == over(DOMAIN, "place") == ("place", Identity(6))
-    assert over(DOMAIN, "state") == ("place", Grouping(STATE, 3))
+    assert lift_to_attribute(DOMAIN, "county") == lift_to_attribute(DOMAIN, "place") == ("place", Identity(6))
+    assert lift_to_attribute(DOMAIN, "state") == ("place", Grouping(STATE, 3))
     assert table_block(DOMAIN, ["state", "age"]).groups == (("place",), ("age",))
 
 
@@ -225,7 +232,7 @@ def test_a_block_is_a_table_where_its_rows_are_all_cells_of_named_axes() -> None
         )
         for i in w.items
     ]
-    assert [is_table(DOMAIN, f) for f in families] == [True, True, False, False]  # type: ignore[arg-type]
+    assert [is_table_family(DOMAIN, f) for f in families] == [True, True, False, False]  # type: ignore[arg-type]
     assert sf.queries(own, DOMAIN, "place").labels() == ["place query 0", "place query 1"]
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato._util.checks import nearest
+from sfumato._util.checks import suggest_name
 from sfumato.domain import Bins, Booleans, Categories, Dates, Domain, Hierarchy, Integers
 from sfumato.errors import DomainError, SpecError
 from sfumato.workloads.reading import read_toml
@@ -371,9 +371,9 @@ def test_lines_are_found_past_texts_and_lists_of_many_lines(tmp_path):
 
 
 def test_nearest_names_one_and_lists_few():
-    assert nearest("Aeg", ["sex", "age"]) == "did you mean 'age'? Allowed: 'sex', 'age'"
-    assert nearest("zzz", ["sex", "age"]) == "Allowed: 'sex', 'age'"
-    assert len(nearest("zzz" * 1000, (f"name {i}" for i in range(10**7)))) < 300
+    assert suggest_name("Aeg", ["sex", "age"]) == "did you mean 'age'? Allowed: 'sex', 'age'"
+    assert suggest_name("zzz", ["sex", "age"]) == "Allowed: 'sex', 'age'"
+    assert len(suggest_name("zzz" * 1000, (f"name {i}" for i in range(10**7)))) < 300
 
 
 # ── schemas of other tools ───────────────────────────────────────────────────────────────────────

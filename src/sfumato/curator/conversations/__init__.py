@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from sfumato.curator.conversations.curator import Conversation
-from sfumato.curator.conversations.exact_answers import converse, resume
+from sfumato.curator.conversations.exact_answers import open_conversation, resume_conversation
 
-__all__ = ["Conversation", "converse", "resume"]
+__all__ = ["Conversation", "open_conversation", "resume_conversation"]

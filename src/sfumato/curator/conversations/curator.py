@@ -17,14 +17,14 @@ from typing import Any, NoReturn, Protocol
 
 from sfumato.curator.conversations.transcript import FORMAT, FileTranscript, MemoryTranscript, Opening, Transcript
 from sfumato.curator.curator import check_plan_hash
-from sfumato.curator.places import check_place, check_same, check_unopened, pay
+from sfumato.curator.places import check_place, check_same_opening, check_unopened, pay_for_file
 from sfumato.errors import BudgetError, LedgerCorrupted, LedgerError, NotWritten, PlanError, SourceError
 from sfumato.privacy.accounting import Event
-from sfumato.privacy.conversation_price import Question, SparseVector, Step, Terms
+from sfumato.privacy.conversation_price import ConversationQuestion, SparseVector, Step, Terms
 from sfumato.privacy.debits import Debits, Receipt
-from sfumato.privacy.files import holds
+from sfumato.privacy.files import is_nonempty_file
 from sfumato.privacy.noise import BitSource
-from sfumato.privacy.reserved_budget import Prepaid
+from sfumato.privacy.reserved_budget import ReservedBudget
 from sfumato.privacy.unit import PrivacyUnit
 
 __all__ = ["Access", "Conversation", "converse_with", "resume_with"]
@@ -37,7 +37,7 @@ class Access(Protocol):
         """Read the table, if that was not done before. Raises SourceError."""
         ...
 
-    def admit(self, question: object, terms: Terms) -> tuple[Question, Any]:
+    def admit(self, question: object, terms: Terms) -> tuple[ConversationQuestion, Any]:
         """The question built anew, to be written down, and as it is asked: what `exact` takes.
 
         After checks without a look that score and answer of the second move as little as was paid for.
@@ -60,7 +60,7 @@ class Access(Protocol):
         ...
 
 
-class _Unformed(Exception):
+class _NoQuestion(Exception):
     """No question came; the turn is undone."""
 
 
@@ -133,7 +133,7 @@ class Conversation:
     def _turn(self, form: Callable[[Sequence[Step]], Any]) -> Step | None:
         step: Step | None = None
         raised: Exception | None = None
-        with suppress(_Unformed), self._transcript.turn() as turn:
+        with suppress(_NoQuestion), self._transcript.turn() as turn:
             vector = turn.standing.vector
             vector.check_open()
             try:
@@ -141,7 +141,7 @@ class Conversation:
             except Exception as error:
                 # passed on as it is, and not read as an error of the file
                 raised = error
-                raise _Unformed from None
+                raise _NoQuestion from None
             question, asked = self._access.admit(formed, self.terms)
             self._alone()  # `form` may have forked
             with suppress(Exception):  # what failed, and its text, may depend on the data
@@ -173,7 +173,7 @@ def converse_with(
     terms: Terms,
     price: Event,
     *,
-    ledger: Debits | Prepaid,
+    ledger: Debits | ReservedBudget,
     unit: PrivacyUnit,
     table: str | None,
     name: str,
@@ -201,22 +201,24 @@ def converse_with(
     if not isinstance(ledger, Debits) or not ledger.durable or bits is not None:
         raise PlanError("a conversation that is kept in a file is paid from a ledger that is kept in one")
     path = check_place(store, "conversation", FORMAT)
-    begun = FileTranscript(path) if holds(path) else None
+    begun = FileTranscript(path) if is_nonempty_file(path) else None
     if begun is None:
         ledger.expect(name, f"{plan_hash}:{'0' * 32}", price, unit, table)
     access.open()
     key = secrets.token_bytes(32) if begun is None else begun.key
     opening = Opening(terms, price, about, access.fingerprint, access.digest(key), ledger.ledger_id, name, plan_hash)
     if begun is not None:
-        check_same(path, begun.opening, opening)
-        _check_receipt(begun, path, ledger)
+        check_same_opening(path, begun.opening, opening)
+        _check_conversation_paid(begun, path, ledger)
     transcript = begun or FileTranscript.create(path, opening, key)
     bought = (name, transcript.plan_hash, price, unit, table)
-    receipt = pay(ledger, bought, (path, transcript.remove), transcript.pay)
+    receipt = pay_for_file(ledger, bought, (path, transcript.remove), transcript.pay)
     return Conversation(transcript, access, None), receipt
 
 
-def resume_with(access: Access, store: Path, *, ledger: Debits | Prepaid, anchor: str | None = None) -> Conversation:
+def resume_with(
+    access: Access, store: Path, *, ledger: Debits | ReservedBudget, anchor: str | None = None
+) -> Conversation:
     """The conversation kept in a file, to go on with: same ledger, same domain and unit, same table.
 
     With an `anchor` kept from earlier, also a file that was put back to a state before it is refused.
@@ -236,7 +238,7 @@ def resume_with(access: Access, store: Path, *, ledger: Debits | Prepaid, anchor
             f"{store} was never paid for: its opening ended before the debit, and nothing was spent. Open it again as "
             "it was opened, or remove the file"
         )
-    _check_receipt(transcript, store, ledger)
+    _check_conversation_paid(transcript, store, ledger)
     sequence, paid_at = transcript.paid or (receipt.sequence, receipt.anchor)
     ledger.check(paid_at)
     if entry.sequence != sequence or entry.event != opening.price or not opening.terms.fits(opening.price):
@@ -251,6 +253,6 @@ def resume_with(access: Access, store: Path, *, ledger: Debits | Prepaid, anchor
     return Conversation(transcript, access, None)
 
 
-def _check_receipt(transcript: FileTranscript, path: Path, ledger: Debits) -> None:
+def _check_conversation_paid(transcript: FileTranscript, path: Path, ledger: Debits) -> None:
     if transcript.paid is None:
         check_unopened(path, ledger, transcript.opening.name)

@@ -10,26 +10,26 @@ from typing import Any
 
 import numpy as np
 
-from sfumato._util.codec import fingerprint
+from sfumato._util.codec import value_fingerprint
 from sfumato.cells import Grid
 from sfumato.curator.conversations import curator as conversing
 from sfumato.curator.conversations.curator import Conversation
-from sfumato.curator.curator import Curator, Holding, holding, own
+from sfumato.curator.curator import CuratedTable, Curator, curator_holding, rebuild_values
 from sfumato.curator.rows.counting import MAX_CELLS
-from sfumato.curator.selecting import admitted, answers
+from sfumato.curator.selecting import admit_candidates, exact_candidate_answers
 from sfumato.errors import PlanError
 from sfumato.privacy.accounting import Event
 from sfumato.privacy.conversation_price import Terms
 from sfumato.privacy.debits import Receipt
 from sfumato.privacy.selection import Candidates, score_sensitivity
 
-__all__ = ["TableAccess", "converse", "resume"]
+__all__ = ["TableAccess", "open_conversation", "resume_conversation"]
 
 
 _DIGESTED = 2**20  # 8 MB of counts that tell a table by its digest
 
 
-def converse(
+def open_conversation(
     curator: Curator,
     terms: Terms,
     price: Event,
@@ -49,8 +49,8 @@ def converse(
     neighbour relation, and beside anything else the ledger pays for. Refusals are those of `Curator.measure`;
     InvalidInput or LedgerError for a place where no file can be made.
     """
-    held = holding(curator)
-    terms, price, about = own((terms, price, about))
+    held = curator_holding(curator)
+    terms, price, about = rebuild_values((terms, price, about))
     return conversing.converse_with(
         TableAccess(held),
         terms,
@@ -66,18 +66,18 @@ def converse(
     )
 
 
-def resume(curator: Curator, store: Path, *, anchor: str | None = None) -> Conversation:
+def resume_conversation(curator: Curator, store: Path, *, anchor: str | None = None) -> Conversation:
     """The conversation kept in a file, to go on with; no budget is spent. `anchor` finds a file put back.
 
     Raises LedgerError or LedgerCorrupted for a file that the curator's ledger did not pay for, that is not complete,
     that was changed or is open to others; PlanError for another domain or unit; SourceError (for the custodian) for a
     table that cannot be loaded or that is another.
     """
-    held = holding(curator)
+    held = curator_holding(curator)
     return conversing.resume_with(TableAccess(held), store, ledger=held.ledger, anchor=anchor)
 
 
-def _joint(grid: Grid) -> list[tuple[str, ...]]:
+def _countable_sets(grid: Grid) -> list[tuple[str, ...]]:
     """Consecutive attributes, as many together as have at most 2^20 cells; those too large to count are left out."""
     sets: list[tuple[str, ...]] = [()]
     cells = 1
@@ -97,7 +97,7 @@ def _joint(grid: Grid) -> list[tuple[str, ...]]:
 class TableAccess:
     """A table over a domain, for conversations: questions are `Candidates` of one row."""
 
-    held: Holding
+    held: CuratedTable
 
     def open(self) -> None:
         """Read the table, if that was not done before."""
@@ -108,7 +108,7 @@ class TableAccess:
 
         Raises PlanError or WorkloadError for what cannot be counted or moves too far.
         """
-        own, asked = admitted(self.held, question)
+        own, asked = admit_candidates(self.held, question)
         if not isinstance(own, Candidates) or not isinstance(asked, Candidates):
             raise PlanError(f"candidates are needed, not {type(question).__name__}")
         if len(own) != 1:
@@ -130,7 +130,7 @@ class TableAccess:
     @property
     def fingerprint(self) -> str:
         """A hash of domain and privacy unit."""
-        return fingerprint((self.held.declared, self.held.unit))
+        return value_fingerprint((self.held.declared, self.held.unit))
 
     def digest(self, key: bytes) -> str:
         """A keyed hash of joint tables of neighbouring attributes, as many together as have at most 2^20 cells.
@@ -138,10 +138,10 @@ class TableAccess:
         A change that leaves all of them as they are goes unnoticed.
         """
         found = hmac.new(key, b"table", hashlib.sha256)
-        for table in self.held.open().count(_joint(self.held.grid)).values():
+        for table in self.held.open().count(_countable_sets(self.held.grid)).values():
             found.update(np.ascontiguousarray(table).data)
         return found.hexdigest()
 
     def exact(self, question: Candidates) -> int:
         """The exact answer to an admitted question."""
-        return int(answers(self.held.open(), question)[0])
+        return int(exact_candidate_answers(self.held.open(), question)[0])

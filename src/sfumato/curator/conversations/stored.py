@@ -9,7 +9,7 @@ from typing import Any
 
 from sfumato.curator.conversations.transcript import FORMAT, FileTranscript
 from sfumato.privacy.conversation_price import Step, Terms
-from sfumato.privacy.kinds import says_it_is
+from sfumato.privacy.kinds import is_file_of_kind
 
 __all__ = ["StoredTranscript", "is_conversation", "read_transcript"]
 
@@ -29,7 +29,7 @@ class StoredTranscript:
 
 def is_conversation(path: Path) -> bool:
     """Whether a file says of itself that it is the file of a conversation; nothing else is checked."""
-    return says_it_is(path, FORMAT)
+    return is_file_of_kind(path, FORMAT)
 
 
 def read_transcript(

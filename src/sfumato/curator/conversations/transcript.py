@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from sfumato._util.bundles import pack, unpack
+from sfumato._util.bundles import pack_value, unpack_value
 from sfumato._util.codec import storable
 from sfumato.errors import InvalidInput, LedgerError
 from sfumato.privacy.accounting import Event
@@ -21,11 +21,11 @@ from sfumato.privacy.conversation_price import SparseVector, Step, Terms
 from sfumato.privacy.debits import Receipt
 from sfumato.privacy.files import Wording
 
-__all__ = ["FileTranscript", "MemoryTranscript", "Opening", "Standing", "Transcript", "TranscriptTurn"]
+__all__ = ["FileTranscript", "MemoryTranscript", "Opening", "Transcript", "TranscriptState", "TranscriptTurn"]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Standing:
+class TranscriptState:
     """The steps so far, and the sparse vector that answers the next question. Its noise is secret."""
 
     steps: tuple[Step, ...]
@@ -36,7 +36,7 @@ class TranscriptTurn(Protocol):
     """The sole right to add one step to a transcript."""
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> TranscriptState:
         """What was said before."""
         ...
 
@@ -63,7 +63,7 @@ class Transcript(Protocol):
         """The number of the last line and a hash over all of them; None in memory."""
         ...
 
-    def standing(self) -> Standing:
+    def standing(self) -> TranscriptState:
         """What was said so far."""
         ...
 
@@ -75,11 +75,11 @@ class Transcript(Protocol):
 class _MemoryTurn:
     __slots__ = ("next", "standing")
 
-    def __init__(self, standing: Standing) -> None:
+    def __init__(self, standing: TranscriptState) -> None:
         self.standing, self.next = standing, standing
 
     def write(self, step: Step, vector: SparseVector) -> None:
-        self.next = Standing((*self.standing.steps, step), vector)
+        self.next = TranscriptState((*self.standing.steps, step), vector)
 
     def close(self) -> None:
         self.next = replace(self.standing, vector=replace(self.standing.vector, remaining=0))
@@ -94,9 +94,9 @@ class MemoryTranscript:
 
     def __init__(self, vector: SparseVector, about: Any) -> None:
         self.terms, self.about = vector.terms, about
-        self._standing, self._lock = Standing((), vector), threading.Lock()
+        self._standing, self._lock = TranscriptState((), vector), threading.Lock()
 
-    def standing(self) -> Standing:
+    def standing(self) -> TranscriptState:
         """What was said so far."""
         return self._standing
 
@@ -152,13 +152,13 @@ class Opening:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class _Said:
+class _TranscriptLines:
     """All lines so far: the opening, the receipt, and how the conversation stands once that is there. Secret."""
 
     key: bytes
     opening: Opening
     paid: tuple[int, str] | None = None
-    standing: Standing | None = None
+    standing: TranscriptState | None = None
 
 
 class FileTranscript:
@@ -169,8 +169,8 @@ class FileTranscript:
 
     __slots__ = ("_chain", "_first", "_head")
 
-    def __init__(self, path: str | os.PathLike[str] | FileChain[_Said]) -> None:
-        self._chain = path if isinstance(path, FileChain) else FileChain(path, FORMAT, _advance)
+    def __init__(self, path: str | os.PathLike[str] | FileChain[_TranscriptLines]) -> None:
+        self._chain = path if isinstance(path, FileChain) else FileChain(path, FORMAT, _read_transcript_lines)
         found = self._chain.read()
         self._first, self._head = found.state, found.hashes[0]
 
@@ -178,8 +178,8 @@ class FileTranscript:
     def create(cls, path: Path, opening: Opening, key: bytes) -> FileTranscript:
         """Make the file, unpaid. Raises LedgerError where it exists or cannot be made."""
         created = datetime.now(UTC).isoformat(timespec="seconds")
-        first = b"\n".join([_NOTICE.encode(), key.hex().encode(), created.encode(), pack(opening)])
-        return cls(FileChain.create(path, FORMAT, _advance, first))
+        first = b"\n".join([_NOTICE.encode(), key.hex().encode(), created.encode(), pack_value(opening)])
+        return cls(FileChain.create(path, FORMAT, _read_transcript_lines, first))
 
     def remove(self) -> None:
         """Take an unpaid file away."""
@@ -227,9 +227,9 @@ class FileTranscript:
             with self._chain.turn(write=True) as turn:
                 if turn.state.paid is None:
                     drawn = SparseVector.begin(self.terms).threshold
-                    turn.append(_line("paid", pack((receipt.sequence, receipt.anchor)), None, drawn))
+                    turn.append(_transcript_line("paid", pack_value((receipt.sequence, receipt.anchor)), None, drawn))
 
-    def standing(self) -> Standing:
+    def standing(self) -> TranscriptState:
         """What was said so far. Raises LedgerError for a conversation that was not paid for."""
         return self._paid(self._chain.read().state)
 
@@ -239,7 +239,7 @@ class FileTranscript:
         with self._chain.turn(write=True) as turn:
             yield _FileTurn(turn, self._paid(turn.state))
 
-    def _paid(self, found: _Said) -> Standing:
+    def _paid(self, found: _TranscriptLines) -> TranscriptState:
         if found.standing is None:
             raise LedgerError(
                 f"{self._chain.path}: the opening of this conversation did not come to its end; open it again as it was"
@@ -250,65 +250,65 @@ class FileTranscript:
 class _FileTurn:
     __slots__ = ("_turn", "standing")
 
-    def __init__(self, turn: Turn[_Said], standing: Standing) -> None:
+    def __init__(self, turn: Turn[_TranscriptLines], standing: TranscriptState) -> None:
         self._turn, self.standing = turn, standing
 
     def write(self, step: Step, vector: SparseVector) -> None:
         kind = "above" if step.above else "below"
-        self._turn.append(_line(kind, pack(step.question), step.answer, vector.threshold))
+        self._turn.append(_transcript_line(kind, pack_value(step.question), step.answer, vector.threshold))
 
     def close(self) -> None:
-        self._turn.append(_line("ended", b"", None, self.standing.vector.threshold))
+        self._turn.append(_transcript_line("ended", b"", None, self.standing.vector.threshold))
 
 
-def _line(kind: str, body: bytes, answer: int | None, threshold: int) -> bytes:
+def _transcript_line(kind: str, body: bytes, answer: int | None, threshold: int) -> bytes:
     """A line: its kind, two numbers of fixed width, and what it is about."""
     texts = ("" if n is None else f"{n:+d}" for n in (answer, threshold))
     return b"\n".join([kind.encode(), *(text.ljust(_WIDTH).encode() for text in texts), body])
 
 
-def _advance(said: _Said | None, bodies: Sequence[bytes]) -> _Said:
+def _read_transcript_lines(said: _TranscriptLines | None, bodies: Sequence[bytes]) -> _TranscriptLines:
     """What some more lines say after those before; ValueError where they do not follow."""
     if said is None:
-        said = _Said(FORMAT.key(bodies[0]), _read(bodies[0].split(b"\n", 3)[3], Opening))
+        said = _TranscriptLines(FORMAT.key(bodies[0]), _unpack_transcript_part(bodies[0].split(b"\n", 3)[3], Opening))
         bodies = bodies[1:]
     paid, standing, steps = said.paid, said.standing, list[Step]()
     for line in bodies:
         kind, *numbers, body = line.split(b"\n", 3)
         answer, threshold = numbers
-        drawn = _number(threshold)
+        drawn = _read_fixed_number(threshold)
         if standing is None:
-            _require(kind == b"paid", "it begins without a receipt")
-            paid = _read(body, tuple)
-            standing = Standing((), SparseVector(said.opening.terms, drawn, said.opening.terms.epochs.count))
+            _require_transcript(kind == b"paid", "it begins without a receipt")
+            paid = _unpack_transcript_part(body, tuple)
+            standing = TranscriptState((), SparseVector(said.opening.terms, drawn, said.opening.terms.epochs.count))
             continue
         vector = standing.vector
-        _require(vector.remaining > 0 and kind in (b"above", b"below", b"ended"), "it goes on after its end")
+        _require_transcript(vector.remaining > 0 and kind in (b"above", b"below", b"ended"), "it goes on after its end")
         if kind == b"ended":
             standing = replace(standing, vector=replace(vector, remaining=0))
             continue
         above = kind == b"above"
-        _require(above or drawn == vector.threshold, "a threshold changed within its epoch")
-        found = _number(answer) if above and said.opening.terms.answer is not None else None
-        steps.append(Step(_read(body, object), found, above))
+        _require_transcript(above or drawn == vector.threshold, "a threshold changed within its epoch")
+        found = _read_fixed_number(answer) if above and said.opening.terms.answer is not None else None
+        steps.append(Step(_unpack_transcript_part(body, object), found, above))
         standing = replace(standing, vector=replace(vector, threshold=drawn, remaining=vector.remaining - above))
     if standing is not None and steps:
         standing = replace(standing, steps=(*standing.steps, *steps))
     return replace(said, paid=paid, standing=standing)
 
 
-def _number(text: bytes) -> int:
+def _read_fixed_number(text: bytes) -> int:
     found = text.decode("ascii")
-    _require(len(found) == _WIDTH and _NUMBER.fullmatch(found) is not None, "no number")
+    _require_transcript(len(found) == _WIDTH and _NUMBER.fullmatch(found) is not None, "no number")
     return int(found)
 
 
-def _read(body: bytes, kind: type) -> Any:
-    found = unpack(body)
-    _require(isinstance(found, kind), f"a {type(found).__name__} stands where a {kind.__name__} belongs")
+def _unpack_transcript_part(body: bytes, kind: type) -> Any:
+    found = unpack_value(body)
+    _require_transcript(isinstance(found, kind), f"a {type(found).__name__} stands where a {kind.__name__} belongs")
     return found
 
 
-def _require(holds: bool, problem: str) -> None:
+def _require_transcript(holds: bool, problem: str) -> None:
     if not holds:
         raise ValueError(problem)

@@ -19,23 +19,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.cells import Grid
-from sfumato.curator.rows.counting import Cluster, sum_down, tally
-from sfumato.curator.rows.encoding import Column, Statement, cell_of, check_type, field_of, prepared, truncation
-from sfumato.curator.rows.readers import SETTINGS, Session, own_texts
+from sfumato.curator.rows.counting import Cluster, count_parts, sum_to_answers
+from sfumato.curator.rows.encoding import (
+    Column,
+    Statement,
+    attribute_statements,
+    cell_sql,
+    check_type,
+    field_sql,
+    truncation_sql,
+)
+from sfumato.curator.rows.readers import SETTINGS, DuckDBSession, byte_texts
 
 __all__ = [
     "RECEIPT",
     "SLICE",
     "Encoding",
-    "Packed",
-    "Part",
+    "PartitionRow",
+    "WordLayout",
     "Words",
     "count",
     "encode",
     "gather",
-    "spread",
+    "library_versions",
+    "part_batches",
     "total",
-    "versions",
 ]
 
 
@@ -46,7 +54,7 @@ _BITS = 63  # of a word: its sign stays free
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
+class WordLayout:
     """Where in its words a record has its cells."""
 
     grid: Grid
@@ -102,7 +110,7 @@ RECEIPT = -1
 """The chunk of a row that holds no records: it says what arrived."""
 
 
-class Part(NamedTuple):
+class PartitionRow(NamedTuple):
     """One row of what a partition gives.
 
     status: 0, or why there is nothing else. part, chunk: whose it is. rows: records kept. seen: rows that came.
@@ -119,14 +127,14 @@ class Part(NamedTuple):
     status: int = 0
 
 
-def versions() -> tuple[str, ...]:
+def library_versions() -> tuple[str, ...]:
     """What must be the same where rows are counted and where the result is believed."""
     named = (f"{m} {metadata.version(m)}" for m in ("sfumato", "numpy", "duckdb"))
     return (f"python {platform.python_version()}", *named)
 
 
 @dataclass(frozen=True, slots=True)
-class Encoding(Packed):
+class Encoding(WordLayout):
     """How the rows of a partition become words: public, made of what is declared and of the types of columns.
 
     raw: by position, the DuckDB type of a field that arrives as it is, in column r{i}; others arrive in w0, w1, ...
@@ -145,20 +153,20 @@ class Encoding(Packed):
         first: list[Statement] = []
         raw = [f"w{k}" for k in range(self.words)]
         fields, words = list(raw), [[w] for w in raw]
-        columns = own_texts({f"r{i}": Column(f"r{i}", kind, *self.notation) for i, kind in self.raw.items()})
+        columns = byte_texts({f"r{i}": Column(f"r{i}", kind, *self.notation) for i, kind in self.raw.items()})
         for i, (word, shift, _) in enumerate(self.places()):
             if i in self.raw:
                 rule = self.grid.rules[i]
                 column = columns[f"r{i}"]
                 check_type(f"r{i}", rule, column)
-                first += prepared(rule, i)
+                first += attribute_statements(rule, i)
                 raw.append(f"{column.sql} AS f{i}")
-                fields.append(f"{field_of(rule, column, f'f{i}')} AS v{i}")
-                cell = f"coalesce({cell_of(rule, i, column.decimal)}, {rule.size})"
+                fields.append(f"{field_sql(rule, column, f'f{i}')} AS v{i}")
+                cell = f"coalesce({cell_sql(rule, i, column.decimal)}, {rule.size})"
                 words[word].append(f"CAST({cell} AS BIGINT) * {2**shift}")
         kept = [f"{' + '.join(w)} AS w{k}" for k, w in enumerate(words)]
         if self.person is not None:
-            who = own_texts({"r": Column("r", self.person, *self.notation)})["r"]
+            who = byte_texts({"r": Column("r", self.person, *self.notation)})["r"]
             raw.append(f"{who.sql} AS f")
             fields.append(f"{who.name('f')} AS person")
             kept.append("person")
@@ -166,42 +174,42 @@ class Encoding(Packed):
         return first, f"SELECT {', '.join(kept)} FROM ({inner})"
 
 
-def encode(batches: Iterable[Any], how: Encoding, part: int) -> Iterator[Part]:
+def encode(batches: Iterable[Any], how: Encoding, part: int) -> Iterator[PartitionRow]:
     """Chunks of encoded records, at least one; where persons are named, a table for each bucket of persons."""
     if how.person is not None:
-        yield from _truncated(batches, how, part)
+        yield from _truncate_persons(batches, how, part)
         return
-    for chunk, (words, _, seen) in enumerate(_encoded(batches, how)):
-        yield _chunk(how, words, part, chunk, seen)
+    for chunk, (words, _, seen) in enumerate(_encode_chunks(batches, how)):
+        yield _chunk_part(how, words, part, chunk, seen)
 
 
-def _encoded(batches: Iterable[Any], how: Encoding) -> Iterator[tuple[Words, Any, int]]:
+def _encode_chunks(batches: Iterable[Any], how: Encoding) -> Iterator[tuple[Words, Any, int]]:
     """(words, names of persons, rows that came) of one chunk after the other, the last of them maybe empty."""
-    session = Session(settings=_DATABASE) if how.raw or how.person is not None else None
+    session = DuckDBSession(settings=_DATABASE) if how.raw or how.person is not None else None
     first, query = how.statements()
     try:
         if session is not None:
             for statement in first:
                 session.connection.execute(*statement)
-        for table in _chunks(batches):
+        for table in _batch_tables(batches):
             seen = table.num_rows
-            asked = table if session is None or not seen else _asked(session, query, table, how)
-            yield (*_placed(asked, seen, how), seen)
+            asked = table if session is None or not seen else _query_fields(session, query, table, how)
+            yield (*_placed_rows(asked, seen, how), seen)
     finally:
         if session is not None:
             session.close()
 
 
-def _asked(session: Session, query: str, table: Any, how: Encoding) -> Any:
+def _query_fields(session: DuckDBSession, query: str, table: Any, how: Encoding) -> Any:
     """What DuckDB makes of the fields of some rows, which have to be of the types that were announced."""
     session.connection.register("source", table)
     expected = [how.raw[i] for i in sorted(how.raw)] + ([] if how.person is None else [how.person])
     if [c.type for name, c in session.columns("source").items() if name.startswith("r")] != expected:
         raise TypeError
-    return _arrow(session, query)
+    return _fetch_arrow(session, query)
 
 
-def _placed(table: Any, rows: int, how: Encoding) -> tuple[Words, Any]:
+def _placed_rows(table: Any, rows: int, how: Encoding) -> tuple[Words, Any]:
     """(words, names of persons) of the rows that are not dropped."""
     if not rows:
         return np.zeros((how.words, 0), dtype=np.int64), None
@@ -216,7 +224,7 @@ def _placed(table: Any, rows: int, how: Encoding) -> tuple[Words, Any]:
     return words if keep.all() else words[:, keep], names
 
 
-def _chunks(batches: Iterable[Any]) -> Iterator[Any]:
+def _batch_tables(batches: Iterable[Any]) -> Iterator[Any]:
     """Tables of about `_ROWS` rows, at least one."""
     import pyarrow as pa  # noqa: PLC0415
 
@@ -231,30 +239,30 @@ def _chunks(batches: Iterable[Any]) -> Iterator[Any]:
     yield pa.Table.from_batches(held) if held else pa.table({})
 
 
-def _arrow(session: Session, query: str) -> Any:
+def _fetch_arrow(session: DuckDBSession, query: str) -> Any:
     """What a query gives, as a table of arrow."""
     import pyarrow as pa  # noqa: PLC0415
 
     return pa.table(session.connection.sql(query))
 
 
-def _chunk(how: Encoding, words: Words, part: int, chunk: int, seen: int, cut: int = 0) -> Part:
+def _chunk_part(how: Encoding, words: Words, part: int, chunk: int, seen: int, cut: int = 0) -> PartitionRow:
     words = how.moved(words)  # after persons' rows were chosen, as in a file
     data = np.ascontiguousarray(words, dtype="<i8").tobytes()
     rows = words.shape[1]
     tops = [int(how.cells(words, i).max(initial=0)) for i in range(len(how.grid.rules))]
     note = hashlib.sha256(data).digest() + np.array([cut, *tops], dtype="<i8").tobytes()
-    return Part(part, chunk, rows, seen, note, data)
+    return PartitionRow(part, chunk, rows, seen, note, data)
 
 
 # -- persons ----------------------------------------------------------------------------------------------
 
 
-def _truncated(batches: Iterable[Any], how: Encoding, part: int) -> Iterator[Part]:
+def _truncate_persons(batches: Iterable[Any], how: Encoding, part: int) -> Iterator[PartitionRow]:
     """Of each person of this partition each different row, and how often it is there: a table for every bucket."""
     with _People(how) as people:
         seen = 0
-        for words, names, rows in _encoded(batches, how):
+        for words, names, rows in _encode_chunks(batches, how):
             seen += rows
             if names is not None:
                 people.add({f"w{k}": w for k, w in enumerate(words)} | {"person": names})
@@ -262,16 +270,16 @@ def _truncated(batches: Iterable[Any], how: Encoding, part: int) -> Iterator[Par
     ends = np.searchsorted(np.asarray(found.column("bucket")), np.arange(how.buckets + 1))
     for bucket in range(how.buckets):
         some = found.slice(ends[bucket], ends[bucket + 1] - ends[bucket])
-        yield Part(part, bucket, some.num_rows, seen if bucket == 0 else 0, data=_written(some))
+        yield PartitionRow(part, bucket, some.num_rows, seen if bucket == 0 else 0, data=_arrow_bytes(some))
 
 
-def gather(batches: Iterable[Any], how: Encoding, part: int) -> Iterator[Part]:
+def gather(batches: Iterable[Any], how: Encoding, part: int) -> Iterator[PartitionRow]:
     """From the buckets that came to a partition: what is kept of each person, and a receipt for every table."""
-    receipts: list[Part] = []
+    receipts: list[PartitionRow] = []
     with _People(how) as people:
-        for sent in _parts(batches):
-            table = _read(sent.data)
-            receipts.append(Part(sent.part, RECEIPT, table.num_rows, sent.seen, b"%d %d" % (sent.chunk, part)))
+        for sent in _partition_parts(batches):
+            table = _table_from_arrow(sent.data)
+            receipts.append(PartitionRow(sent.part, RECEIPT, table.num_rows, sent.seen, b"%d %d" % (sent.chunk, part)))
             if table.num_rows != sent.rows or (np.asarray(table.column("bucket")) != sent.chunk).any():
                 raise ValueError
             people.add(table.drop_columns(["bucket"]))
@@ -281,7 +289,7 @@ def gather(batches: Iterable[Any], how: Encoding, part: int) -> Iterator[Part]:
     words = np.stack([np.asarray(found.column(f"w{k}")) for k in range(how.words)])
     cut = np.asarray(found.column("cut"))
     for chunk, start in enumerate(range(0, max(1, words.shape[1]), _ROWS)):
-        yield _chunk(how, words[:, start : start + _ROWS], part, chunk, 0, int(cut[start : start + _ROWS].sum()))
+        yield _chunk_part(how, words[:, start : start + _ROWS], part, chunk, 0, int(cut[start : start + _ROWS].sum()))
     yield from receipts
 
 
@@ -289,7 +297,7 @@ class _People:
     """Encoded records with the names of their persons, of whom each keeps a few: chosen as in a file."""
 
     def __init__(self, how: Encoding) -> None:
-        self._how, self._session = how, Session(settings=_DATABASE)
+        self._how, self._session = how, DuckDBSession(settings=_DATABASE)
         self._words = ", ".join(f"w{k}" for k in range(how.words))
         columns = ", ".join(f"w{k} BIGINT" for k in range(how.words))
         self._session.connection.execute(f"CREATE TEMP TABLE people ({columns}, person VARCHAR, n BIGINT DEFAULT 1)")
@@ -310,15 +318,17 @@ class _People:
 
     def told(self) -> Any:
         """All that is to be chosen from. What is kept hangs on how often a row is there, in all partitions."""
-        return _arrow(self._session, f"SELECT *, hash(person) % {self._how.buckets} AS bucket FROM ({self._rows})")
+        return _fetch_arrow(
+            self._session, f"SELECT *, hash(person) % {self._how.buckets} AS bucket FROM ({self._rows})"
+        )
 
     def kept(self) -> Any:
         """What is kept of each person: words, name, and a mark on one row of who had more."""
         places = self._how.places()
         cells = ", ".join(f"(w{w} >> {s}) & {2**b - 1} AS a{i}" for i, (w, s, b) in enumerate(places))
         names = ", ".join(f"a{i}" for i in range(len(places)))
-        chosen = truncation(names, f"SELECT *, {cells} FROM ({self._rows})", self._how.most)
-        return _arrow(self._session, f"SELECT {self._words}, person, cut FROM ({chosen})")
+        chosen = truncation_sql(names, f"SELECT *, {cells} FROM ({self._rows})", self._how.most)
+        return _fetch_arrow(self._session, f"SELECT {self._words}, person, cut FROM ({chosen})")
 
     def most(self, found: Any) -> int:
         """Rows of the person who has most of them."""
@@ -327,7 +337,7 @@ class _People:
         return int(self._session.rows(query)[0][0])
 
 
-def _written(table: Any) -> bytes:
+def _arrow_bytes(table: Any) -> bytes:
     import pyarrow as pa  # noqa: PLC0415
 
     sink = io.BytesIO()
@@ -336,17 +346,17 @@ def _written(table: Any) -> bytes:
     return sink.getvalue()
 
 
-def _read(data: bytes) -> Any:
+def _table_from_arrow(data: bytes) -> Any:
     import pyarrow as pa  # noqa: PLC0415
 
     return pa.ipc.open_stream(data).read_all()
 
 
-def _parts(batches: Iterable[Any]) -> Iterator[Part]:
+def _partition_parts(batches: Iterable[Any]) -> Iterator[PartitionRow]:
     """The rows of batches. Raises ValueError where a partition before had nothing to give."""
     for batch in batches:
         for i in range(batch.num_rows):
-            found = Part(*(batch.column(name)[i].as_py() for name in Part._fields))
+            found = PartitionRow(*(batch.column(name)[i].as_py() for name in PartitionRow._fields))
             if found.status:
                 raise ValueError
             yield found
@@ -355,12 +365,12 @@ def _parts(batches: Iterable[Any]) -> Iterator[Part]:
 # -- counting ---------------------------------------------------------------------------------------------
 
 
-def count(batches: Iterable[Any], how: Encoding, parts: Sequence[Cluster]) -> Iterator[Part]:
+def count(batches: Iterable[Any], how: Encoding, parts: Sequence[Cluster]) -> Iterator[PartitionRow]:
     """Tables of the sets that the blocks of `parts` answer, in slices, and of every chunk what was counted of it."""
     seen: list[bytes] = []
 
     def read(needed: NDArray[np.int64]) -> Iterator[dict[int, NDArray[Any]]]:
-        for sent in _parts(batches):
+        for sent in _partition_parts(batches):
             if sent.chunk == RECEIPT:
                 continue
             seen.append(np.array([sent.part, sent.chunk], dtype="<i4").tobytes() + hashlib.sha256(sent.data).digest())
@@ -368,35 +378,35 @@ def count(batches: Iterable[Any], how: Encoding, parts: Sequence[Cluster]) -> It
             if words.size:
                 yield {i: how.cells(words, i) for i in needed.tolist()}
 
-    tables = tally(parts, read)
+    tables = count_parts(parts, read)
     found: list[NDArray[np.int64]] = []
     for part, table in zip(parts, tables, strict=True):
-        answers = dict(sum_down(part, table))
+        answers = dict(sum_to_answers(part, table))
         found += [answers[column].reshape(-1) for column in range(len(part.answers))]
     flat = np.concatenate(found)
     for k, start in enumerate(range(0, len(flat), SLICE)):
-        yield Part(0, k, data=flat[start : start + SLICE].astype("<i8").tobytes())
-    yield Part(0, RECEIPT, data=b"".join(seen))
+        yield PartitionRow(0, k, data=flat[start : start + SLICE].astype("<i8").tobytes())
+    yield PartitionRow(0, RECEIPT, data=b"".join(seen))
 
 
-def total(batches: Iterable[Any]) -> Iterator[Part]:
+def total(batches: Iterable[Any]) -> Iterator[PartitionRow]:
     """Slices of the same number added up; receipts as they came."""
     sums: dict[int, NDArray[np.int64]] = {}
-    for sent in _parts(batches):
+    for sent in _partition_parts(batches):
         if sent.chunk == RECEIPT:
             yield sent
             continue
         counts = np.frombuffer(sent.data, dtype="<i8")
         sums[sent.chunk] = sums.get(sent.chunk, 0) + counts
     for k, counts in sums.items():
-        yield Part(0, k, data=counts.astype("<i8").tobytes())
+        yield PartitionRow(0, k, data=counts.astype("<i8").tobytes())
 
 
-def spread(rows: Iterable[Part]) -> Iterator[Any]:
+def part_batches(rows: Iterable[PartitionRow]) -> Iterator[Any]:
     """Rows as batches of arrow."""
     import pyarrow as pa  # noqa: PLC0415
 
     kinds = {int: pa.int64(), bytes: pa.binary()}
-    schema = pa.schema([(name, kinds[bytes if name in ("note", "data") else int]) for name in Part._fields])
+    schema = pa.schema([(name, kinds[bytes if name in ("note", "data") else int]) for name in PartitionRow._fields])
     for row in rows:
         yield pa.RecordBatch.from_pylist([row._asdict()], schema=schema)

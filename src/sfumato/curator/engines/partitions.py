@@ -20,13 +20,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.cells import Grid
-from sfumato.curator.engines.kernel import RECEIPT, Part
-from sfumato.curator.rows.counting import Cluster, PackedCounts, Packing, Sets, passes
+from sfumato.curator.engines.kernel import RECEIPT, PartitionRow
+from sfumato.curator.rows.counting import Cluster, PackedCounts, Packing, Sets, counting_passes
 from sfumato.curator.rows.encoding import Column, check_type
-from sfumato.curator.rows.readers import MAX_ROWS, Opened, Session, lacks
+from sfumato.curator.rows.readers import MAX_ROWS, DuckDBSession, OpenedTable, missing_column
 from sfumato.errors import InvalidInput, SourceError
 
-__all__ = ["Check", "Engine", "Jobs", "PartCounts", "checked", "end_what_comes", "heard", "told"]
+__all__ = [
+    "Engine",
+    "Jobs",
+    "PartCounts",
+    "PassCheck",
+    "check_encoded_parts",
+    "end_what_comes",
+    "report_job_progress",
+    "report_jobs_to",
+]
 
 
 Jobs = Callable[[str, int, int], None]
@@ -36,7 +45,7 @@ _hears: ContextVar[Jobs | None] = ContextVar("hears", default=None)
 
 
 @contextmanager
-def heard(jobs: Jobs | None) -> Generator[None]:
+def report_jobs_to(jobs: Jobs | None) -> Generator[None]:
     """While it lasts, engines tell `jobs` how far they are."""
     before = _hears.set(jobs)
     try:
@@ -45,7 +54,7 @@ def heard(jobs: Jobs | None) -> Generator[None]:
         _hears.reset(before)
 
 
-def told(what: str, done: int, of: int) -> None:
+def report_job_progress(what: str, done: int, of: int) -> None:
     """Tell whoever hears; what fails there must not fail what is paid for."""
     if jobs := _hears.get():
         with suppress(Exception):
@@ -66,7 +75,7 @@ def end_what_comes(end: Callable[[], object], times: int = 240) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class PassCheck:
     """What the wall holds against every pass: the records, and of every chunk its part, its number and its digest.
 
     `cut` is the number of persons who had more rows than are kept.
@@ -96,7 +105,7 @@ class Engine(ABC):
         """The DuckDB type of every column, or what the engine calls it where it is not read. Raises SourceError."""
 
     @abstractmethod
-    def encode(self, grid: Grid, person: str | None, rows_per_person: int) -> Check:
+    def encode(self, grid: Grid, person: str | None, rows_per_person: int) -> PassCheck:
         """Encode every row, once, and keep the result for `tally`. Raises SourceError."""
 
     @abstractmethod
@@ -112,17 +121,19 @@ class Engine(ABC):
         found = self.columns()
         for name, rule in [*zip(grid.names, grid.rules, strict=True), *([] if person is None else [(person, None)])]:
             if name not in found:
-                raise lacks(self.label, name)
+                raise missing_column(self.label, name)
             check_type(name, rule, Column("", found[name]))
         check = self.encode(grid, person, rows_per_person)
         return PartCounts(grid, check.rows, check, self, packing=packing, cut=check.cut)
 
-    def opened(self, needed: Sequence[str]) -> Opened:
+    def opened(self, needed: Sequence[str]) -> OpenedTable:
         """The names of its columns; rows are not handed over."""
         if needed:
             what = "keys are not, nor persons over periods (plan with promised=True), and no sample is shown"
             raise InvalidInput(f"{self.label} is counted where it lies: {what}")
-        return Opened(Session(), self.label, "", {name: Column("NULL", kind) for name, kind in self.columns().items()})
+        return OpenedTable(
+            DuckDBSession(), self.label, "", {name: Column("NULL", kind) for name, kind in self.columns().items()}
+        )
 
     def __repr__(self) -> str:
         return f"<{self.label}>"
@@ -134,13 +145,13 @@ class PartCounts(PackedCounts):
 
     # One packing whatever the number of records: how many passes there are tells nothing of it.
     _SIZES: ClassVar[tuple[int, ...]] = (2**20,)
-    check: Check = field(repr=False)
+    check: PassCheck = field(repr=False)
     engine: Engine = field(repr=False)
 
     def _tables(self, sets: Sets) -> Iterator[tuple[Cluster, NDArray[np.int64]]]:
-        todo = list(passes(self._packed(sets), self._PASS_CELLS))
+        todo = list(counting_passes(self._packed(sets), self._PASS_CELLS))
         for done, parts in enumerate(todo):
-            told("counting", done, len(todo))
+            report_job_progress("counting", done, len(todo))
             yield from self._pass(parts)
 
     def _pass(self, parts: list[Cluster]) -> Iterator[tuple[Cluster, NDArray[np.int64]]]:
@@ -161,7 +172,9 @@ class PartCounts(PackedCounts):
                 yield answer, found.reshape(len(part.blocks), -1)
 
 
-def checked(label: str, grid: Grid, found: Sequence[Part], came: int, buckets: int | None) -> Check:
+def check_encoded_parts(
+    label: str, grid: Grid, found: Sequence[PartitionRow], came: int, buckets: int | None
+) -> PassCheck:
     """What came of encoding, believed only where it holds together. Raises SourceError.
 
     found: every row that the parts gave, without data. came: rows that the engine counts by itself. buckets: of
@@ -169,12 +182,12 @@ def checked(label: str, grid: Grid, found: Sequence[Part], came: int, buckets: i
     """
     chunks = [p for p in found if p.chunk != RECEIPT]
     receipts = [p for p in found if p.chunk == RECEIPT]
-    whole = _numbered((p.part, p.chunk) for p in chunks)
+    whole = _is_numbered_densely((p.part, p.chunk) for p in chunks)
     if buckets is not None:
         sent = [(p.part, *map(int, p.note.split())) for p in receipts]
         where = {(bucket, at) for _, bucket, at in sent}
         pairs = [(part, bucket) for part, bucket, _ in sent]
-        whole &= len(where) == (buckets if sent else 0) and _numbered(pairs)
+        whole &= len(where) == (buckets if sent else 0) and _is_numbered_densely(pairs)
         whole &= len(pairs) == buckets * len({part for part, _ in pairs})
     if not whole or sum(p.seen for p in found) != came:
         raise SourceError(f"{label} did not hand on each of its rows once: it changed meanwhile, or a part was lost")
@@ -188,10 +201,10 @@ def checked(label: str, grid: Grid, found: Sequence[Part], came: int, buckets: i
     if not fits or not all(0 <= cut <= p.rows for cut, p in zip(cuts, chunks, strict=True)):
         raise SourceError(f"{label} was not encoded as declared; please report this as an error of the library")
     digests = tuple(np.array([p.part, p.chunk], dtype="<i4").tobytes() + p.note[:32] for p in chunks)
-    return Check(rows, digests, sum(cuts))
+    return PassCheck(rows, digests, sum(cuts))
 
 
-def _numbered(pairs: Iterable[tuple[int, int]]) -> bool:
+def _is_numbered_densely(pairs: Iterable[tuple[int, int]]) -> bool:
     """Whether the first numbers are 0, 1, ..., and the second ones of each of them too, each pair once."""
     found: dict[int, list[int]] = {}
     for part, number in pairs:

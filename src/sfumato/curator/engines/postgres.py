@@ -15,8 +15,8 @@ from importlib import import_module
 from typing import Any, TypeVar
 from urllib.parse import SplitResult, parse_qs, unquote, urlencode, urlsplit
 
-from sfumato.curator.engines.streams import Field, Stream
-from sfumato.curator.rows.encoding import identifier, literal
+from sfumato.curator.engines.streams import Field, ServerTable
+from sfumato.curator.rows.encoding import sql_identifier, sql_literal
 from sfumato.curator.rows.readers import MAX_ROWS
 from sfumato.curator.rows.text_files import MAX_RECORD
 from sfumato.errors import InvalidInput, MissingExtra, SourceError, how_to_install
@@ -66,11 +66,11 @@ _STATES = {
 }
 
 
-class Postgres(Stream):
+class Postgres(ServerTable):
     """The address of one table or view. Raises InvalidInput, and never shows what it was given."""
 
     def __init__(self, address: str) -> None:
-        parts, given = _split(address)
+        parts, given = _split_postgres_address(address)
         if ":" in parts.netloc.rpartition("@")[0] or given.keys() & {"password", "sslpassword", "passfile"}:
             raise InvalidInput(
                 f"an address with a password is refused, for it would be kept and shown: write {_FORM}, and put the "
@@ -85,7 +85,7 @@ class Postgres(Stream):
                 f"the address is not of the form {_FORM}; besides table it may state {', '.join(sorted(_SETTINGS))}. "
                 'Names are taken as they are stored; one with a dot stands in double quotes: table="a.b"."c"'
             )
-        self.schema, self.name = (_unquoted(part) for part in (table[1] or "public", table[2]))
+        self.schema, self.name = (_unquote_name(part) for part in (table[1] or "public", table[2]))
         database = unquote(path)
         self.table = database, self.schema, self.name
         self.label = f"table {self.name!r} in schema {self.schema!r} of the Postgres database {database!r}"
@@ -100,7 +100,7 @@ class Postgres(Stream):
         return f"<{self.label}>"
 
 
-def _split(address: str) -> tuple[SplitResult, dict[str, list[str]]]:
+def _split_postgres_address(address: str) -> tuple[SplitResult, dict[str, list[str]]]:
     """An address and what it states after the question mark; what is none, without what an exception quotes of it."""
     with suppress(ValueError):
         parts = urlsplit(address)
@@ -108,7 +108,7 @@ def _split(address: str) -> tuple[SplitResult, dict[str, list[str]]]:
     return urlsplit(""), {}
 
 
-def _unquoted(part: str) -> str:
+def _unquote_name(part: str) -> str:
     return part[1:-1].replace('""', '"') if part.startswith('"') else part
 
 
@@ -117,10 +117,10 @@ class Snapshot:
 
     def __init__(self, of: Postgres) -> None:
         self._of = of
-        self._sql = f"{identifier(of.schema)}.{identifier(of.name)}"
+        self._sql = f"{sql_identifier(of.schema)}.{sql_identifier(of.name)}"
         self._open: list[Any] = []
-        weakref.finalize(self, _end, self._open)
-        self._manager, self._driver, self._arrow = _modules()
+        weakref.finalize(self, _close_connections, self._open)
+        self._manager, self._driver, self._arrow = _import_drivers()
         try:
             self._connect()
             self._begin()
@@ -130,7 +130,9 @@ class Snapshot:
 
     def columns(self) -> Mapping[str, Field]:
         """Every column, by the catalogue of the transaction."""
-        return {row["name"]: _field(row["name"], row["kind"]) for row in self._rows(_COLUMNS.format(self._oid))}
+        return {
+            row["name"]: _postgres_field(row["name"], row["kind"]) for row in self._rows(_COLUMNS.format(self._oid))
+        }
 
     def batches(self, asked: Sequence[str]) -> Any:
         """The rows as a stream that raises at its end where the server has counted another number of them."""
@@ -142,7 +144,7 @@ class Snapshot:
 
     def close(self) -> None:
         """End the transaction."""
-        _end(self._open)
+        _close_connections(self._open)
 
     def _count(self) -> int:
         (found,) = self._rows(f"SELECT count(*) AS n FROM {self._sql}")
@@ -173,8 +175,8 @@ class Snapshot:
                 f"{_OLDEST // 10_000} and newer with {', '.join(_ENCODINGS)}"
             )
         self.utf8 = _ENCODINGS[encoding] == "UTF8"
-        self._run(f"SET LOCAL client_encoding = {literal(_ENCODINGS[encoding])}")
-        found = self._rows(_RELATION.format(literal(self._of.schema), literal(self._of.name)))
+        self._run(f"SET LOCAL client_encoding = {sql_literal(_ENCODINGS[encoding])}")
+        found = self._rows(_RELATION.format(sql_literal(self._of.schema), sql_literal(self._of.name)))
         if not found or found[0]["kind"] not in "rpvmf":
             raise SourceError(f"there is no {self._of.label} (names are matched exactly, capitals included)")
         self._oid = found[0]["oid"]
@@ -227,13 +229,13 @@ class Snapshot:
         raise SourceError(f"{self._of.label} cannot be read: {_STATES.get(state, 'its server refused or broke off')}")
 
 
-def _end(opened: list[Any]) -> None:
+def _close_connections(opened: list[Any]) -> None:
     while opened:
         with suppress(Exception):  # it may be cut, and its text may quote rows
             opened.pop().close()
 
 
-def _modules() -> Iterator[Any]:
+def _import_drivers() -> Iterator[Any]:
     for name in ("adbc_driver_manager", "adbc_driver_postgresql", "pyarrow"):
         try:
             yield import_module(name)
@@ -243,9 +245,9 @@ def _modules() -> Iterator[Any]:
             ) from None
 
 
-def _field(name: str, kind: str) -> Field:
+def _postgres_field(name: str, kind: str) -> Field:
     """How a column of a type is asked for: an expression that has a value for every row, and no value for two."""
-    column = identifier(name)
+    column = sql_identifier(name)
     if kind in _NATIVE:
         return Field(column, _NATIVE[kind], _NATIVE[kind])
     text = f"{column}::text"

@@ -24,14 +24,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.cells import Codes, Edges, Grid, Rule, Truths, Wholes, whole_text
-from sfumato.curator.engines.kernel import RECEIPT, SLICE, Encoding, Part, versions
-from sfumato.curator.engines.partitions import Check, Engine, checked, end_what_comes, told
+from sfumato.curator.engines.kernel import RECEIPT, SLICE, Encoding, PartitionRow, library_versions
+from sfumato.curator.engines.partitions import (
+    Engine,
+    PassCheck,
+    check_encoded_parts,
+    end_what_comes,
+    report_job_progress,
+)
 from sfumato.curator.rows.counting import Cluster
-from sfumato.curator.rows.encoding import Column, thresholds
-from sfumato.curator.rows.readers import Session
+from sfumato.curator.rows.encoding import Column, edge_thresholds
+from sfumato.curator.rows.readers import DuckDBSession
 from sfumato.errors import InvalidInput, MissingExtra, SourceError, how_to_install
 
-__all__ = ["Spark", "cell"]
+__all__ = ["Spark", "spark_cell"]
 
 
 # Comparisons in one expression: with many more, Java gives up compiling it, and DuckDB looks up faster.
@@ -42,7 +48,7 @@ _DIGITS = 38
 _INTEGERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT"}
 
 
-def cell(rule: Rule, kind: str, column: Any, f: Any) -> Any:
+def spark_cell(rule: Rule, kind: str, column: Any, f: Any) -> Any:
     """The cell of a column of some DuckDB type as a whole number, `rule.size` where its row is dropped; None: not here.
 
     f: `pyspark.sql.functions`.
@@ -50,13 +56,13 @@ def cell(rule: Rule, kind: str, column: Any, f: Any) -> Any:
     extra = {"other": rule.size - 1, "drop": rule.size}
     outside, missing = extra.get(rule.outside or "", 0), extra[rule.missing or "drop"]
     absent = column.isNull() | f.isnan(column) if kind in ("DOUBLE", "FLOAT") else column.isNull()
-    found = f.when(absent, _long(missing, f))
+    found = f.when(absent, _long_literal(missing, f))
     if isinstance(rule, Edges) and kind in _INTEGERS | {"DOUBLE", "FLOAT"} and len(rule.edges) <= _MOST:
         steps = [outside, *range(rule.declared), rule.declared - 1 if rule.outside == "clamp" else outside]
-        least = _floats(thresholds(rule)) if kind == "FLOAT" else thresholds(rule)
+        least = _float_edges(edge_thresholds(rule)) if kind == "FLOAT" else edge_thresholds(rule)
         for step, edge in zip(steps, least, strict=False):
-            found = found.when(column.cast("double") < f.lit(edge).cast("double"), _long(step, f))
-        return found.otherwise(_long(steps[-1], f))
+            found = found.when(column.cast("double") < f.lit(edge).cast("double"), _long_literal(step, f))
+        return found.otherwise(_long_literal(steps[-1], f))
     if isinstance(rule, Wholes) and kind in _INTEGERS | {"DOUBLE"}:
         number = "double" if kind == "DOUBLE" else "bigint"
         low, high = (f.lit(float(n) if kind == "DOUBLE" else n).cast(number) for n in (rule.low, rule.high))
@@ -66,17 +72,19 @@ def cell(rule: Rule, kind: str, column: Any, f: Any) -> Any:
             # in its range first: then nothing overflows, and of edition 1 what was no whole number is another one
             near = f.floor(f.least(f.greatest(given, low), high)).cast("bigint")
             inside = inside if rule.edition > 1 else near.cast(number) == given
-        place = near if rule.low == 0 else near - _long(rule.low, f)
-        place = place if rule.width == 1 else f.call_function("div", place, _long(rule.width, f))
-        return found.otherwise(place if rule.outside == "clamp" else f.when(inside, place).otherwise(_long(outside, f)))
-    return _looked_up(rule, kind, column, (outside, missing), f)
+        place = near if rule.low == 0 else near - _long_literal(rule.low, f)
+        place = place if rule.width == 1 else f.call_function("div", place, _long_literal(rule.width, f))
+        return found.otherwise(
+            place if rule.outside == "clamp" else f.when(inside, place).otherwise(_long_literal(outside, f))
+        )
+    return _lookup_cell(rule, kind, column, (outside, missing), f)
 
 
-def _long(number: int | None, f: Any) -> Any:
+def _long_literal(number: int | None, f: Any) -> Any:
     return f.lit(number).cast("bigint")
 
 
-def _floats(edges: Sequence[float]) -> list[float]:
+def _float_edges(edges: Sequence[float]) -> list[float]:
     """For every edge the least 32-bit float that is not below it.
 
     A float is read by the text that DuckDB gives it, which reads back as the same one: so floats keep their order, and
@@ -87,12 +95,12 @@ def _floats(edges: Sequence[float]) -> list[float]:
     for row, to in ((1, -np.inf), (0, -np.inf), (3, np.inf), (4, np.inf)):
         around[row] = np.nextafter(around[row + 1 if row < 2 else row - 1], np.float32(to))
     asked = ", ".join(f"CAST('{x!r}' AS FLOAT)" for x in around.ravel().tolist())
-    read = Session().rows(f"SELECT {Column('', 'FLOAT').number('x')} FROM (SELECT unnest([{asked}]) AS x)")
+    read = DuckDBSession().rows(f"SELECT {Column('', 'FLOAT').number('x')} FROM (SELECT unnest([{asked}]) AS x)")
     above = np.array(read).reshape(around.shape) >= np.array(edges)
     return [float(x) for x in around[above.argmax(axis=0), range(len(edges))]]
 
 
-def _looked_up(rule: Rule, kind: str, column: Any, extra: tuple[int, int], f: Any) -> Any:
+def _lookup_cell(rule: Rule, kind: str, column: Any, extra: tuple[int, int], f: Any) -> Any:
     """The cell of what is told by equality alone."""
     texts = rule.codes if isinstance(rule, Codes) else ("false", "true") if kind == "BOOLEAN" else ("0", "1")
     if isinstance(rule, Codes) and (rule.edition > 1 or rule.cells):
@@ -102,47 +110,49 @@ def _looked_up(rule: Rule, kind: str, column: Any, extra: tuple[int, int], f: An
     if not isinstance(rule, Codes | Truths) or len(texts) > _MOST:
         return None
     if kind == "BOOLEAN":
-        return _among(column, {v: places[str(v).lower()] for v in (False, True) if str(v).lower() in places}, extra, f)
+        return _place_or_extra(
+            column, {v: places[str(v).lower()] for v in (False, True) if str(v).lower() in places}, extra, f
+        )
     if any(whole_text(code) != code for code in texts):
         return None  # the code "1.0" is 1 too: DuckDB knows
     if kind in _INTEGERS:
         numbers = {int(code): i for code, i in whole.items() if abs(int(code)) < 2**63}
-        return _among(column.cast("bigint"), numbers, extra, f)
+        return _place_or_extra(column.cast("bigint"), numbers, extra, f)
     if kind != "VARCHAR" or isinstance(rule, Truths) or any(len(code) >= _DIGITS for code in whole):
         return None
     places[""] = extra[1]
     if not whole:
-        return _among(column, places, extra, f)
+        return _place_or_extra(column, places, extra, f)
     # of whole numbers with zero decimals, the digits before the point
     whole |= {"-0": whole["0"]} if "0" in whole else {}
     written = f.contains(column, f.lit(".0")) & column.rlike(r"^-?(0|[1-9][0-9]*)[.]0+\z")
-    more = _listed(f.when(written, f.substring_index(column, ".", 1)), whole, None, f)
-    outside, missing = (_long(n, f) for n in extra)
-    return f.coalesce(_listed(column, places, None, f), f.when(column.isNull(), missing), more, outside)
+    more = _place_in_array(f.when(written, f.substring_index(column, ".", 1)), whole, None, f)
+    outside, missing = (_long_literal(n, f) for n in extra)
+    return f.coalesce(_place_in_array(column, places, None, f), f.when(column.isNull(), missing), more, outside)
 
 
-def _among(column: Any, places: dict[Any, int], extra: tuple[int, int], f: Any) -> Any:
+def _place_or_extra(column: Any, places: dict[Any, int], extra: tuple[int, int], f: Any) -> Any:
     """The place of what a column is equal to; of all else the first of `extra`, of null the second."""
-    outside, missing = (_long(n, f) for n in extra)
+    outside, missing = (_long_literal(n, f) for n in extra)
     if not places:
         return f.when(column.isNull(), missing).otherwise(outside)
-    return f.coalesce(_listed(column, places, extra[0], f), missing)
+    return f.coalesce(_place_in_array(column, places, extra[0], f), missing)
 
 
-def _listed(column: Any, places: dict[Any, int], other: int | None, f: Any) -> Any:
+def _place_in_array(column: Any, places: dict[Any, int], other: int | None, f: Any) -> Any:
     """The place of what a column is equal to, `other` where it is equal to none, null of null.
 
     It is looked for in a list, which is little code whatever is in it: an arm of CASE for every value is much. Its
     number there is 0 of what is not in it.
     """
     number = f.call_function("array_position", f.array(*map(f.lit, places)), column)
-    return f.get(f.array(*(_long(n, f) for n in (other, *places.values()))), number)
+    return f.get(f.array(*(_long_literal(n, f) for n in (other, *places.values()))), number)
 
 
 _FORM = "spark://host:port?table=catalog.database.table"
 _PART = '"(?:[^"]|"")+"|[^".]+'
 _TABLE = re.compile(rf"(?:(?:{_PART})\.)*(?:{_PART})")
-_SCHEMA = ", ".join(f"{n} {'binary' if n in ('note', 'data') else 'bigint'}" for n in Part._fields)
+_SCHEMA = ", ".join(f"{n} {'binary' if n in ('note', 'data') else 'bigint'}" for n in PartitionRow._fields)
 # Rows of encoded chunks that travel in one batch: 2 MB each.
 _CHUNKS = 16
 _BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
@@ -168,12 +178,12 @@ class Spark(Engine):
     def __init__(self, source: Any) -> None:
         self._given = source
         self._kept: list[Any] = []
-        weakref.finalize(self, _forget, self._kept)
+        weakref.finalize(self, _unpersist_all, self._kept)
         if isinstance(source, str):
-            parts, table = _split(source)
+            parts, table = _split_spark_address(source)
             self._master = f"spark://{parts.netloc}" if parts.netloc else None
             # Spark's catalogue takes capitals for small letters
-            self.table = tuple(part.casefold() for part in _parts(table))
+            self.table = tuple(part.casefold() for part in _table_name_parts(table))
             self.label = f"the Spark table {table}"
             return
         self.label, self.table = "the Spark table", ()
@@ -190,8 +200,8 @@ class Spark(Engine):
             found[field.name] = "two columns" if field.name in found else kind
         return found
 
-    def encode(self, grid: Grid, person: str | None, rows_per_person: int) -> Check:
-        f = _module("pyspark.sql.functions")
+    def encode(self, grid: Grid, person: str | None, rows_per_person: int) -> PassCheck:
+        f = _import_spark_module("pyspark.sql.functions")
         frame = self._frame()
         kinds = self.columns()
         plain = self._told(lambda: frame.toDF(*(f"c{i}" for i in range(len(frame.columns)))))
@@ -199,7 +209,8 @@ class Spark(Engine):
         # of whatever collation: equal are texts whose bytes are
         columns |= {n: f.collate(columns[n], "UTF8_BINARY") for n, kind in kinds.items() if kind == "VARCHAR"}
         placed = {
-            i: cell(r, kinds[n], columns[n], f) for i, (n, r) in enumerate(zip(grid.names, grid.rules, strict=True))
+            i: spark_cell(r, kinds[n], columns[n], f)
+            for i, (n, r) in enumerate(zip(grid.names, grid.rules, strict=True))
         }
         if self.notation[0] != ".":  # "1,0" is 1 then, which DuckDB knows
             placed |= {i: None for i, n in enumerate(grid.names) if kinds[n] == "VARCHAR"}
@@ -213,22 +224,24 @@ class Spark(Engine):
         asked = [w.alias(f"w{k}") for k, w in enumerate(words)] + [columns[grid.names[i]].alias(f"r{i}") for i in raw]
         asked += [] if person is None else [columns[person].alias("r")]
 
-        def run() -> tuple[int, list[Part]]:
-            told("encoding", 0, 2)
+        def run() -> tuple[int, list[PartitionRow]]:
+            report_job_progress("encoding", 0, 2)
             came = plain.count()
-            told("encoding", 1, 2)
+            report_job_progress("encoding", 1, 2)
             # Few parts here, and no others later: one that is made again in a pass has to have the same number.
             few = plain.select(*asked).coalesce(parts)
-            made = few.mapInArrow(_within("encode", how, numbered=True), _SCHEMA)
+            made = few.mapInArrow(_partition_function("encode", how, numbered=True), _SCHEMA)
             if person is not None:
-                made = made.repartition(parts, "chunk").mapInArrow(_within("gather", how, numbered=True), _SCHEMA)
-            kept = made.persist(_module("pyspark").StorageLevel.MEMORY_AND_DISK)
+                made = made.repartition(parts, "chunk").mapInArrow(
+                    _partition_function("gather", how, numbered=True), _SCHEMA
+                )
+            kept = made.persist(_import_spark_module("pyspark").StorageLevel.MEMORY_AND_DISK)
             self._kept.append(kept)
-            return came, _rows(kept.drop("data"))
+            return came, _collect_parts(kept.drop("data"))
 
         came, found = self._told(run, batch=_ROWS, small=not raw and person is None)
         _check_status(self.label, found)
-        return checked(self.label, grid, found, came, None if person is None else parts)
+        return check_encoded_parts(self.label, grid, found, came, None if person is None else parts)
 
     def tally(self, parts: Sequence[Cluster]) -> tuple[NDArray[np.int64], list[bytes]]:
         cells = sum(len(p.blocks) * int(np.prod([p.sizes[a] for a in kept])) for p in parts for _, kept in p.answers)
@@ -236,9 +249,9 @@ class Spark(Engine):
         digests: list[bytes] = []
 
         def run() -> None:
-            partial = self._kept[0].mapInArrow(_within("count", self._how, tuple(parts)), _SCHEMA)
-            summed = partial.repartition(self._partitions(), "chunk").mapInArrow(_within("total"), _SCHEMA)
-            for row in _rows(summed):
+            partial = self._kept[0].mapInArrow(_partition_function("count", self._how, tuple(parts)), _SCHEMA)
+            summed = partial.repartition(self._partitions(), "chunk").mapInArrow(_partition_function("total"), _SCHEMA)
+            for row in _collect_parts(summed):
                 _check_status(self.label, [row])
                 if row.chunk == RECEIPT:
                     digests.extend(row.data[i : i + 40] for i in range(0, len(row.data), 40))
@@ -250,13 +263,13 @@ class Spark(Engine):
         return flat, digests
 
     def close(self) -> None:
-        _forget(self._kept)
+        _unpersist_all(self._kept)
 
     def _frame(self) -> Any:
         """The DataFrame; an address is looked up in a session that is there, or in one that is started."""
         if isinstance(self._given, str):
-            _, table = _split(self._given)
-            self._given = self._told(lambda: _session(self._master).table(_quoted(table)))
+            _, table = _split_spark_address(self._given)
+            self._given = self._told(lambda: _spark_session(self._master).table(_quote_table_name(table)))
         return self._given
 
     def _partitions(self) -> int:
@@ -267,7 +280,7 @@ class Spark(Engine):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of pandas, which is not used
-                with nullcontext() if batch is None else _alone(self._frame().sparkSession, batch, small):
+                with nullcontext() if batch is None else _isolated_action(self._frame().sparkSession, batch, small):
                     return action()
         except (SourceError, MissingExtra):
             raise
@@ -276,7 +289,7 @@ class Spark(Engine):
         raise SourceError(f"{self.label} cannot be read: Spark refused or broke off, or an executor lacks this Python")
 
 
-def _split(address: str) -> tuple[SplitResult, str]:
+def _split_spark_address(address: str) -> tuple[SplitResult, str]:
     """An address and the table that it names; what is malformed is not repeated."""
     with suppress(ValueError):
         parts = urlsplit(address)
@@ -291,35 +304,35 @@ def _split(address: str) -> tuple[SplitResult, str]:
     )
 
 
-def _quoted(table: str) -> str:
+def _quote_table_name(table: str) -> str:
     """A table's name as Spark quotes it."""
-    return ".".join("`" + part.replace("`", "``") + "`" for part in _parts(table))
+    return ".".join("`" + part.replace("`", "``") + "`" for part in _table_name_parts(table))
 
 
-def _parts(table: str) -> list[str]:
+def _table_name_parts(table: str) -> list[str]:
     """Catalogue, database and table, as far as they are named."""
     return [p[1:-1].replace('""', '"') if p.startswith('"') else p for p in re.findall(_PART, table)]
 
 
-def _module(name: str) -> Any:
+def _import_spark_module(name: str) -> Any:
     try:
-        _module_of("pyarrow")
-        return _module_of(name)
+        _import_silently("pyarrow")
+        return _import_silently(name)
     except ImportError:
         raise MissingExtra(
             f"pyspark or pyarrow is not installed, and Spark is asked by them; {how_to_install('spark')}"
         ) from None
 
 
-def _module_of(name: str) -> Any:
+def _import_silently(name: str) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return import_module(name)
 
 
-def _session(master: str | None) -> Any:
+def _spark_session(master: str | None) -> Any:
     """The session that is there, or one of this program's own, whose log and page say nothing."""
-    of, active = _module("pyspark.sql").SparkSession, None
+    of, active = _import_spark_module("pyspark.sql").SparkSession, None
     with suppress(Exception):  # there is none: neither of this thread nor, after an interrupt ended that, of others
         active = of.active()
     if active is not None:
@@ -333,7 +346,7 @@ def _session(master: str | None) -> Any:
 
 
 @contextmanager
-def _alone(session: Any, batch: int, small: bool = False) -> Generator[None]:
+def _isolated_action(session: Any, batch: int, small: bool = False) -> Generator[None]:
     """One action of ours: batches of some rows, no word in the log, and its jobs end where it is interrupted.
 
     small: these rows are of a few whole numbers each.
@@ -372,9 +385,9 @@ def _alone(session: Any, batch: int, small: bool = False) -> Generator[None]:
             take(tag)
 
 
-def _within(stage: str, *given: Any, numbered: bool = False) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _partition_function(stage: str, *given: Any, numbered: bool = False) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """A function for the partitions. It is sent as it stands, so that it can say where this library is missing."""
-    expected, fields = versions(), Part._fields
+    expected, fields = library_versions(), PartitionRow._fields
     # No two are alike: Spark would keep one result for two of the same text, and give it up with the first of them.
     own = uuid.uuid4().hex
 
@@ -386,11 +399,11 @@ def _within(stage: str, *given: Any, numbered: bool = False) -> Callable[[Iterat
             from sfumato.curator.engines import kernel  # noqa: PLC0415
 
             status = 2
-            if own and kernel.versions() == expected:
+            if own and kernel.library_versions() == expected:
                 status = 1
                 context: Any = import_module("pyspark").TaskContext
                 number = (context.get().partitionId(),) if numbered else ()
-                yield from kernel.spread(getattr(kernel, stage)(batches, *given, *number))
+                yield from kernel.part_batches(getattr(kernel, stage)(batches, *given, *number))
                 return
         except Exception:  # its text may quote rows
             pass
@@ -401,18 +414,18 @@ def _within(stage: str, *given: Any, numbered: bool = False) -> Callable[[Iterat
     return run
 
 
-def _rows(frame: Any) -> list[Part]:
+def _collect_parts(frame: Any) -> list[PartitionRow]:
     """What partitions gave."""
-    return [Part(**row) for row in frame.toArrow().to_pylist()]
+    return [PartitionRow(**row) for row in frame.toArrow().to_pylist()]
 
 
-def _check_status(label: str, found: Sequence[Part]) -> None:
+def _check_status(label: str, found: Sequence[PartitionRow]) -> None:
     for part in found:
         if part.status:
             raise SourceError(f"{label} cannot be counted: {_STATES.get(part.status, _STATES[_FAILED])}")
 
 
-def _forget(kept: list[Any]) -> None:
+def _unpersist_all(kept: list[Any]) -> None:
     while kept:
         with suppress(Exception):  # the session may have ended
             kept.pop().unpersist()

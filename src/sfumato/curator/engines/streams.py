@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from sfumato.curator.rows.encoding import Column
-from sfumato.curator.rows.readers import SETTINGS, Opened, Session, own_texts
+from sfumato.curator.rows.readers import SETTINGS, DuckDBSession, OpenedTable, byte_texts
 from sfumato.errors import SourceError
 
-__all__ = ["Field", "Reading", "Stream"]
+__all__ = ["Field", "Reading", "ServerTable"]
 
 
 # What may lie in memory while any number of rows is read: the database spills beyond it, and so do encoded records.
@@ -64,7 +64,7 @@ class Reading(Protocol):
         ...
 
 
-class Stream(ABC):
+class ServerTable(ABC):
     """The address of one table on a server, made of its text. Raises InvalidInput, and never shows a password.
 
     label: what messages call the table. table: what two addresses have in common that may mean one table.
@@ -86,9 +86,9 @@ class Stream(ABC):
         """None: its rows come here (a table that counts by itself is an `Engine`)."""
         return None
 
-    def opened(self, needed: Sequence[str]) -> Opened:
+    def opened(self, needed: Sequence[str]) -> OpenedTable:
         """The table as one that DuckDB can read, once. Raises what `read` and `Reading` raise."""
-        session = Session(settings=_DATABASE)
+        session = DuckDBSession(settings=_DATABASE)
         reading = None
         try:
             reading = self.read()
@@ -100,10 +100,10 @@ class Stream(ABC):
                 arrived = session.columns("source")
                 if [c.type for c in arrived.values()] != [field.sent for field in asked]:
                     raise SourceError(f"{self.label} sent other types of columns than its catalogue says")
-                plain = arrived if reading.utf8 else own_texts(arrived)
+                plain = arrived if reading.utf8 else byte_texts(arrived)
                 pairs = zip(needed, asked, plain.values(), strict=True)
-                columns |= {n: _column(f, c, self.notation) for n, f, c in pairs}
-            return Opened(session, self.label, "source", columns, records=_RECORDS)
+                columns |= {n: _encoded_column(f, c, self.notation) for n, f, c in pairs}
+            return OpenedTable(session, self.label, "source", columns, records=_RECORDS)
         except BaseException:
             session.close()
             if reading is not None:
@@ -111,7 +111,7 @@ class Stream(ABC):
             raise
 
 
-def _column(field: Field, sent: Column, notation: tuple[str, str]) -> Column:
+def _encoded_column(field: Field, sent: Column, notation: tuple[str, str]) -> Column:
     """A column as it is encoded; a text that writes something else is read as that, and never fails to be."""
     if field.type == field.sent:
         return sent if field.number else Column(sent.sql, sent.type, *notation)

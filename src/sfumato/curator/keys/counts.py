@@ -10,9 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato._util.codec import fingerprint
-from sfumato.curator.rows.encoding import Column, check_type, texts, truncation
-from sfumato.curator.rows.readers import Opened, Session, attempt, keep, open_table, register
+from sfumato._util.codec import value_fingerprint
+from sfumato.curator.rows.encoding import Column, check_type, element_texts, truncation_sql
+from sfumato.curator.rows.readers import (
+    DuckDBSession,
+    OpenedTable,
+    attempt,
+    close_on_failure,
+    open_table,
+    register_columns,
+)
 from sfumato.errors import InvalidInput, PlanError, SourceError
 from sfumato.privacy.conversation_price import Terms
 from sfumato.privacy.keyed import KeyQuestion
@@ -58,9 +65,9 @@ class KeyCounts:
     def __init__(self, keys: ArrayLike, counts: ArrayLike | None = None) -> None:
         if isinstance(keys, np.ma.MaskedArray) or isinstance(counts, np.ma.MaskedArray):
             raise InvalidInput("keys and counts are plain arrays; leave masked entries out first")
-        given = _listed(keys)
+        given = _key_array(keys)
         object.__setattr__(self, "keys", given)
-        object.__setattr__(self, "counts", _whole(counts, len(given)))
+        object.__setattr__(self, "counts", _whole_key_counts(counts, len(given)))
         for array in (self.keys, self.counts):
             array.flags.writeable = False
 
@@ -68,7 +75,7 @@ class KeyCounts:
         return "KeyCounts(...)"
 
 
-def _listed(keys: Any) -> NDArray[Any]:
+def _key_array(keys: Any) -> NDArray[Any]:
     """Whole numbers as numpy holds them, or the text of every element; numpy never chooses a type for the elements."""
     if isinstance(keys, np.ndarray) and keys.ndim != 1:
         raise InvalidInput("keys are a list or a one-dimensional array, one key per record")
@@ -81,10 +88,10 @@ def _listed(keys: Any) -> NDArray[Any]:
     elements = whole.to_pylist() if hasattr(whole, "to_pylist") else list(keys)
     if elements and all(type(k) is int and 0 <= k < UNIVERSE for k in elements):
         return np.array(elements, dtype=np.int64)
-    return texts(elements)
+    return element_texts(elements)
 
 
-def _whole(counts: ArrayLike | None, size: int) -> NDArray[np.int64]:
+def _whole_key_counts(counts: ArrayLike | None, size: int) -> NDArray[np.int64]:
     if counts is None:
         return np.ones(size, dtype=np.int64)
     try:
@@ -157,7 +164,9 @@ def open_keys(source: object, keys: Keys, unit: PrivacyUnit) -> KeyTable:
             elements, found = keys.elements(source.keys)
             return KeyTable.of(elements, source.counts[found])
         held = {keys.column: (source.keys, None), _COUNTS: (source.counts, None)}
-        opened = keep(Session(), lambda s: Opened(s, "the list of keys", "source", register(s, held)))
+        opened = close_on_failure(
+            DuckDBSession(), lambda s: OpenedTable(s, "the list of keys", "source", register_columns(s, held))
+        )
         records = _COUNTS
     else:
         opened = open_table(source, list(dict.fromkeys([keys.column, *([unit.person] if unit.person else [])])))
@@ -168,7 +177,7 @@ def open_keys(source: object, keys: Keys, unit: PrivacyUnit) -> KeyTable:
         if column.family not in (readable if keys.kind == "integer" else readable | {"boolean", "label"}):
             kind = column.type.partition("(")[0].removesuffix("[]")
             raise SourceError(f"column {keys.column!r} is of type {kind}, which holds no keys; convert the column")
-        grouped = _grouped(opened, column, keys.kind, unit, records)
+        grouped = _grouped_keys_sql(opened, column, keys.kind, unit, records)
         message = (
             f"{opened.label} could not be read for its column {keys.column!r}: "
             "it is damaged or was cut short, or memory or disk ran out"
@@ -178,28 +187,28 @@ def open_keys(source: object, keys: Keys, unit: PrivacyUnit) -> KeyTable:
             return opened.session.connection.execute(grouped).fetchnumpy()
 
         fetched = attempt(message, fetch)
-        return attempt(message, lambda: _counted(fetched, keys))
+        return attempt(message, lambda: _key_table(fetched, keys))
     finally:
         opened.session.close()
 
 
-def _grouped(opened: Opened, column: Column, kind: str, unit: PrivacyUnit, records: str | None) -> str:
+def _grouped_keys_sql(opened: OpenedTable, column: Column, kind: str, unit: PrivacyUnit, records: str | None) -> str:
     """SQL of every key that is counted and its number of records: of rows, or as the column `records` says."""
     if unit.person is None:
         size = "1" if records is None else opened.columns[records].sql
-        kept = f"SELECT {_key(column, kind)} AS k, n FROM (SELECT {column.sql} AS r, {size} AS n FROM {opened.sql})"
+        kept = f"SELECT {_key_sql(column, kind)} AS k, n FROM (SELECT {column.sql} AS r, {size} AS n FROM {opened.sql})"
         size = "count(*)" if records is None else "CAST(sum(n) AS BIGINT)"
         return f"SELECT k, {size} AS n FROM ({kept}) WHERE k IS NOT NULL GROUP BY k"
     who = opened.columns[unit.person]
     check_type(unit.person, None, who)
     raw = f"SELECT {column.sql} AS r, {who.sql} AS p FROM {opened.sql}"
-    named = f"SELECT {_key(column, kind)} AS k, {who.name('p')} AS person FROM ({raw})"
+    named = f"SELECT {_key_sql(column, kind)} AS k, {who.name('p')} AS person FROM ({raw})"
     kept = f"SELECT *, count(*) AS n FROM ({named}) WHERE k IS NOT NULL AND person IS NOT NULL GROUP BY ALL"
-    kept = truncation("k", kept, unit.rows_per_person)
+    kept = truncation_sql("k", kept, unit.rows_per_person)
     return f"SELECT k, count(*) AS n FROM ({kept}) GROUP BY k"
 
 
-def _key(column: Column, kind: str) -> str:
+def _key_sql(column: Column, kind: str) -> str:
     """SQL of a record's key, NULL where it is not counted."""
     text = column.name("r")
     if kind == "text":
@@ -210,7 +219,7 @@ def _key(column: Column, kind: str) -> str:
     return f"CASE WHEN {number} < {UNIVERSE} THEN CAST({number} AS UBIGINT) END"
 
 
-def _counted(fetched: dict[str, Any], keys: Keys) -> KeyTable:
+def _key_table(fetched: dict[str, Any], keys: Keys) -> KeyTable:
     counts = np.asarray(fetched["n"]).astype(np.int64)
     given = np.asarray(fetched["k"])
     elements, found = keys.elements(given.astype(np.uint64) if keys.kind == "integer" else given)
@@ -246,7 +255,7 @@ class KeyAccess:
     @property
     def fingerprint(self) -> str:
         """A hash of keys and privacy unit."""
-        return fingerprint((self.keys, self.unit))
+        return value_fingerprint((self.keys, self.unit))
 
     def digest(self, key: bytes) -> str:
         """A keyed hash of the whole table."""

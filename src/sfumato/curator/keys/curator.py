@@ -20,15 +20,15 @@ from sfumato.curator.curator import check_plan_hash
 from sfumato.curator.keys.counts import KeyAccess, KeyTable, open_keys
 from sfumato.curator.keys.lazy_histogram import LazyHistogram, MemoryCache
 from sfumato.curator.keys.store import FORMAT, HistogramOpening, KeyStore
-from sfumato.curator.places import check_place, check_same, pay
+from sfumato.curator.places import check_place, check_same_opening, pay_for_file
 from sfumato.errors import InvalidInput, LedgerError, NotWritten, PlanError, SourceError
 from sfumato.privacy.accounting import Event
 from sfumato.privacy.conversation_price import Terms
 from sfumato.privacy.debits import Debits, Receipt
-from sfumato.privacy.files import holds
+from sfumato.privacy.files import is_nonempty_file
 from sfumato.privacy.keyed import KeyMeasurement, KeyQuestion, Stability, costs_at_most, histogram_sensitivity
 from sfumato.privacy.noise import BitSource, NoiseLaw
-from sfumato.privacy.sensitivity import fits, power_of
+from sfumato.privacy.sensitivity import noise_fits_price, sensitivity_power
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.sketches import KeyMap, Keys
 from sfumato.sketches.maps import Words
@@ -48,7 +48,7 @@ class KeyCurator:
     __slots__ = ("_keys", "_ledger", "_name", "_source", "_table", "_unit")
 
     def __init__(self, source: Any, keys: Keys, unit: PrivacyUnit, ledger: Debits, *, table: str | None = None) -> None:
-        self._keys, self._unit = _own(keys, Keys), _own(unit, PrivacyUnit)
+        self._keys, self._unit = _rebuild_as(keys, Keys), _rebuild_as(unit, PrivacyUnit)
         self._ledger, self._source, self._name = ledger, source, table
         self._table: KeyTable | None = None
 
@@ -66,8 +66,8 @@ class KeyCurator:
         BudgetExceeded or LedgerError what the ledger would not pay. SourceError or InvalidInput (for the custodian):
         the source cannot be loaded; nothing is spent. NotWritten: spent, but measuring failed.
         """
-        key_map, noise, price = _own(key_map, KeyMap), _own(noise, NoiseLaw), _own(price, Event)
-        stability = None if stability is None else _own(stability, Stability)
+        key_map, noise, price = _rebuild_as(key_map, KeyMap), _rebuild_as(noise, NoiseLaw), _rebuild_as(price, Event)
+        stability = None if stability is None else _rebuild_as(stability, Stability)
         if not costs_at_most(key_map, noise, stability, self._unit, price):
             raise PlanError("the measurement costs more than the price it states; it is refused")
         check_plan_hash(plan_hash)
@@ -82,8 +82,8 @@ class KeyCurator:
         receipt = self._ledger.debit(name, plan_hash, price, self._unit, self._name)
         measured: KeyMeasurement | None = None
         with suppress(Exception):  # what failed, and its text, may depend on the data
-            heavy, shown = _heavy(table, stability)
-            values += key_map.apply(*_rest(table, heavy, shown))
+            heavy, shown = _heavy_hitters(table, stability)
+            values += key_map.apply(*_counts_without_shown(table, heavy, shown))
             values += noise.sample(len(values))
             measured = KeyMeasurement(key_map, values, noise, heavy, shown)
         if measured is None:
@@ -111,7 +111,7 @@ class KeyCurator:
         Guarantee: all that ever comes out satisfies the definition that `price` states for this curator's neighbour
         relation: it is read off one noisy histogram of the whole universe. Refusals are those of `measure`.
         """
-        noise, price, about = _own(noise, NoiseLaw), _own(price, Event), _own(about, object)
+        noise, price, about = _rebuild_as(noise, NoiseLaw), _rebuild_as(price, Event), _rebuild_as(about, object)
         self._afford(noise, price)
         check_plan_hash(plan_hash)
         if store is None:
@@ -122,18 +122,18 @@ class KeyCurator:
         if not self._ledger.durable:
             raise PlanError("a histogram that is kept in a file is paid from a ledger that is kept in one")
         path = check_place(store, "histogram", FORMAT)
-        begun = KeyStore(path) if holds(path) else None
+        begun = KeyStore(path) if is_nonempty_file(path) else None
         if begun is None:
             self._ledger.expect(name, f"{plan_hash}:{'0' * 32}", price, self._unit, self._name)
         table, salt = self._open(), secrets.token_hex(32) if begun is None else begun.opening.salt
         bought = (table.digest(salt), self._ledger.ledger_id, name, plan_hash)
         opening = HistogramOpening(self._keys, self._unit, noise, price, about, salt, *bought)
         if begun is not None:
-            check_same(path, begun.opening, opening)
+            check_same_opening(path, begun.opening, opening)
         cache = begun or KeyStore.create(path, opening)
         # the debit names this very file, so no other can be resumed on it
         terms = (name, cache.plan_hash, price, self._unit, self._name)
-        receipt = pay(self._ledger, terms, (path, cache.remove), lambda _: None)
+        receipt = pay_for_file(self._ledger, terms, (path, cache.remove), lambda _: None)
         return LazyHistogram(table, noise, cache), receipt
 
     def resume_histogram(self, store: Path, anchor: str | None = None) -> LazyHistogram:
@@ -169,7 +169,7 @@ class KeyCurator:
         self, terms: Terms, price: Event, *, name: str, plan_hash: str, store: Path | None = None, about: Any = None
     ) -> tuple[Conversation, Receipt]:
         """Questions one by one, each chosen after earlier replies: `talk.converse`, of `KeyQuestion`s."""
-        terms, price, about = _own(terms, Terms), _own(price, Event), _own(about, object)
+        terms, price, about = _rebuild_as(terms, Terms), _rebuild_as(price, Event), _rebuild_as(about, object)
         return converse_with(
             self._access(),
             terms,
@@ -188,10 +188,10 @@ class KeyCurator:
         return resume_with(self._access(), store, ledger=self._ledger, anchor=anchor)
 
     def _access(self) -> KeyAccess:
-        return KeyAccess(self._keys, self._unit, self._open, partial(_own, kind=KeyQuestion))
+        return KeyAccess(self._keys, self._unit, self._open, partial(_rebuild_as, kind=KeyQuestion))
 
     def _afford(self, noise: NoiseLaw, price: Event) -> None:
-        if not fits(histogram_sensitivity(self._unit, power_of(noise)), noise, price):
+        if not noise_fits_price(histogram_sensitivity(self._unit, sensitivity_power(noise)), noise, price):
             raise PlanError("the histogram costs more than the price it states; it is refused")
 
     def _open(self) -> KeyTable:
@@ -204,7 +204,9 @@ class KeyCurator:
         return f"<KeyCurator of column {self._keys.column!r}>"
 
 
-def _heavy(table: KeyTable, stability: Stability | None, source: BitSource | None = None) -> tuple[Words, Integers]:
+def _heavy_hitters(
+    table: KeyTable, stability: Stability | None, source: BitSource | None = None
+) -> tuple[Words, Integers]:
     """Keys whose noisy count reaches the threshold, sorted, and that count, at most 2^62. Only keys that occur can be.
 
     No noisy count wraps before it is compared: what is shown is the exact one, clipped, and so post-processing of it.
@@ -216,14 +218,14 @@ def _heavy(table: KeyTable, stability: Stability | None, source: BitSource | Non
     return table.elements[shown], np.minimum(noisy[shown], 2**62)
 
 
-def _rest(table: KeyTable, heavy: Words, shown: Integers) -> tuple[Words, Integers]:
+def _counts_without_shown(table: KeyTable, heavy: Words, shown: Integers) -> tuple[Words, Integers]:
     """The counts less those shown, by key. `heavy` are keys of the table."""
     rest = table.counts.copy()
     rest[np.searchsorted(table.elements, heavy)] -= shown
     return table.elements, rest
 
 
-def _own(value: Any, kind: Any) -> Any:
+def _rebuild_as(value: Any, kind: Any) -> Any:
     """The same value built anew by the library's own constructors; foreign classes are refused."""
     try:
         built = rebuild(value)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from sfumato._util.bundles import pack, unpack
+from sfumato._util.bundles import pack_value, unpack_value
 from sfumato._util.codec import storable
 from sfumato.curator.keys.lazy_histogram import Draw, Integers, NoisyCounts
 from sfumato.errors import InvalidInput
@@ -66,7 +66,7 @@ class HistogramOpening:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class _Shown:
+class _ShownCounts:
     """All lines so far: what it was opened for, and the noisy counts of every key shown."""
 
     opening: HistogramOpening
@@ -81,15 +81,15 @@ class KeyStore:
 
     __slots__ = ("_chain", "_head", "known", "opening")
 
-    def __init__(self, path: Path | FileChain[_Shown]) -> None:
-        self._chain = path if isinstance(path, FileChain) else FileChain(path, FORMAT, _advance)
+    def __init__(self, path: Path | FileChain[_ShownCounts]) -> None:
+        self._chain = path if isinstance(path, FileChain) else FileChain(path, FORMAT, _read_shown_lines)
         found = self._chain.read()
         self._head, self.opening, self.known = found.hashes[0], found.state.opening, found.state.known
 
     @classmethod
     def create(cls, path: Path, opening: HistogramOpening) -> KeyStore:
         """Make the file, unpaid. Raises LedgerError where it exists or cannot be made."""
-        return cls(FileChain.create(path, FORMAT, _advance, pack(opening)))
+        return cls(FileChain.create(path, FORMAT, _read_shown_lines, pack_value(opening)))
 
     def remove(self) -> None:
         """Take an unpaid file away."""
@@ -120,13 +120,13 @@ class KeyStore:
         self.known = turn.state.known
 
 
-def _advance(shown: _Shown | None, bodies: Sequence[bytes]) -> _Shown:
+def _read_shown_lines(shown: _ShownCounts | None, bodies: Sequence[bytes]) -> _ShownCounts:
     """What some more lines show besides those before; ValueError where they cannot be read."""
     if shown is None:
-        opening = unpack(bodies[0])
+        opening = unpack_value(bodies[0])
         if type(opening) is not HistogramOpening:
             raise ValueError("its first line is of another kind")
-        shown, bodies = _Shown(opening, NoisyCounts()), bodies[1:]
+        shown, bodies = _ShownCounts(opening, NoisyCounts()), bodies[1:]
     if not bodies:
         return shown
     elements, values = list[Words](), list[Integers]()
@@ -138,4 +138,6 @@ def _advance(shown: _Shown | None, bodies: Sequence[bytes]) -> _Shown:
         values.append(np.frombuffer(body[half:], dtype="<i8"))
     found = np.concatenate(elements).astype(np.uint64)
     order = np.argsort(found)
-    return _Shown(shown.opening, shown.known.with_more(found[order], np.concatenate(values).astype(np.int64)[order]))
+    return _ShownCounts(
+        shown.opening, shown.known.with_more(found[order], np.concatenate(values).astype(np.int64)[order])
+    )

@@ -8,7 +8,7 @@ from typing import Any
 
 from sfumato.curator.keys.lazy_histogram import NoisyCounts
 from sfumato.curator.keys.store import FORMAT, KeyStore
-from sfumato.privacy.kinds import says_it_is
+from sfumato.privacy.kinds import is_file_of_kind
 
 __all__ = ["StoredHistogram", "is_histogram", "read_histogram"]
 
@@ -34,4 +34,4 @@ def read_histogram(store: Path, anchor: str | None = None) -> StoredHistogram:
 
 def is_histogram(path: Path) -> bool:
     """Whether a file says of itself that it is the file of a histogram; nothing else is checked."""
-    return says_it_is(path, FORMAT)
+    return is_file_of_kind(path, FORMAT)

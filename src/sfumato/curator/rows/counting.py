@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato._util.codec import distinct
+from sfumato._util.codec import distinct_rows
 from sfumato.cells import POINTS, Grid
 from sfumato.errors import PlanError, SourceError
 from sfumato.privacy.measures import MAX_MEASURES, WHOLE_BITS
@@ -28,18 +28,18 @@ __all__ = [
     "Cluster",
     "ColumnCounts",
     "Counts",
+    "DatabaseCounts",
     "Outbox",
     "PackedCounts",
     "Packing",
     "Sets",
-    "TableCounts",
     "TensorCounts",
-    "alone",
     "check_countable",
-    "clusters",
+    "cluster_blocks",
+    "count_parts",
+    "one_block_per_set",
     "shares",
-    "sum_down",
-    "tally",
+    "sum_to_answers",
 ]
 
 
@@ -70,7 +70,7 @@ class Cluster:
         return Cluster(self.blocks[start:stop], self.sizes, self.answers, self.positions[start:stop])
 
 
-def alone(shape: Sequence[int], sets: Sets, rows: int) -> Proposal:
+def one_block_per_set(shape: Sequence[int], sets: Sets, rows: int) -> Proposal:
     """Every set is a block of its own."""
     del rows
     width = max((s.shape[1] for s in sets), default=0)
@@ -84,7 +84,7 @@ def alone(shape: Sequence[int], sets: Sets, rows: int) -> Proposal:
     return blocks, homes
 
 
-def clusters(shape: Sequence[int], sets: Sets, blocks: Positions, homes: Sequence[Positions]) -> list[Cluster]:
+def cluster_blocks(shape: Sequence[int], sets: Sets, blocks: Positions, homes: Sequence[Positions]) -> list[Cluster]:
     """Blocks sorted by what they have in common; `homes` tells the block of every set of every family.
 
     Raises PlanError for what does not answer every set: a set that does not lie in its block, or a block that is none.
@@ -92,7 +92,7 @@ def clusters(shape: Sequence[int], sets: Sets, blocks: Positions, homes: Sequenc
     if not any(map(len, sets)):
         return []
     count = len(shape)
-    _check(count, sets, blocks, homes)
+    _check_block_list(count, sets, blocks, homes)
     filled = np.append(blocks, np.full((len(blocks), 1), count), axis=1)
     answers: list[tuple[int, tuple[int, ...]]] = []
     block, code, position = ([np.zeros(0, dtype=np.int64)] for _ in range(3))
@@ -102,7 +102,7 @@ def clusters(shape: Sequence[int], sets: Sets, blocks: Positions, homes: Sequenc
             axes += column[home, None] < family
         if not np.array_equal(filled[home[:, None], axes], family):
             raise PlanError("a set does not lie in the block that is to answer it")
-        first, kind = distinct(axes, count + 1)
+        first, kind = distinct_rows(axes, count + 1)
         block.append(home)
         code.append(len(answers) + kind)
         position.append(np.arange(len(family)))
@@ -111,7 +111,7 @@ def clusters(shape: Sequence[int], sets: Sets, blocks: Positions, homes: Sequenc
     order = np.lexsort((codes, of))
     of, codes, positions = of[order], codes[order], positions[order]
     sizes = np.append(np.asarray(shape, dtype=np.int64), 0)[blocks]
-    _, look = distinct(sizes, max(shape, default=0) + 1)
+    _, look = distinct_rows(sizes, max(shape, default=0) + 1)
     members = np.bincount(of, minlength=len(blocks))
     starts = np.cumsum(members) - members
     result: list[Cluster] = []
@@ -119,7 +119,7 @@ def clusters(shape: Sequence[int], sets: Sets, blocks: Positions, homes: Sequenc
         alike = np.flatnonzero(members == n)
         entries = starts[alike, None] + np.arange(n)
         both = np.column_stack([look[alike], codes[entries]])
-        first, kind = distinct(both, max(len(blocks), len(answers)) + 1)
+        first, kind = distinct_rows(both, max(len(blocks), len(answers)) + 1)
         by_kind = np.argsort(kind, kind="stable")
         for one, chosen in zip(first, np.split(by_kind, np.cumsum(np.bincount(kind))[:-1]), strict=True):
             width = int((blocks[alike[one]] < count).sum())
@@ -134,7 +134,7 @@ def clusters(shape: Sequence[int], sets: Sets, blocks: Positions, homes: Sequenc
     return result
 
 
-def _check(count: int, sets: Sets, blocks: Positions, homes: Sequence[Positions]) -> None:
+def _check_block_list(count: int, sets: Sets, blocks: Positions, homes: Sequence[Positions]) -> None:
     """Refuse what is no list of blocks that can be counted, with one of them for each set."""
     below, after = blocks[:, :-1], blocks[:, 1:]
     ascending = ((below < after) | ((below == count) & (after == count))).all()
@@ -156,18 +156,18 @@ _MOST_CELLS = 2**20  # 8 MB: batches stay near the caches, and their overhead is
 _SHORT = 64
 
 
-def sum_down(cluster: Cluster, tables: Table) -> Iterator[tuple[int, Table]]:
+def sum_to_answers(cluster: Cluster, tables: Table) -> Iterator[tuple[int, Table]]:
     """Every answer of a cluster's blocks: its column, and the tables of all blocks (blocks, n_1, ..., n_order).
 
     tables: (blocks, cells), the receiver's to keep. Nothing that was handed out is looked at again.
     """
     wanted = [(column, frozenset(kept)) for column, (_, kept) in enumerate(cluster.answers)]
-    for column, table in _descend(tables, len(cluster.blocks), cluster.sizes, 0, wanted):
+    for column, table in _sum_axes(tables, len(cluster.blocks), cluster.sizes, 0, wanted):
         sizes = (cluster.sizes[axis] for axis in cluster.answers[column][1])
         yield column, table.reshape(len(cluster.blocks), *sizes)
 
 
-def _descend(
+def _sum_axes(
     table: Table, before: int, sizes: Sequence[int], axis: int, wanted: Sequence[tuple[int, frozenset[int]]]
 ) -> Iterator[tuple[int, Table]]:
     """Axis by axis: sum it away for those that lack it, then keep it for the others; partial sums are shared.
@@ -184,13 +184,13 @@ def _descend(
         stop = axis + 1
         while stop < len(sizes) and not any(stop in kept for _, kept in lacking):
             stop += 1
-        yield from _descend(_sum_away(table, before, math.prod(sizes[axis:stop])), before, sizes, stop, lacking)
+        yield from _sum_axes(_sum_axis_away(table, before, math.prod(sizes[axis:stop])), before, sizes, stop, lacking)
     having = [w for w in wanted if axis in w[1]]
     if having:
-        yield from _descend(table, before * sizes[axis], sizes, axis + 1, having)
+        yield from _sum_axes(table, before * sizes[axis], sizes, axis + 1, having)
 
 
-def _sum_away(table: Table, before: int, length: int) -> Table:
+def _sum_axis_away(table: Table, before: int, length: int) -> Table:
     """The axis of `length` cells after `before` others summed away."""
     split = table.reshape(before, length, -1)
     if split.shape[2] >= _SHORT:
@@ -263,7 +263,7 @@ def check_countable(grid: Grid, sets: Sets, *, measures: bool = False) -> None:
         if cells.max(initial=0) > MAX_CELLS:
             axes = family[int(cells.argmax())].tolist()
             raise PlanError(
-                f"the table of {_listed(grid, axes)} has {math.prod(grid.shape[a] for a in axes):,} cells; at most "
+                f"the table of {_axes_names(grid, axes)} has {math.prod(grid.shape[a] for a in axes):,} cells; at most "
                 f"{MAX_CELLS:,} can be counted at once: ask smaller sets of attributes or declare wider cells"
             )
 
@@ -323,7 +323,7 @@ def _add_shares(grid: Grid, axes: Sequence[int], chunks: Iterator[Columns]) -> T
     return np.ascontiguousarray(table.reshape(order).transpose([places.index(a) for a in axes]))
 
 
-def _listed(grid: Grid, axes: Sequence[int]) -> str:
+def _axes_names(grid: Grid, axes: Sequence[int]) -> str:
     return ", ".join(grid.names[a] for a in axes) or "the total"
 
 
@@ -357,7 +357,7 @@ class Counts(ABC):
         table = _add_shares(self.grid, axes, self._columns(axes))
         one = sum(self.grid.names[a] in self.grid.measures for a in axes) == 1
         if one and int(table.sum()) != self.rows * SHARES:
-            raise SourceError(f"the table of {_listed(self.grid, axes)} does not add up to the number of records")
+            raise SourceError(f"the table of {_axes_names(self.grid, axes)} does not add up to the number of records")
         return table
 
     def stream(self, sets: Sets) -> Iterator[Batch]:
@@ -377,10 +377,10 @@ class Counts(ABC):
             wrong = np.flatnonzero(tables.sum(axis=1) != self.rows)
             if wrong.size:
                 raise SourceError(
-                    f"the table of {_listed(self.grid, cluster.blocks[wrong[0]].tolist())} does not add up to the "
+                    f"the table of {_axes_names(self.grid, cluster.blocks[wrong[0]].tolist())} does not add up to the "
                     "number of records: the source changed while it was read, or its encoding is wrong"
                 )
-            for column, table in sum_down(cluster, tables):
+            for column, table in sum_to_answers(cluster, tables):
                 yield from outbox.put(cluster.answers[column][0], cluster.positions[:, column], table)
         yield from outbox.rest()
 
@@ -417,7 +417,7 @@ class PackedCounts(Counts):
     _PASS_CELLS: ClassVar[int] = 2**24
     # Numbers of records that are proposed for: what is packed changes by a sixth between neighbours, and not beyond.
     _SIZES: ClassVar[tuple[int, ...]] = (2**10, 2**13, 2**16, 2**20)
-    packing: Packing = field(default=alone, repr=False, kw_only=True)
+    packing: Packing = field(default=one_block_per_set, repr=False, kw_only=True)
 
     @abstractmethod
     def _pass(self, parts: list[Cluster]) -> Iterator[tuple[Cluster, Table]]:
@@ -428,15 +428,15 @@ class PackedCounts(Counts):
         with suppress(Exception):
             offers = [self.packing(shape, sets, size) for size in self._SIZES]
             nearest = min(range(len(offers)), key=lambda i: abs(math.log(self._SIZES[i] / max(self.rows, 1))))
-            found = clusters(shape, sets, *offers[nearest])
+            found = cluster_blocks(shape, sets, *offers[nearest])
             summed = [i for i, n in enumerate(self.grid.names) if n in self.grid.measures]
             # a measure's codes are no cells, and are never counted
             if all(math.prod(c.sizes) <= MAX_CELLS and not np.isin(c.blocks, summed).any() for c in found):
                 return found
-        return clusters(shape, sets, *alone(shape, sets, self._SIZES[0]))
+        return cluster_blocks(shape, sets, *one_block_per_set(shape, sets, self._SIZES[0]))
 
     def _tables(self, sets: Sets) -> Iterator[tuple[Cluster, Table]]:
-        for parts in passes(self._packed(sets), self._PASS_CELLS):
+        for parts in counting_passes(self._packed(sets), self._PASS_CELLS):
             yield from self._pass(parts)
 
 
@@ -453,11 +453,11 @@ class ColumnCounts(PackedCounts):
     def _pass(self, parts: list[Cluster]) -> Iterator[tuple[Cluster, Table]]:
         # A matrix lets the keys of several blocks be built at once, which pays for few records.
         columns = np.stack(self.columns) if self.rows <= _CHUNK_ROWS // 2 else dict(enumerate(self.columns))
-        return _handed_out(parts, tally(parts, lambda _: iter([columns])), self.rows)
+        return _pop_each(parts, count_parts(parts, lambda _: iter([columns])), self.rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TableCounts(PackedCounts):
+class DatabaseCounts(PackedCounts):
     """Encoded records that stay in a database, larger than memory.
 
     `read` returns the cell numbers of the attributes at the given axes, one array each, of the records
@@ -472,7 +472,7 @@ class TableCounts(PackedCounts):
             yield dict(zip(axes, found, strict=True))
 
     def _pass(self, parts: list[Cluster]) -> Iterator[tuple[Cluster, Table]]:
-        return _handed_out(parts, tally(parts, lambda needed: self._columns(needed.tolist())), self.rows)
+        return _pop_each(parts, count_parts(parts, lambda needed: self._columns(needed.tolist())), self.rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -483,13 +483,13 @@ class TensorCounts(Counts):
 
     def _tables(self, sets: Sets) -> Iterator[tuple[Cluster, Table]]:
         whole = np.arange(self.tensor.ndim)[None]
-        for cluster in clusters(self.tensor.shape, sets, whole, [np.zeros(len(s), dtype=np.int64) for s in sets]):
+        for cluster in cluster_blocks(self.tensor.shape, sets, whole, [np.zeros(len(s), dtype=np.int64) for s in sets]):
             # handed out as it is, the tensor would no longer be this object's own
             asked = any(len(kept) == self.tensor.ndim for _, kept in cluster.answers)
             yield cluster, (self.tensor.copy() if asked else self.tensor).reshape(1, -1)
 
 
-def passes(packed: Sequence[Cluster], most: int) -> Iterator[list[Cluster]]:
+def counting_passes(packed: Sequence[Cluster], most: int) -> Iterator[list[Cluster]]:
     """Lists of clusters, or parts of them, of at most `most` cells unless one block has more."""
     parts: list[Cluster] = []
     room = most
@@ -508,14 +508,14 @@ def passes(packed: Sequence[Cluster], most: int) -> Iterator[list[Cluster]]:
         yield parts
 
 
-def _handed_out(parts: list[Cluster], tables: list[Table], rows: int) -> Iterator[tuple[Cluster, Table]]:
+def _pop_each(parts: list[Cluster], tables: list[Table], rows: int) -> Iterator[tuple[Cluster, Table]]:
     """One after the other, and not held here any longer."""
     while parts:
         part, table = parts.pop(), tables.pop()
         yield part, table if part.sizes else table + rows
 
 
-def tally(parts: Sequence[Cluster], read: Callable[[NDArray[np.int64]], Iterator[Columns]]) -> list[Table]:
+def count_parts(parts: Sequence[Cluster], read: Callable[[NDArray[np.int64]], Iterator[Columns]]) -> list[Table]:
     """Counts of the blocks of every part (blocks, cells), all in one pass; zeros for blocks of no attribute.
 
     read: the columns of some attributes, chunk by chunk, from the first record to the last.
@@ -524,11 +524,11 @@ def tally(parts: Sequence[Cluster], read: Callable[[NDArray[np.int64]], Iterator
     needed = np.unique(np.concatenate([p.blocks.reshape(-1) for p in parts]))
     for columns in read(needed) if len(needed) else ():
         for part, table in zip(parts, tables, strict=True):
-            _add(columns, part, table)
+            _add_records(columns, part, table)
     return tables
 
 
-def _add(columns: Columns, part: Cluster, tables: Table) -> None:
+def _add_records(columns: Columns, part: Cluster, tables: Table) -> None:
     """Add the records in `columns` to the tables of some blocks."""
     sizes, cells = part.sizes, tables.shape[1]
     if not sizes:

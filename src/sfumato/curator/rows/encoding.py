@@ -41,7 +41,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato._util.text import BLANKS, SHARP, capitals, pattern
+from sfumato._util.text import BLANKS, SHARP, case_folding_pairs, date_pattern
 from sfumato.cells import POINTS, WHOLE, Amounts, Codes, Days, Edges, Grid, Rule, Truths, Wholes, whole_text
 from sfumato.errors import DomainError, SourceError
 
@@ -49,18 +49,26 @@ __all__ = [
     "UNREADABLE",
     "Column",
     "Statement",
-    "cell_of",
+    "cell_sql",
     "check_declared",
     "check_type",
     "double_at_least",
-    "encode",
+    "element_text",
+    "element_texts",
+    "encoding_statements",
     "plain_column",
-    "text_of",
-    "texts",
 ]
 
 
-__all__ += ["field_of", "identifier", "literal", "prepared", "record_bytes", "thresholds", "truncation"]
+__all__ += [
+    "attribute_statements",
+    "edge_thresholds",
+    "field_sql",
+    "record_bytes",
+    "sql_identifier",
+    "sql_literal",
+    "truncation_sql",
+]
 
 Statement = tuple[str, tuple[list[float], ...]]
 """SQL and its parameters."""
@@ -118,17 +126,17 @@ class Column:
             return f"CASE WHEN NOT isnan({field}) THEN coalesce({whole}, {as_text}) END"
         if self.type.startswith("TIMESTAMP"):
             first, end = (f"CAST('{y}-01-01' AS {self.type})" for y in _YEARS.get(self.type, _ALL_YEARS))
-            other = f"CASE WHEN {field} IS NOT NULL THEN {literal(UNREADABLE)} END"
+            other = f"CASE WHEN {field} IS NOT NULL THEN {sql_literal(UNREADABLE)} END"
             return f"CASE WHEN {field} >= {first} AND {field} < {end} THEN {as_text} ELSE {other} END"
         return as_text
 
     def name(self, field: str) -> str:
         """The field as the text that tells persons or keys apart, NULL where it is missing or cannot be read."""
-        return _whole(self.written(field), self.decimal)
+        return _whole_text_sql(self.written(field), self.decimal)
 
     def written(self, field: str) -> str:
         """The field as the text that told persons apart in 0.2, where the text "1.0" was another name than 1."""
-        return f"NULLIF({self.text(field)}, {literal(UNREADABLE)})"
+        return f"NULLIF({self.text(field)}, {sql_literal(UNREADABLE)})"
 
     def day(self, field: str, format: str) -> str:
         """The number of the field's day as a DOUBLE, NULL where there is none; `ground.texts.day_of` in SQL."""
@@ -140,11 +148,11 @@ class Column:
             # others may lie where a day begins that they have no moment for
             moment = f"CAST({field} AS {'TIMESTAMP' if self.type == 'TIMESTAMP_NS' else self.type})"
             kept = f"{moment} >= CAST('0001-01-01' AS DATE) AND {moment} < CAST('10000-01-01' AS DATE)"
-            found = f"CASE WHEN {kept} THEN {_number_of(f'CAST({moment} AS DATE)')} END"
+            found = f"CASE WHEN {kept} THEN {_day_number_sql(f'CAST({moment} AS DATE)')} END"
         else:
-            text = f"trim({self.text(field)}, {literal(BLANKS)})"
-            written = [pattern(strict=True), *([pattern(format)] if format else [])]
-            found = f"coalesce({', '.join(_written(text, *p) for p in written)}, NULL)"
+            text = f"trim({self.text(field)}, {sql_literal(BLANKS)})"
+            written = [date_pattern(strict=True), *([date_pattern(format)] if format else [])]
+            found = f"coalesce({', '.join(_written_day_sql(text, *p) for p in written)}, NULL)"
         return f"CAST({found} AS DOUBLE)"
 
     def number(self, field: str) -> str:
@@ -154,7 +162,7 @@ class Column:
             value = f"CAST({field} AS DOUBLE)"
         elif self.family == "text":
             if (self.decimal, self.thousands) != (".", ""):
-                as_text = _plain(as_text, self.decimal, self.thousands)
+                as_text = _plain_number_sql(as_text, self.decimal, self.thousands)
             # DuckDB reads 1_000 as a thousand, which would make the rule depend on its version.
             value = f"CASE WHEN NOT contains({as_text}, '_') THEN TRY_CAST({as_text} AS DOUBLE) END"
         else:
@@ -194,7 +202,7 @@ def check_type(name: str, rule: Rule | None, column: Column) -> None:
         raise SourceError(f"column {name!r} is of type {kind}, which cannot be read as {use}; convert the column")
 
 
-def encode(
+def encoding_statements(
     grid: Grid, columns: Mapping[str, Column], source: str, person: str | None, rows_per_person: int
 ) -> list[Statement]:
     """Statements to run in order; the last creates the temporary table `encoded`.
@@ -211,10 +219,10 @@ def encode(
     for i, (name, rule) in enumerate(zip(grid.names, grid.rules, strict=True)):
         column = columns[name]
         check_type(name, rule, column)
-        statements += prepared(rule, i)
+        statements += attribute_statements(rule, i)
         raw.append(f"{column.sql} AS r{i}")
-        fields.append(f"{field_of(rule, column, f'r{i}')} AS v{i}")
-        cells.append(f"CAST({cell_of(rule, i, column.decimal)} AS {_storage(rule.states)}) AS a{i}")
+        fields.append(f"{field_sql(rule, column, f'r{i}')} AS v{i}")
+        cells.append(f"CAST({cell_sql(rule, i, column.decimal)} AS {_storage_type(rule.states)}) AS a{i}")
     if person is not None:
         check_type(person, None, columns[person])
         raw.append(f"{columns[person].sql} AS r")
@@ -230,12 +238,12 @@ def encode(
     if dropping:
         query = f"SELECT * FROM ({query}) WHERE {' AND '.join(dropping)}"
     if person is not None:
-        query = truncation(kept, f"SELECT *, count(*) AS n FROM ({query}) GROUP BY ALL", rows_per_person)
+        query = truncation_sql(kept, f"SELECT *, count(*) AS n FROM ({query}) GROUP BY ALL", rows_per_person)
     marked = kept if person is None else f"{kept}, cut"
     return [*statements, (f"CREATE TEMP TABLE encoded AS SELECT {marked} FROM ({query})", ())]
 
 
-def truncation(kept: str, rows: str, rows_per_person: int) -> str:
+def truncation_sql(kept: str, rows: str, rows_per_person: int) -> str:
     """SQL that keeps at most so many rows of each value of `person`, with `cut`, true in one row of who had more.
 
     `kept` are the columns that matter. `rows` is SQL of them and of `person`, each different row once, with the
@@ -256,29 +264,29 @@ def truncation(kept: str, rows: str, rows_per_person: int) -> str:
     return f"SELECT *, {cut} FROM ({given}) QUALIFY {place} <= {rows_per_person}"
 
 
-def prepared(rule: Rule, i: int) -> list[Statement]:
+def attribute_statements(rule: Rule, i: int) -> list[Statement]:
     """What the expression of attribute i refers to: the type of its codes, or its inner edges."""
     if isinstance(rule, (Edges, Days)):
-        return [(f"SET VARIABLE edges{i} = ?", (thresholds(rule)[1:-1],))]
+        return [(f"SET VARIABLE edges{i} = ?", (edge_thresholds(rule)[1:-1],))]
     if isinstance(rule, Truths):
-        return _enums(i, _FALSE + _TRUE)
+        return _enum_types(i, _FALSE + _TRUE)
     if isinstance(rule, Codes):
         cells = [(f"SET VARIABLE cells{i} = ?", ([float(c) for c in rule.cells],))] if rule.cells else []
-        return [*_enums(i, rule.codes), *cells]
+        return [*_enum_types(i, rule.codes), *cells]
     return []
 
 
-def _enums(i: int, codes: Sequence[str]) -> list[Statement]:
+def _enum_types(i: int, codes: Sequence[str]) -> list[Statement]:
     """Types of the codes, and of the whole numbers that they write: of two that write one, the first stands for it."""
     taken, wholes = set(codes), list[str]()
     for code in codes:
         wholes.append(code if (whole := whole_text(code)) in taken else whole)
         taken.add(whole)
     named = {f"codes{i}": codes, f"wholes{i}": wholes}
-    return [(f"CREATE TYPE {name} AS ENUM ({', '.join(map(literal, texts))})", ()) for name, texts in named.items()]
+    return [(f"CREATE TYPE {name} AS ENUM ({', '.join(map(sql_literal, texts))})", ()) for name, texts in named.items()]
 
 
-def field_of(rule: Rule, column: Column, raw: str) -> str:
+def field_sql(rule: Rule, column: Column, raw: str) -> str:
     """What is looked up of a raw field: a number, the number of a day, or a text; NULL where it is missing."""
     if isinstance(rule, Days):
         return column.day(raw, rule.format)
@@ -291,37 +299,37 @@ def field_of(rule: Rule, column: Column, raw: str) -> str:
         return text
     text = f"nfc_normalize({text})"
     if rule.ignore_case:
-        large, small = map(literal, capitals(rule.codes))
-        sharp, double = map(literal, SHARP)
+        large, small = map(sql_literal, case_folding_pairs(rule.codes))
+        sharp, double = map(sql_literal, SHARP)
         text = f"nfc_normalize(replace(translate({text}, {large}, {small}), {sharp}, {double}))"
-    return f"NULLIF(trim({text}, {literal(BLANKS)}), '')" if rule.trim else text
+    return f"NULLIF(trim({text}, {sql_literal(BLANKS)}), '')" if rule.trim else text
 
 
-def cell_of(rule: Rule, i: int, decimal: str = ".") -> str:
+def cell_sql(rule: Rule, i: int, decimal: str = ".") -> str:
     """The cell number of field v{i}, NULL where the row is to be dropped."""
     v = f"v{i}"
     extra = {"other": str(rule.size - 1), "drop": "NULL"}
     missing = extra[rule.missing or "drop"]
     outside = extra.get(rule.outside or "drop")  # None: clamp
     if isinstance(rule, Wholes):
-        low, high = _double(rule.low), _double(rule.high)
+        low, high = _double_literal(rule.low), _double_literal(rule.high)
         inside = f"{v} >= {low} AND {v} <= {high}" + (f" AND {v} = floor({v})" if rule.edition < 2 else "")
         value = f"floor({v})" if outside else f"greatest(least(floor({v}), {high}), {low})"
         found = f"(TRY_CAST({value} AS BIGINT) - CAST({rule.low} AS BIGINT)) // {rule.width}"
     elif isinstance(rule, Amounts):
-        low, high = _double(rule.low), _double(rule.high)
+        low, high = _double_literal(rule.low), _double_literal(rule.high)
         inside = f"{v} >= {low} AND {v} <= {high}"
         value = v if outside else f"greatest(least({v}, {high}), {low})"
         # no step beyond the last, however the product of doubles is rounded
-        step = f"least(floor(({value} - {low}) * {_double(POINTS / (rule.high - rule.low))} + 0.5), {POINTS})"
+        step = f"least(floor(({value} - {low}) * {_double_literal(POINTS / (rule.high - rule.low))} + 0.5), {POINTS})"
         found, missing = f"CAST({step} AS BIGINT)", str(rule.states - 1)
         outside = missing if outside else None
     elif isinstance(rule, (Edges, Days)):
-        low, *_, end = map(_double, thresholds(rule))
+        low, *_, end = map(_double_literal, edge_thresholds(rule))
         inside = f"{v} >= {low} AND {v} < {end}"
-        found = _bisect(v, f"getvariable('edges{i}')", len(rule.edges) - 2)
+        found = _bisect_sql(v, f"getvariable('edges{i}')", len(rule.edges) - 2)
     else:
-        whole = _whole(v, decimal)
+        whole = _whole_text_sql(v, decimal)
         found = f"coalesce(enum_code(TRY_CAST({v} AS codes{i})), enum_code(TRY_CAST({whole} AS wholes{i})))"
         if isinstance(rule, Codes) and rule.cells:
             found = f"CAST(list_extract(getvariable('cells{i}'), {found} + 1) AS BIGINT)"
@@ -333,7 +341,7 @@ def cell_of(rule: Rule, i: int, decimal: str = ".") -> str:
     return f"CASE WHEN {v} IS NULL THEN {missing} WHEN {inside} THEN {found} ELSE {outside} END"
 
 
-def _whole(text: str, decimal: str) -> str:
+def _whole_text_sql(text: str, decimal: str) -> str:
     """`whole_text` in SQL; with another decimal mark "1,0" is 1 too, as "1.0" is everywhere."""
     for mark in dict.fromkeys((".", decimal)):
         found = f"regexp_replace({text}, '^{WHOLE.replace('[.]', f'[{mark}]')}$', '\\1\\2')"
@@ -341,27 +349,27 @@ def _whole(text: str, decimal: str) -> str:
     return text
 
 
-def _plain(text: str, decimal: str, thousands: str) -> str:
+def _plain_number_sql(text: str, decimal: str, thousands: str) -> str:
     """A number's text in its notation as one with a point and no separators; of any other text NULL."""
     digits = "[0-9]+"
     if thousands:
         digits = f"(?:[0-9]{{1,3}}(?:{_SEPARATORS[thousands]}[0-9]{{3}})+|{digits})"
     number = f"(?:{digits}(?:[{decimal}][0-9]*)?|[{decimal}][0-9]+)(?:[eE][+-]?[0-9]+)?|(?i:inf|infinity)"
-    pattern = literal(rf"^\s*([+-]?(?:{number}))\s*$")
+    pattern = sql_literal(rf"^\s*([+-]?(?:{number}))\s*$")
     found = f"regexp_extract({text}, {pattern}, 1)"
     if thousands:
-        found = f"regexp_replace({found}, {literal(_SEPARATORS[thousands])}, '', 'g')"
+        found = f"regexp_replace({found}, {sql_literal(_SEPARATORS[thousands])}, '', 'g')"
     return f"NULLIF(replace({found}, '{decimal}', '.'), '')"
 
 
-def _bisect(value: str, edges: str, count: int) -> str:
+def _bisect_sql(value: str, edges: str, count: int) -> str:
     """How many of the `count` increasing edges are at or below a value, by binary search."""
     steps = [1 << k for k in reversed(range(count.bit_length()))]
     taken = f"list_extract({edges}, p + s) <= {value}"
     return f"list_reduce({[0, *steps]}, lambda p, s: CASE WHEN {taken} THEN p + s ELSE p END)"
 
 
-def thresholds(rule: Edges | Days) -> list[float]:
+def edge_thresholds(rule: Edges | Days) -> list[float]:
     """For every edge the least double that lies at it or above; above the last, where that is in the last cell."""
     found = [double_at_least(e) for e in rule.edges]
     if isinstance(rule, Edges) and rule.edition > 1 and found[-1] == rule.edges[-1]:
@@ -369,11 +377,11 @@ def thresholds(rule: Edges | Days) -> list[float]:
     return found
 
 
-def _number_of(day: str) -> str:
+def _day_number_sql(day: str) -> str:
     return f"({day} - CAST('0001-01-01' AS DATE) + 1)"
 
 
-def _written(text: str, expression: str, places: tuple[int, int, int]) -> str:
+def _written_day_sql(text: str, expression: str, places: tuple[int, int, int]) -> str:
     """The number of the day that a text writes, by the groups of a regular expression; NULL where it writes none."""
     names = [f"g{k}" for k in range(1, 12)]
     day = " || '-' || ".join(f"x.g{p}" for p in places)
@@ -382,8 +390,8 @@ def _written(text: str, expression: str, places: tuple[int, int, int]) -> str:
     ahead = f"CASE WHEN x.{names[7]} = '+' THEN -1 ELSE 1 END"
     # a day more or less, counted up from a number that is never negative: of others // rounds towards zero
     moved = f"({seconds} + {ahead} * {distance} + 86400) // 86400 - 1"
-    found = f"CASE WHEN x.g1 <> '' THEN {_number_of(f'TRY_CAST({day} AS DATE)')} + {moved} END"
-    taken = f"regexp_extract({text}, {literal(f'^(?:{expression})$')}, [{', '.join(map(literal, names))}])"
+    found = f"CASE WHEN x.g1 <> '' THEN {_day_number_sql(f'TRY_CAST({day} AS DATE)')} + {moved} END"
+    taken = f"regexp_extract({text}, {sql_literal(f'^(?:{expression})$')}, [{', '.join(map(sql_literal, names))}])"
     days = f"list_transform([{taken}], lambda x: {found})"
     return f"list_extract(list_filter({days}, lambda n: n BETWEEN 1 AND {_LAST_DAY}), 1)"
 
@@ -394,11 +402,11 @@ def double_at_least(value: float) -> float:
     return math.nextafter(rounded, math.inf) if rounded < value else rounded
 
 
-def _double(value: float) -> str:
+def _double_literal(value: float) -> str:
     return f"CAST('{double_at_least(value)!r}' AS DOUBLE)"
 
 
-def _storage(size: int) -> str:
+def _storage_type(size: int) -> str:
     return {1: "UTINYINT", 2: "USMALLINT", 4: "UINTEGER"}[record_bytes([size])]
 
 
@@ -407,12 +415,12 @@ def record_bytes(sizes: Sequence[int]) -> int:
     return sum(1 if s <= 2**8 else 2 if s <= 2**16 else 4 for s in sizes)
 
 
-def literal(text: str) -> str:
+def sql_literal(text: str) -> str:
     """A text as an SQL literal; DuckDB's standard literals know no escape but the doubled quote."""
     return "'" + text.replace("'", "''") + "'"
 
 
-def identifier(name: str) -> str:
+def sql_identifier(name: str) -> str:
     """A name as a quoted SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
@@ -423,13 +431,13 @@ _HUGEINT = 2**127  # integers of DuckDB end there; what is beyond is a double
 _DIGITS = 400
 
 
-def texts(values: Iterable[Any], decimal: str = ".") -> NDArray[np.object_]:
+def element_texts(values: Iterable[Any], decimal: str = ".") -> NDArray[np.object_]:
     """The text of every element: None where it is missing, `UNREADABLE` where it is no text, number, date or boolean.
 
     Numbers are written with the decimal mark that texts have beside them. Nothing that an element holds can raise, and
     none decides for another.
     """
-    found = [value if type(value) is str and value.isascii() else text_of(value, decimal) for value in values]
+    found = [value if type(value) is str and value.isascii() else element_text(value, decimal) for value in values]
     out = np.empty(len(found), dtype=object)
     out[:] = found
     return out
@@ -440,18 +448,18 @@ def plain_column(column: Any, decimal: str = ".") -> tuple[NDArray[Any], NDArray
     kind, width = getattr(column.dtype, "kind", "O"), getattr(column.dtype, "itemsize", 0)
     numbers = column.dtype if isinstance(column.dtype, np.dtype) else getattr(column.dtype, "numpy_dtype", None)
     if numbers is None or kind not in "iuf" or (kind == "f" and width not in (4, 8)):
-        return texts(column.tolist() if kind == "O" else column, decimal), None
+        return element_texts(column.tolist() if kind == "O" else column, decimal), None
     if isinstance(column.dtype, np.dtype):
         return np.ascontiguousarray(column.to_numpy(), dtype=numbers.newbyteorder("=")), None
     return column.to_numpy(dtype=numbers, na_value=0), np.asarray(column.isna(), dtype=bool)
 
 
-def text_of(value: Any, decimal: str = ".") -> str | None:
+def element_text(value: Any, decimal: str = ".") -> str | None:
     """The text of one element, whatever it is."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return None
     try:
-        found = _known(value)
+        found = _text_of_known(value)
         if found is None or decimal == "." or not isinstance(value, _NUMBERS_ELEMENTS):
             return found
         return found.replace(".", decimal)
@@ -459,37 +467,37 @@ def text_of(value: Any, decimal: str = ".") -> str | None:
         return UNREADABLE
 
 
-def _known(value: Any) -> str | None:
+def _text_of_known(value: Any) -> str | None:
     if isinstance(value, str):
         str.encode(value)  # raises for surrogates, which are no characters
         return str.__str__(value)
     if isinstance(value, (bool, np.bool_)):
         return "true" if value else "false"
     if isinstance(value, (int, np.integer)):
-        return _whole_element(int(value))
+        return _integer_text(int(value))
     if isinstance(value, (float, np.floating)):
-        return _float(value)
+        return _float_text(value)
     if isinstance(value, (complex, np.complexfloating)) and value.imag == 0:
         # one complex number makes all numbers of a column complex
-        return _float(value.real)
+        return _float_text(value.real)
     if isinstance(value, Decimal):
-        return _decimal(value)
+        return _decimal_text(value)
     if isinstance(value, np.datetime64):
         value = value.astype("M8[us]").item()
     if isinstance(value, datetime):
-        return _moment(value)
+        return _timestamp_text(value)
     if value is None or isinstance(value, (date, time, UUID)):
         return None if value is None else str(value)
     return UNREADABLE
 
 
-def _whole_element(value: int) -> str:
+def _integer_text(value: int) -> str:
     if value.bit_length() > 3 * _DIGITS:
         return f"{'-' if value < 0 else ''}1e{_DIGITS}"
     return str(value)
 
 
-def _float(value: Any) -> str | None:
+def _float_text(value: Any) -> str | None:
     """As DuckDB writes a column of such numbers: whole ones without decimals, the shortest text otherwise."""
     if math.isnan(value):
         return None
@@ -498,7 +506,7 @@ def _float(value: Any) -> str | None:
     return float.__repr__(value) if isinstance(value, float) else str(value)
 
 
-def _decimal(value: Decimal) -> str | None:
+def _decimal_text(value: Decimal) -> str | None:
     if value.is_nan():
         return None
     if value.is_infinite() or value == 0:
@@ -509,7 +517,7 @@ def _decimal(value: Decimal) -> str | None:
     return shown.rstrip("0").rstrip(".") if "." in shown else shown
 
 
-def _moment(value: datetime) -> str:
+def _timestamp_text(value: datetime) -> str:
     """Date and time, the fraction without needless zeros; pandas counts nanoseconds besides."""
     nanoseconds = value.microsecond * 1000 + int(getattr(value, "nanosecond", 0))
     fraction = f".{nanoseconds:09}".rstrip("0").rstrip(".")

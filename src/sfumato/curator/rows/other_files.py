@@ -19,11 +19,11 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.curator.rows.encoding import text_of
+from sfumato.curator.rows.encoding import element_text
 from sfumato.curator.rows.text_files import BLOCK, BOM, MAX_RECORD, is_text
 from sfumato.errors import MissingExtra, SourceError
 
-__all__ = ["SEPARATOR", "as_text", "readable"]
+__all__ = ["SEPARATOR", "readable_json", "sheet_to_csv"]
 
 
 SEPARATOR = "\x01"
@@ -33,35 +33,35 @@ _BROKEN = b"?"
 Bytes = NDArray[np.uint8]
 
 
-def readable(path: str, copy: str, *, by_line: bool) -> str:
+def readable_json(path: str, copy: str, *, by_line: bool) -> str:
     """The file of lines that DuckDB is to read: `path`, or `copy`, which is written if need be.
 
     Raises SourceError for a file that is neither an array nor objects one after another, unless it is read by line.
     """
     label = Path(path).name
     if by_line:
-        if all(_is_plain(chunk) for chunk in _lines(_blocks(path))):
+        if all(_is_plain_json(chunk) for chunk in _line_chunks(_read_blocks(path))):
             return path
-        lines = _lines(_without_mark(_blocks(path)))
+        lines = _line_chunks(_strip_byte_order_mark(_read_blocks(path)))
     else:
-        lines = _lines(_cut(path, label))
+        lines = _line_chunks(_split_json_records(path, label))
     with open(copy, "xb") as out:
-        out.writelines(chunk if _is_plain(chunk) else _mended(chunk) for chunk in lines)
+        out.writelines(chunk if _is_plain_json(chunk) else _mend_json_lines(chunk) for chunk in lines)
     return copy
 
 
-def _blocks(path: str) -> Iterator[bytes]:
+def _read_blocks(path: str) -> Iterator[bytes]:
     with open(path, "rb") as handle:
         while block := handle.read(BLOCK):
             yield block
 
 
-def _without_mark(blocks: Iterator[bytes]) -> Iterator[bytes]:
+def _strip_byte_order_mark(blocks: Iterator[bytes]) -> Iterator[bytes]:
     yield next(blocks, b"").removeprefix(BOM)
     yield from blocks
 
 
-def _lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
+def _line_chunks(blocks: Iterable[bytes]) -> Iterator[bytes]:
     """The same bytes in chunks that end with a line; what of a line is beyond the limit is left out."""
     rest = b""
     for block in blocks:
@@ -75,7 +75,7 @@ def _lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
         yield rest
 
 
-def _is_plain(chunk: bytes) -> bool:
+def _is_plain_json(chunk: bytes) -> bool:
     """Whether DuckDB reads these lines as they are."""
     if b"\r" in chunk or SEPARATOR.encode() in chunk or chunk.startswith(BOM):
         return False
@@ -84,15 +84,15 @@ def _is_plain(chunk: bytes) -> bool:
     return longest <= MAX_RECORD and is_text(chunk)
 
 
-def _mended(chunk: bytes) -> bytes:
+def _mend_json_lines(chunk: bytes) -> bytes:
     # a carriage return is a blank between the parts of a record, and in a text it is no JSON: \x02 is none anywhere
     lines = chunk.replace(b"\r\n", b"\n").replace(b"\r", b" ").replace(SEPARATOR.encode(), b"\x02").split(b"\n")
     return b"\n".join(line if len(line) <= MAX_RECORD and is_text(line) else _BROKEN for line in lines)
 
 
-def _cut(path: str, label: str) -> Iterator[bytes]:
+def _split_json_records(path: str, label: str) -> Iterator[bytes]:
     """An array, or objects one after another, with a line end between records and none within."""
-    blocks = _without_mark(_blocks(path))
+    blocks = _strip_byte_order_mark(_read_blocks(path))
     beginning = b""
     for block in blocks:
         beginning = block.lstrip(b" \t\r\n")
@@ -111,16 +111,16 @@ def _cut(path: str, label: str) -> Iterator[bytes]:
         data[line_ends & inside] = 2
         if level == 0:
             if depth.min(initial=0) < 0:
-                raise _unpaired(label)
+                raise _unpaired_brackets(label)
             data[line_ends & ~inside & (depth > 0)] = ord(" ")
-            yield _apart(data, depth, inside)
+            yield _separate_objects(data, depth, inside)
             continue
         data[line_ends & ~inside] = ord(" ")
         if closed or (depth == 0).any():
             first = 0 if closed else int(np.argmax(depth == 0))
             after = data[first if closed else first + 1 :]
             if (after != ord(" ")).any() and bytes(after).strip(b" \t"):
-                raise _unpaired(label)
+                raise _unpaired_brackets(label)
             data[first:] = ord(" ")
             closed = True
         data[(depth == 1) & ~inside & (data == ord(","))] = ord("\n")
@@ -128,10 +128,10 @@ def _cut(path: str, label: str) -> Iterator[bytes]:
             data[0] = ord(" ")
         yield data.tobytes()
     if brackets.depth or brackets.quoted:
-        raise _unpaired(label)
+        raise _unpaired_brackets(label)
 
 
-def _unpaired(label: str) -> SourceError:
+def _unpaired_brackets(label: str) -> SourceError:
     return SourceError(f"{label} is not valid JSON: its brackets or quotes are not in pairs")
 
 
@@ -168,7 +168,7 @@ class _Brackets:
         return np.concatenate([first, odd[odd < len(data)]])
 
 
-def _apart(data: Bytes, depth: NDArray[np.int64], inside: NDArray[np.bool_]) -> bytes:
+def _separate_objects(data: Bytes, depth: NDArray[np.int64], inside: NDArray[np.bool_]) -> bytes:
     """Objects one after another, with a line end before and after each."""
     begins = (depth == 1) & ~inside & ((data == ord("[")) | (data == ord("{")))
     ends = (depth == 0) & ~inside & ((data == ord("]")) | (data == ord("}")))
@@ -180,7 +180,7 @@ def _apart(data: Bytes, depth: NDArray[np.int64], inside: NDArray[np.bool_]) -> 
 MAX_UNPACKED = 2**31
 
 
-def as_text(path: str, copy: str, sheet: str | None, decimal: str) -> None:
+def sheet_to_csv(path: str, copy: str, sheet: str | None, decimal: str) -> None:
     """Write a sheet to `copy` as CSV with every field quoted. Raises MissingExtra or SourceError."""
     try:
         import openpyxl as package  # noqa: PLC0415  # pyright: ignore
@@ -210,7 +210,7 @@ def as_text(path: str, copy: str, sheet: str | None, decimal: str) -> None:
 def _sheet_lines(rows: Iterable[tuple[Any, ...]], decimal: str) -> Iterator[str]:
     width = None
     for row in rows:
-        fields = ["" if v is None else text_of(_day(v), decimal) or "" for v in row]
+        fields = ["" if v is None else element_text(_date_if_midnight(v), decimal) or "" for v in row]
         if width is None:
             while fields and not fields[-1]:
                 fields.pop()
@@ -221,5 +221,5 @@ def _sheet_lines(rows: Iterable[tuple[Any, ...]], decimal: str) -> Iterator[str]
         yield ",".join('"' + field.replace('"', '""') + '"' for field in cells) + "\n"
 
 
-def _day(value: Any) -> Any:
+def _date_if_midnight(value: Any) -> Any:
     return value.date() if isinstance(value, datetime) and value.time() == time() else value

@@ -25,8 +25,8 @@ from sfumato._util import elsewhere
 from sfumato._util import files as scratch
 from sfumato.curator.rows import other_files, text_files
 from sfumato.curator.rows import other_files as spreadsheet
-from sfumato.curator.rows.encoding import UNREADABLE, Column, identifier, literal, plain_column
-from sfumato.curator.rows.written import Source, delimiter_of, kind_of, no_source, parquet_files, source_of
+from sfumato.curator.rows.encoding import UNREADABLE, Column, plain_column, sql_identifier, sql_literal
+from sfumato.curator.rows.written import Source, delimiter_of, file_kind, no_source, parquet_files, source_of
 from sfumato.errors import InvalidInput, MissingExtra, SourceError
 
 if TYPE_CHECKING:
@@ -36,15 +36,15 @@ __all__ = [
     "MAX_BYTES",
     "MAX_ROWS",
     "SETTINGS",
-    "Opened",
-    "Session",
+    "DuckDBSession",
+    "OpenedTable",
     "attempt",
-    "keep",
-    "lacks",
+    "byte_texts",
+    "close_on_failure",
+    "escape_pattern",
+    "missing_column",
     "open_table",
-    "own_texts",
-    "plainly",
-    "register",
+    "register_columns",
 ]
 
 
@@ -70,7 +70,7 @@ _GLOB = re.compile(r"([*?\[])")
 _OPTIMIZERS = ("expression_rewriter", "common_subexpressions", "unused_columns", "column_lifetime")
 
 
-class Session:
+class DuckDBSession:
     """A private DuckDB in memory that may read the given files and write only to a folder of its own."""
 
     connection: DuckDBPyConnection
@@ -83,17 +83,17 @@ class Session:
         import duckdb  # noqa: PLC0415
 
         # it may hold records; what a killed process left of them goes now
-        place = scratch.Place(Path(tempfile.gettempdir()) / "sfumato", 0o700)
+        place = scratch.ScratchFolder(Path(tempfile.gettempdir()) / "sfumato", 0o700)
         self.copy, self.text = f"{place.path}/copy", f"{place.path}/text"
         self.connection = duckdb.connect(":memory:", config={**settings, "temp_directory": f"{place.path}/spill"})
-        self.close = weakref.finalize(self, _clean_up, self.connection, place, os.getpid())
+        self.close = weakref.finalize(self, _close_session, self.connection, place, os.getpid())
         if self.rows("SELECT current_setting('enable_progress_bar')") == [(True,)]:  # where it is off, notebooks refuse
             self.connection.execute("SET enable_progress_bar = false")
         known = self.rows("SELECT name FROM duckdb_optimizers()")
         off = ",".join(str(name) for (name,) in known if name not in _OPTIMIZERS)
-        self.connection.execute(f"SET disabled_optimizers = {literal(off)}")
-        paths = dict.fromkeys(p for f in (*files, self.copy, self.text) for p in (f, plainly(f)))
-        self.connection.execute(f"SET allowed_paths = [{', '.join(map(literal, paths))}]")
+        self.connection.execute(f"SET disabled_optimizers = {sql_literal(off)}")
+        paths = dict.fromkeys(p for f in (*files, self.copy, self.text) for p in (f, escape_pattern(f)))
+        self.connection.execute(f"SET allowed_paths = [{', '.join(map(sql_literal, paths))}]")
         self.connection.execute("SET enable_external_access = false")
         self.connection.execute("SET lock_configuration = true")
 
@@ -104,15 +104,15 @@ class Session:
     def columns(self, sql: str) -> dict[str, Column]:
         """The columns of what `sql` reads, by name."""
         described = self.rows(f"DESCRIBE SELECT * FROM {sql}")
-        return {str(name): Column(identifier(str(name)), str(kind)) for name, kind, *_ in described}
+        return {str(name): Column(sql_identifier(str(name)), str(kind)) for name, kind, *_ in described}
 
 
-def plainly(path: str) -> str:
+def escape_pattern(path: str) -> str:
     """A path as a pattern that means it alone."""
     return _GLOB.sub(r"[\1]", path)
 
 
-def _clean_up(connection: DuckDBPyConnection, place: scratch.Place, process: int) -> None:
+def _close_session(connection: DuckDBPyConnection, place: scratch.ScratchFolder, process: int) -> None:
     if os.getpid() != process:
         return  # a forked child has neither the engine's threads nor the right to the parent's folder
     connection.close()
@@ -120,13 +120,13 @@ def _clean_up(connection: DuckDBPyConnection, place: scratch.Place, process: int
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedTable:
     """A table that DuckDB can read: what to call it, the SQL it is read from, its columns by name.
 
     records: at most so many bytes of encoded records are taken to memory.
     """
 
-    session: Session = field(repr=False)
+    session: DuckDBSession = field(repr=False)
     label: str
     sql: str
     columns: Mapping[str, Column]
@@ -144,13 +144,13 @@ def attempt(message: str, action: Callable[[], T]) -> T:
     raise SourceError(message)
 
 
-def lacks(label: str, name: str) -> SourceError:
+def missing_column(label: str, name: str) -> SourceError:
     """The error of a column that is not there."""
     # The columns that are there are not listed: where a file has no header, its first record stands there.
     return SourceError(f"{label} has no column called {name!r} (names are matched exactly, capitals included)")
 
 
-def keep(session: Session, opener: Callable[[Session], Opened]) -> Opened:
+def close_on_failure(session: DuckDBSession, opener: Callable[[DuckDBSession], OpenedTable]) -> OpenedTable:
     """Open something in a session, which is closed where that fails."""
     try:
         return opener(session)
@@ -167,31 +167,31 @@ _CSV = (
 )
 
 
-def open_table(source: object, needed: Sequence[str]) -> Opened:
+def open_table(source: object, needed: Sequence[str]) -> OpenedTable:
     """Open a table and find the columns that are needed.
 
     Raises InvalidInput for what is no source, SourceError for a table that cannot be opened or lacks a column.
     """
     given = source_of(source)
-    opened = _opened(given, needed)
+    opened = _open_given(given, needed)
     for name in needed:
         if name not in opened.columns:
             opened.session.close()
-            raise lacks(opened.label, name)
+            raise missing_column(opened.label, name)
     return opened
 
 
-def _opened(given: Source, needed: Sequence[str]) -> Opened:
+def _open_given(given: Source, needed: Sequence[str]) -> OpenedTable:
     source = given.table
-    if (engine := elsewhere.engine(given)) is not None:
-        found: Opened = engine.opened(needed)
+    if (engine := elsewhere.find_engine(given)) is not None:
+        found: OpenedTable = engine.opened(needed)
         return found
     if isinstance(source, str) and source.startswith("duckdb:"):
         path, table = _parse_url(source)
         given.numbers("a table of a database")
-        return _declared(given, _open_file(path, lambda s, p: _open_database(s, p, table), beside=(".wal",)))
+        return _with_notation(given, _open_file(path, lambda s, p: _open_database(s, p, table), beside=(".wal",)))
     if isinstance(source, (str, Path)):
-        kind, parts = kind_of(source), None
+        kind, parts = file_kind(source), None
         if kind == ".parquet" or kind not in _OPENERS:
             parts = attempt(f"{str(source)!r} cannot be read", lambda: parquet_files(str(source)))
         if (kind := kind if parts is None else ".parquet") not in _OPENERS or "://" in str(source):
@@ -199,42 +199,46 @@ def _opened(given: Source, needed: Sequence[str]) -> Opened:
         opener, allowed = _OPENERS[kind]
         given.allow(f"a table ending {kind}", *allowed)
         if parts is not None:
-            return _declared(given, _open_parts(str(source), parts, needed))
-        return _declared(given, _open_file(str(source), lambda s, p: opener(s, p, needed, given)))
+            return _with_notation(given, _open_parts(str(source), parts, needed))
+        return _with_notation(given, _open_file(str(source), lambda s, p: opener(s, p, needed, given)))
     label = f"a {type(source).__name__}"
     if _is_pandas(source):
         given.numbers(label)
-        return _declared(given, keep(Session(), lambda s: _open_pandas(s, source, needed, given.decimal)))
+        return _with_notation(
+            given, close_on_failure(DuckDBSession(), lambda s: _open_pandas(s, source, needed, given.decimal))
+        )
     if hasattr(source, "__arrow_c_stream__"):
         given.numbers(label)
-        return _declared(given, keep(Session(), lambda s: _open_stream(s, source)))
-    if (found := _lazy(source, needed)) is not None:
-        return _opened(replace(given, table=found), needed)
+        return _with_notation(given, close_on_failure(DuckDBSession(), lambda s: _open_stream(s, source)))
+    if (found := _open_lazy_table(source, needed)) is not None:
+        return _open_given(replace(given, table=found), needed)
     raise no_source(source)
 
 
-def _lazy(source: Any, needed: Sequence[str]) -> Any:
+def _open_lazy_table(source: Any, needed: Sequence[str]) -> Any:
     """The columns of a table that polars or arrow has not read yet; its own query is run here. None of any other."""
     package, name = type(source).__module__.split(".")[0], type(source).__name__
     if (package, name) == ("polars", "LazyFrame"):
         message = "the polars LazyFrame cannot be read: collecting it failed"
         names = attempt(message, lambda: source.collect_schema().names())
-        return attempt(message, lambda: source.select(_there("the polars LazyFrame", names, needed)).collect())
+        return attempt(
+            message, lambda: source.select(_require_columns("the polars LazyFrame", names, needed)).collect()
+        )
     if package == "pyarrow" and hasattr(source, "scanner"):
         message, names = "the arrow dataset cannot be read: scanning it failed", source.schema.names
-        chosen = _there("the arrow dataset", names, needed)
+        chosen = _require_columns("the arrow dataset", names, needed)
         return attempt(message, lambda: source.scanner(columns=chosen).to_reader())
     return None
 
 
-def _there(label: str, names: Sequence[str], needed: Sequence[str]) -> list[str]:
+def _require_columns(label: str, names: Sequence[str], needed: Sequence[str]) -> list[str]:
     for name in needed:
         if name not in names:
-            raise lacks(label, name)
+            raise missing_column(label, name)
     return [*needed] or [*names]
 
 
-def _declared(given: Source, opened: Opened) -> Opened:
+def _with_notation(given: Source, opened: OpenedTable) -> OpenedTable:
     """The table with its columns of texts in the notation that was declared."""
     if (given.decimal, given.thousands) == (".", ""):
         return opened
@@ -243,7 +247,9 @@ def _declared(given: Source, opened: Opened) -> Opened:
     return replace(opened, columns=columns)
 
 
-def _open_file(path: str, opener: Callable[[Session, str], Opened], beside: Sequence[str] = ()) -> Opened:
+def _open_file(
+    path: str, opener: Callable[[DuckDBSession, str], OpenedTable], beside: Sequence[str] = ()
+) -> OpenedTable:
     status = attempt(f"{path!r} cannot be found or read", lambda: os.stat(path))
     if not stat.S_ISREG(status.st_mode):
         raise SourceError(f"{path!r} is not a regular file; folders, pipes and devices are not read")
@@ -252,7 +258,7 @@ def _open_file(path: str, opener: Callable[[Session, str], Opened], beside: Sequ
         raise SourceError(f"{path!r} is empty; a table without rows still has a header")
     _check_extent(path, status.st_size, 0)
     whole = os.path.abspath(path)
-    return keep(Session([whole, *(whole + suffix for suffix in beside)]), lambda s: opener(s, whole))
+    return close_on_failure(DuckDBSession([whole, *(whole + suffix for suffix in beside)]), lambda s: opener(s, whole))
 
 
 def _check_extent(path: str, size: int, rows: int) -> None:
@@ -260,39 +266,39 @@ def _check_extent(path: str, size: int, rows: int) -> None:
         raise SourceError(f"{os.path.basename(path)} holds more than {MAX_BYTES:,} bytes or {MAX_ROWS:,} rows")
 
 
-def _open_csv(session: Session, path: str, needed: Sequence[str], given: Source, label: str = "") -> Opened:
+def _open_csv(session: DuckDBSession, path: str, needed: Sequence[str], given: Source, label: str = "") -> OpenedTable:
     label = label or os.path.basename(path)
     encoding, mark = given.encoding, delimiter_of(path, given)
-    found = attempt(f"{label} cannot be read", lambda: text_files.layout(path, needed, encoding, mark))
+    found = attempt(f"{label} cannot be read", lambda: text_files.find_layout(path, needed, encoding, mark))
     for name in needed:
         if found.names.count(name) > 1:
             raise SourceError(f"{label} has more than one column called {name!r}")
         if name not in found.names:
             for one in found.names:
-                text_files.public_name(one, label, encoding)
-            raise lacks(label, name)
+                text_files.public_header_name(one, label, encoding)
+            raise missing_column(label, name)
     message = f"{label} cannot be read: it is damaged, or memory or disk ran out"
-    plain = attempt(message, lambda: text_files.readable(path, session.copy, found, encoding))
+    plain = attempt(message, lambda: text_files.readable_csv(path, session.copy, found, encoding))
     columns = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(found.names)))
     shown = needed or [name for name in found.names if name]
-    dialect = f"header = true, delim = {literal(found.delimiter.decode())}, quote = '\"', escape = '\"'"
-    sql = f"read_csv({literal(plainly(plain))}, {dialect}, columns = {{{columns}}}, {_CSV})"
-    return Opened(session, label, sql, {name: Column(f"c{found.names.index(name)}", "VARCHAR") for name in shown})
+    dialect = f"header = true, delim = {sql_literal(found.delimiter.decode())}, quote = '\"', escape = '\"'"
+    sql = f"read_csv({sql_literal(escape_pattern(plain))}, {dialect}, columns = {{{columns}}}, {_CSV})"
+    return OpenedTable(session, label, sql, {name: Column(f"c{found.names.index(name)}", "VARCHAR") for name in shown})
 
 
-def _open_json(session: Session, path: str, needed: Sequence[str], given: Source) -> Opened:
+def _open_json(session: DuckDBSession, path: str, needed: Sequence[str], given: Source) -> OpenedTable:
     """Records on lines of their own, or, in a file called .json, an array of objects or objects one after another."""
     label = os.path.basename(path)
     by_line = not path.lower().endswith(".json")
-    plain = attempt(f"{label} cannot be read", lambda: other_files.readable(path, session.copy, by_line=by_line))
-    dialect = f"header = false, delim = {literal(other_files.SEPARATOR)}, quote = '', escape = ''"
-    lines = f"read_csv({literal(plainly(plain))}, {dialect}, columns = {{'line': 'VARCHAR'}}, {_CSV})"
+    plain = attempt(f"{label} cannot be read", lambda: other_files.readable_json(path, session.copy, by_line=by_line))
+    dialect = f"header = false, delim = {sql_literal(other_files.SEPARATOR)}, quote = '', escape = ''"
+    lines = f"read_csv({sql_literal(escape_pattern(plain))}, {dialect}, columns = {{'line': 'VARCHAR'}}, {_CSV})"
     # TRY_CAST alone was not total in DuckDB 1.4.0: a malformed line with a backslash ended the statement
     sql = f"(SELECT TRY(CAST(line AS JSON)) AS record FROM {lines} WHERE trim(line, ' ' || chr(9)) <> '')"
-    unreadable = literal(UNREADABLE)
+    unreadable = sql_literal(UNREADABLE)
     columns: dict[str, Column] = {}
     for name in needed:
-        pointer = literal("/" + name.replace("~", "~0").replace("/", "~1"))
+        pointer = sql_literal("/" + name.replace("~", "~0").replace("/", "~1"))
         kind, text = f"json_type(record, {pointer})", f"(record ->> {pointer})"
         # equal numbers have one text, NaN none; digits beyond a double's stay as they are
         number = f"TRY_CAST({text} AS DOUBLE)"
@@ -303,43 +309,46 @@ def _open_json(session: Session, path: str, needed: Sequence[str], given: Source
         field = f"WHEN 'DOUBLE' THEN {double} WHEN 'ARRAY' THEN {unreadable} WHEN 'OBJECT' THEN {unreadable}"
         field = f"CASE {kind} {field} ELSE {text} END"
         columns[name] = Column(f"(CASE json_type(record) WHEN 'OBJECT' THEN {field} ELSE {unreadable} END)", "VARCHAR")
-    return Opened(session, label, sql, columns)
+    return OpenedTable(session, label, sql, columns)
 
 
-def _open_parquet(session: Session, path: str, needed: Sequence[str], given: Source) -> Opened:
+def _open_parquet(session: DuckDBSession, path: str, needed: Sequence[str], given: Source) -> OpenedTable:
     del given
     return _read_parquet(session, os.path.basename(path), [path], needed)
 
 
-def _open_parts(path: str, parts: Sequence[str], needed: Sequence[str]) -> Opened:
+def _open_parts(path: str, parts: Sequence[str], needed: Sequence[str]) -> OpenedTable:
     """Several files as one table."""
     label, files = os.path.basename(path.rstrip(os.sep)), [os.path.abspath(p) for p in parts]
-    return keep(Session(files), lambda s: _read_parquet(s, label, files, needed))
+    return close_on_failure(DuckDBSession(files), lambda s: _read_parquet(s, label, files, needed))
 
 
-def _read_parquet(session: Session, label: str, files: Sequence[str], needed: Sequence[str]) -> Opened:
+def _read_parquet(session: DuckDBSession, label: str, files: Sequence[str], needed: Sequence[str]) -> OpenedTable:
     message = f"{label} is not a Parquet file, or is damaged"
-    listed = f"[{', '.join(literal(plainly(f)) for f in files)}]"
+    listed = f"[{', '.join(sql_literal(escape_pattern(f)) for f in files)}]"
     rows = attempt(message, lambda: session.rows(f"SELECT sum(num_rows) FROM parquet_file_metadata({listed})"))
     size = attempt(
         message, lambda: session.rows(f"SELECT sum(total_uncompressed_size) FROM parquet_metadata({listed})")
     )
     _check_extent(label, int(size[0][0] or 0), int(rows[0][0] or 0))
     columns = [
-        attempt(message, lambda f=f: session.columns(f"read_parquet({literal(plainly(f))}, hive_partitioning = false)"))
+        attempt(
+            message,
+            lambda f=f: session.columns(f"read_parquet({sql_literal(escape_pattern(f))}, hive_partitioning = false)"),
+        )
         for f in files
     ]
     for other in columns[1:]:  # a type that is another in some file would be that of all, and fail for some rows
         for name in needed:
             if name in columns[0] and (name not in other or other[name].type != columns[0][name].type):
                 raise SourceError(f"{label}: column {name!r} is not of one type in all files; write them alike")
-    return Opened(session, label, f"read_parquet({listed}, hive_partitioning = false)", columns[0])
+    return OpenedTable(session, label, f"read_parquet({listed}, hive_partitioning = false)", columns[0])
 
 
-def _open_sheet(session: Session, path: str, needed: Sequence[str], given: Source) -> Opened:
+def _open_sheet(session: DuckDBSession, path: str, needed: Sequence[str], given: Source) -> OpenedTable:
     label = os.path.basename(path)
     message = f"{label} cannot be read: it is no .xlsx file, is damaged or locked by a password, or disk ran out"
-    attempt(message, lambda: spreadsheet.as_text(path, session.text, given.sheet, given.decimal))
+    attempt(message, lambda: spreadsheet.sheet_to_csv(path, session.text, given.sheet, given.decimal))
     return _open_csv(session, session.text, needed, Source(None, delimiter=","), label)
 
 
@@ -355,20 +364,20 @@ def _parse_url(url: str) -> tuple[str, str]:
     return path, query["table"][0]
 
 
-def _open_database(session: Session, path: str, table: str) -> Opened:
+def _open_database(session: DuckDBSession, path: str, table: str) -> OpenedTable:
     label = f"{os.path.basename(path)}, table {table!r},"
     message = f"{os.path.basename(path)} cannot be opened: it is no DuckDB database, or another program holds it open"
-    attempt(message, lambda: session.rows(f"ATTACH {literal(path)} AS source (READ_ONLY)"))
-    sql = "source." + ".".join(map(identifier, table.split(".") if "." in table else ("main", table)))
+    attempt(message, lambda: session.rows(f"ATTACH {sql_literal(path)} AS source (READ_ONLY)"))
+    sql = "source." + ".".join(map(sql_identifier, table.split(".") if "." in table else ("main", table)))
     message = f"{os.path.basename(path)} has no table {table!r} that can be read by itself"
-    return Opened(session, label, sql, own_texts(attempt(message, lambda: session.columns(sql))))
+    return OpenedTable(session, label, sql, byte_texts(attempt(message, lambda: session.columns(sql))))
 
 
 def _is_pandas(source: object) -> bool:
     return any(c.__name__ == "DataFrame" and c.__module__.split(".")[0] == "pandas" for c in type(source).__mro__)
 
 
-def _open_pandas(session: Session, source: Any, needed: Sequence[str], decimal: str) -> Opened:
+def _open_pandas(session: DuckDBSession, source: Any, needed: Sequence[str], decimal: str) -> OpenedTable:
     """Its columns hold what they hold, whatever pandas says of them: see `elements`."""
     label = "the pandas table"
     names = [name if isinstance(name, str) else "" for name in source.columns]
@@ -378,13 +387,15 @@ def _open_pandas(session: Session, source: Any, needed: Sequence[str], decimal: 
         if names.count(name) > 1:
             raise SourceError(f"{label} has more than one column called {name!r}")
         if name not in names:
-            raise lacks(label, name)
+            raise missing_column(label, name)
         message = f"{label} cannot be read for its column {name!r}"
         held[name] = attempt(message, lambda name=name: plain_column(source.iloc[:, names.index(name)], decimal))
-    return Opened(session, label, "source", columns | register(session, held))
+    return OpenedTable(session, label, "source", columns | register_columns(session, held))
 
 
-def register(session: Session, held: Mapping[str, tuple[NDArray[Any], NDArray[np.bool_] | None]]) -> dict[str, Column]:
+def register_columns(
+    session: DuckDBSession, held: Mapping[str, tuple[NDArray[Any], NDArray[np.bool_] | None]]
+) -> dict[str, Column]:
     """Columns of numbers or texts, the latter of objects, and which of them are missing besides."""
     arrays: dict[str, NDArray[Any]] = {}
     columns: dict[str, Column] = {}
@@ -401,7 +412,7 @@ def register(session: Session, held: Mapping[str, tuple[NDArray[Any], NDArray[np
     return columns
 
 
-def _open_stream(session: Session, source: Any) -> Opened:
+def _open_stream(session: DuckDBSession, source: Any) -> OpenedTable:
     package = type(source).__module__.split(".")[0].lstrip("_")
     label = f"the {package} table"
     message = f"{label} cannot be read: a column has a type that DuckDB does not know; select the columns declared"
@@ -413,23 +424,23 @@ def _open_stream(session: Session, source: Any) -> Opened:
 
     columns = attempt(message, register)
     # texts of polars and DuckDB are UTF-8, and a collation does not come along
-    return Opened(session, label, "source", columns if package in ("polars", "duckdb") else own_texts(columns))
+    return OpenedTable(session, label, "source", columns if package in ("polars", "duckdb") else byte_texts(columns))
 
 
-def own_texts(columns: Mapping[str, Column]) -> dict[str, Column]:
+def byte_texts(columns: Mapping[str, Column]) -> dict[str, Column]:
     """Columns of texts compared by their bytes, whatever their collation, and read also where they are no UTF-8."""
     found = dict(columns)
     for name, column in columns.items():
         if column.type == "VARCHAR":
             # a bare arrow array may hold any bytes; under a collation "a" and "A" would be one key or person
-            other = f"CASE WHEN {column.sql} IS NOT NULL THEN {literal(UNREADABLE)} END"
+            other = f"CASE WHEN {column.sql} IS NOT NULL THEN {sql_literal(UNREADABLE)} END"
             found[name] = replace(column, sql=f"coalesce(TRY(decode(encode({column.sql}))), {other})")
     return found
 
 
 _NUMBERS = ("decimal", "thousands")
 _TEXTS = (*_NUMBERS, "encoding", "delimiter")
-_OPENERS: dict[str, tuple[Callable[[Session, str, Sequence[str], Source], Opened], tuple[str, ...]]] = {
+_OPENERS: dict[str, tuple[Callable[[DuckDBSession, str, Sequence[str], Source], OpenedTable], tuple[str, ...]]] = {
     **dict.fromkeys((".csv", ".tsv", ".csv.gz", ".tsv.gz"), (_open_csv, _TEXTS)),
     ".xlsx": (_open_sheet, (*_NUMBERS, "sheet")),
     ".parquet": (_open_parquet, _NUMBERS),

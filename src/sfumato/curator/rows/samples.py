@@ -16,30 +16,30 @@ from pathlib import Path
 from typing import Any, cast
 
 from sfumato._util.checks import same_table
-from sfumato._util.elsewhere import engine
+from sfumato._util.elsewhere import find_engine
 from sfumato.curator.rows import text_files
-from sfumato.curator.rows.encoding import cell_of, check_declared, check_type, field_of, prepared
-from sfumato.curator.rows.readers import Opened, attempt, open_table
+from sfumato.curator.rows.encoding import attribute_statements, cell_sql, check_declared, check_type, field_sql
+from sfumato.curator.rows.readers import OpenedTable, attempt, open_table
 from sfumato.curator.rows.sources import open_source
 from sfumato.curator.rows.text_files import OtherEncoding
-from sfumato.curator.rows.written import NOTATIONS, Source, delimiter_of, kind_of, source_of
+from sfumato.curator.rows.written import NOTATIONS, Source, delimiter_of, file_kind, source_of
 from sfumato.domain import Attribute, Categories, Domain, Hierarchy
 from sfumato.errors import InvalidInput, SourceError
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.workloads.reading import Section
 
 __all__ = [
-    "Odd",
+    "OddRows",
     "OtherEncoding",
-    "Placed",
+    "PlacedRows",
     "Sample",
     "Value",
     "column_names",
-    "doubt",
+    "named_or_spec_table",
     "place_sample",
-    "refuse_source",
-    "table_at",
-    "table_of",
+    "refuse_protected_sample",
+    "spec_table_source",
+    "undeclared_notation",
 ]
 
 
@@ -60,7 +60,7 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
-class Odd:
+class OddRows:
     """Rows whose values no declared cell holds: how many, of how many different values, and the most frequent ones."""
 
     rows: int
@@ -69,7 +69,7 @@ class Odd:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedRows:
     """Where the rows of a sample would go by one attribute.
 
     `inside` rows lie in `used` of the declared cells; `outside` are those in none of them; `missing` rows have no
@@ -79,9 +79,9 @@ class Placed:
     attribute: str
     inside: int
     used: int
-    outside: Odd
+    outside: OddRows
     missing: int
-    unread: Odd
+    unread: OddRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +90,10 @@ class Sample:
 
     rows: int
     counted: int
-    attributes: tuple[Placed, ...]
+    attributes: tuple[PlacedRows, ...]
 
 
-def refuse_source(sample: str, declared: str | Source | None) -> None:
+def refuse_protected_sample(sample: str, declared: str | Source | None) -> None:
     """Refuse a sample that is the very table to be protected, or lies in the same file. Raises InvalidInput."""
     source = source_of(declared).table
     if source is not None and same_table(sample, source):
@@ -113,13 +113,13 @@ def place_sample(sample: str | Path | Source, domain: Domain, unit: PrivacyUnit)
     opened = open_table(sample, [*domain.names])
     try:
         message = f"{opened.label} could not be read"
-        if engine(sample) is not None:  # its rows come once
+        if find_engine(sample) is not None:  # its rows come once
             kept = f"CREATE TEMP TABLE sample AS SELECT * FROM {opened.sql}"
             attempt(message, lambda: opened.session.connection.execute(kept))
             opened = replace(opened, sql="sample")
         (rows,), *_ = attempt(message, lambda: opened.session.rows(f"SELECT count(*) FROM {opened.sql}"))
         placed = tuple(
-            attempt(message, lambda n=name, a=attribute, j=i: _place(opened, n, a, j))
+            attempt(message, lambda n=name, a=attribute, j=i: _place_attribute(opened, n, a, j))
             for i, (name, attribute) in enumerate(domain.attributes.items())
         )
     finally:
@@ -127,13 +127,13 @@ def place_sample(sample: str | Path | Source, domain: Domain, unit: PrivacyUnit)
     return Sample(int(rows), counted, placed)
 
 
-def _place(opened: Opened, name: str, attribute: Attribute, i: int) -> Placed:
+def _place_attribute(opened: OpenedTable, name: str, attribute: Attribute, i: int) -> PlacedRows:
     every = replace(attribute, outside="other", missing="other")
     column = opened.columns[name]
     # by the rules that encode a table
     check_type(f"r{i}", every.rule, column)
-    field, cell = field_of(every.rule, column, f"r{i}"), cell_of(every.rule, i, column.decimal)
-    for statement in prepared(every.rule, i):
+    field, cell = field_sql(every.rule, column, f"r{i}"), cell_sql(every.rule, i, column.decimal)
+    for statement in attribute_statements(every.rule, i):
         opened.session.connection.execute(*statement)
     inner = f"SELECT {column.sql} AS r{i} FROM {opened.sql}"
     inner = f"SELECT {column.text(f'r{i}')} AS text, {field} AS v{i} FROM ({inner})"
@@ -144,22 +144,22 @@ def _place(opened: Opened, name: str, attribute: Attribute, i: int) -> Placed:
     inside = [(c, int(n)) for _, void, c, n in found if not void and c != last]
     outside = [(str(t), int(n)) for t, void, c, n in found if not void and c == last]
     unread = [(str(t), int(n)) for t, void, _, n in found if void and t is not None and every.rule.numeric]
-    return Placed(
+    return PlacedRows(
         name,
         sum(n for _, n in inside),
         len({c for c, _ in inside}),
-        _odd(attribute, outside),
+        _odd_rows(attribute, outside),
         sum(int(n) for _, void, _, n in found if void),
-        _odd(attribute, unread),
+        _odd_rows(attribute, unread),
     )
 
 
-def _odd(attribute: Attribute, values: list[tuple[str, int]]) -> Odd:
-    listed = tuple(Value(t[:_LONGEST], n, _hint(attribute, t)) for t, n in values[:LISTED])
-    return Odd(sum(n for _, n in values), len(values), listed)
+def _odd_rows(attribute: Attribute, values: list[tuple[str, int]]) -> OddRows:
+    listed = tuple(Value(t[:_LONGEST], n, _suggest_code(attribute, t)) for t, n in values[:LISTED])
+    return OddRows(sum(n for _, n in values), len(values), listed)
 
 
-def _hint(attribute: Attribute, text: str) -> str | None:
+def _suggest_code(attribute: Attribute, text: str) -> str | None:
     """What a value that matches no code may have meant."""
     if not isinstance(attribute, (Categories, Hierarchy)):
         return None
@@ -187,18 +187,18 @@ def column_names(source: Any) -> tuple[str, ...]:
     """
     given = source_of(source)
     path = Path(given.table) if isinstance(given.table, (str, Path)) else Path()
-    kind = "" if "://" in str(given.table) else kind_of(path)
+    kind = "" if "://" in str(given.table) else file_kind(path)
     if kind.removesuffix(".gz") in (".csv", ".tsv"):
         _check_regular(path)
         message = f"{str(path)!r} cannot be read"
         mark = delimiter_of(str(path), given)
-        found = attempt(message, lambda: text_files.layout(str(path), (), given.encoding, mark))
-        names, label = [text_files.public_name(n, path.name, given.encoding) for n in found.names], path.name
+        found = attempt(message, lambda: text_files.find_layout(str(path), (), given.encoding, mark))
+        names, label = [text_files.public_header_name(n, path.name, given.encoding) for n in found.names], path.name
         names = [] if names == [""] else names
     elif kind in (".json", ".ndjson", ".jsonl"):
         _check_regular(path)
-        text = attempt(f"{str(path)!r} cannot be read, or is no text file in UTF-8", lambda: _beginning(path))
-        names, label = _of_json(text), path.name
+        text = attempt(f"{str(path)!r} cannot be read, or is no text file in UTF-8", lambda: _read_beginning(path))
+        names, label = _json_field_names(text), path.name
     else:
         opened = open_table(source, ())
         opened.session.close()
@@ -208,7 +208,7 @@ def column_names(source: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
-def doubt(source: Any) -> str:
+def undeclared_notation(source: Any) -> str:
     """What nobody declared of a table, and its beginning gives reason to: "decimal", "sheet", or "" for neither.
 
     Names between semicolons stand where numbers have decimal commas; a workbook with several sheets is read at its
@@ -217,9 +217,9 @@ def doubt(source: Any) -> str:
     given = source_of(source)
     if not isinstance(given.table, (str, Path)) or "://" in str(given.table):
         return ""
-    path, kind = str(given.table), kind_of(given.table)
+    path, kind = str(given.table), file_kind(given.table)
     if kind.removesuffix(".gz") == ".csv" and given.decimal == "." and not given.thousands:
-        found = text_files.layout(path, (), given.encoding, delimiter_of(path, given))
+        found = text_files.find_layout(path, (), given.encoding, delimiter_of(path, given))
         return "decimal" if found.delimiter == b";" else ""
     if kind == ".xlsx" and given.sheet is None:
         with zipfile.ZipFile(path) as packed:
@@ -234,12 +234,12 @@ def _check_regular(path: Path) -> None:
         raise SourceError(f"{path.name} is not a regular file; folders, pipes and devices are not read")
 
 
-def _beginning(path: Path) -> str:
+def _read_beginning(path: Path) -> str:
     with path.open(encoding="utf-8-sig", newline="") as handle:
         return handle.read(_BEGINNING)
 
 
-def _of_json(text: str) -> list[str]:
+def _json_field_names(text: str) -> list[str]:
     """The fields of the first object, in an array or by itself."""
     try:
         record, _ = json.JSONDecoder().raw_decode(text.lstrip().removeprefix("[").lstrip())
@@ -248,13 +248,13 @@ def _of_json(text: str) -> list[str]:
     return list(cast("dict[str, Any]", record)) if isinstance(record, dict) else []
 
 
-def table_of(data: Section, folder: Path) -> str | Source | None:
+def spec_table_source(data: Section, folder: Path) -> str | Source | None:
     """The source of a spec in a folder, with its notation where one is declared. Raises SpecError."""
     data.allow("source", "table", *NOTATIONS)
     source = data.text("source")
     if source is not None and ":" in source:
         with data.guard("source"):
-            engine(source)  # refuses what is no address, and passwords
+            find_engine(source)  # refuses what is no address, and passwords
     source = source if source is None or "://" in source else str(folder / source)
     written: dict[str, Any] = {}
     for name in (name for name in NOTATIONS if name in data):
@@ -264,7 +264,7 @@ def table_of(data: Section, folder: Path) -> str | Source | None:
     return Source(source, **written) if written else source
 
 
-def table_at(declared: str | Source | None, table: str | None, **written: str | None) -> str | Source | None:
+def named_or_spec_table(declared: str | Source | None, table: str | None, **written: str | None) -> str | Source | None:
     """The table that was named instead of a spec's, or the spec's own, written as is said here or else in the spec.
 
     What the spec says of a sheet does not go for a text file that is named instead of the workbook, nor what it says
@@ -272,7 +272,7 @@ def table_at(declared: str | Source | None, table: str | None, **written: str | 
     """
     base = declared if isinstance(declared, Source) else Source(declared)
     if table is not None:
-        kind = "" if "://" in table else kind_of(table)
+        kind = "" if "://" in table else file_kind(table)
         base = replace(base, table=table)
         if kind != ".xlsx":
             base = replace(base, sheet=None)

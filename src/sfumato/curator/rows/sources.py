@@ -11,12 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato._util import elsewhere
 from sfumato.cells import Grid
-from sfumato.curator.rows.counting import ColumnCounts, Counts, Packing, TableCounts, TensorCounts, alone
-from sfumato.curator.rows.encoding import check_declared, encode, record_bytes
-from sfumato.curator.rows.readers import MAX_ROWS, Opened, attempt, open_table
+from sfumato.curator.rows.counting import ColumnCounts, Counts, DatabaseCounts, Packing, TensorCounts, one_block_per_set
+from sfumato.curator.rows.encoding import check_declared, encoding_statements, record_bytes
+from sfumato.curator.rows.readers import MAX_ROWS, OpenedTable, attempt, open_table
 from sfumato.errors import InvalidInput, SourceError
 
-__all__ = ["Histogram", "collect", "open_source"]
+__all__ = ["Histogram", "collect_encoded", "open_source"]
 
 
 # Above this many bytes the encoded records stay in DuckDB, which can spill to disk.
@@ -45,13 +45,13 @@ class Histogram:
     counts: NDArray[np.int64]
 
     def __init__(self, counts: ArrayLike) -> None:
-        object.__setattr__(self, "counts", _whole(counts))
+        object.__setattr__(self, "counts", _whole_cell_counts(counts))
 
     def __repr__(self) -> str:
         return f"Histogram({self.counts.size:,} cells)"
 
 
-def _whole(counts: ArrayLike) -> NDArray[np.int64]:
+def _whole_cell_counts(counts: ArrayLike) -> NDArray[np.int64]:
     if isinstance(counts, np.ma.MaskedArray):
         raise InvalidInput("a histogram has a count for every cell; a masked array may lack some: fill it first")
     try:
@@ -70,7 +70,12 @@ def _whole(counts: ArrayLike) -> NDArray[np.int64]:
 
 
 def open_source(
-    source: object, domain: object, *, person: str | None = None, rows_per_person: int = 1, packing: Packing = alone
+    source: object,
+    domain: object,
+    *,
+    person: str | None = None,
+    rows_per_person: int = 1,
+    packing: Packing = one_block_per_set,
 ) -> Counts:
     """Read a source once, encode its records over the grid of a domain, and keep them for counting.
 
@@ -92,9 +97,9 @@ def open_source(
         raise InvalidInput(f"person must be the name of a column, not {person!r}")
     grid = Grid.of(domain)
     if isinstance(source, Histogram):
-        return _from_histogram(source, grid, person)
+        return _histogram_counts(source, grid, person)
     check_declared(grid)
-    engine = elsewhere.engine(source)
+    engine = elsewhere.find_engine(source)
     if engine is not None and grid.measures:
         raise SourceError(
             f"measures ({', '.join(grid.measures)}) are summed over tables that are read here: write the table to "
@@ -106,19 +111,19 @@ def open_source(
     opened = open_table(source, needed)
     try:
         connection = opened.session.connection
-        statements = encode(grid, opened.columns, opened.sql, person, rows_per_person)
+        statements = encoding_statements(grid, opened.columns, opened.sql, person, rows_per_person)
         message = (
             f"{opened.label} could not be read for its columns {', '.join(needed)}: "
             "it is damaged or was cut short, or memory or disk ran out"
         )
         attempt(message, lambda: [connection.execute(*statement) for statement in statements])
-        return collect(opened, grid, packing, persons=person is not None)
+        return collect_encoded(opened, grid, packing, persons=person is not None)
     except BaseException:
         opened.session.close()
         raise
 
 
-def _from_histogram(source: Histogram, grid: Grid, person: str | None) -> Counts:
+def _histogram_counts(source: Histogram, grid: Grid, person: str | None) -> Counts:
     if person is not None:
         raise InvalidInput(
             f"a histogram has no column {person!r}: tabulate at most rows_per_person records of each person "
@@ -136,7 +141,7 @@ def _from_histogram(source: Histogram, grid: Grid, person: str | None) -> Counts
     return TensorCounts(grid, int(source.counts.sum()), grid.mended(source.counts.reshape(shape)))
 
 
-def collect(opened: Opened, grid: Grid, packing: Packing, *, persons: bool) -> Counts:
+def collect_encoded(opened: OpenedTable, grid: Grid, packing: Packing, *, persons: bool) -> Counts:
     """Check the encoded table and take it to memory, or leave it in DuckDB where it is too large.
 
     `persons`: whether it says of whom more rows were there than are kept.
@@ -163,7 +168,7 @@ def collect(opened: Opened, grid: Grid, packing: Packing, *, persons: bool) -> C
             found = grid.moved({i: np.asarray(fetched[column]) for i, column in chosen.items()})
             return [found[i] for i in axes]
 
-        return TableCounts(grid, rows, read, packing=packing, cut=cut)
+        return DatabaseCounts(grid, rows, read, packing=packing, cut=cut)
     fetched = session.connection.execute(f"SELECT {', '.join(names)} FROM encoded").fetchnumpy()
     session.close()
     columns = grid.moved({i: np.asarray(fetched[a]) for i, a in enumerate(names)})

@@ -32,13 +32,13 @@ __all__ = [
     "BLOCK",
     "BOM",
     "MAX_RECORD",
-    "Layout",
+    "CsvLayout",
+    "find_layout",
     "is_itself",
     "is_text",
-    "layout",
-    "opened",
-    "public_name",
-    "readable",
+    "open_as_utf8",
+    "public_header_name",
+    "readable_csv",
 ]
 
 
@@ -53,7 +53,7 @@ def is_itself(path: str, encoding: str) -> bool:
     return encoding == "utf-8" and not path.lower().endswith(".gz")
 
 
-def opened(path: str, encoding: str) -> BinaryIO:
+def open_as_utf8(path: str, encoding: str) -> BinaryIO:
     """A file's text as bytes of UTF-8, from the beginning; a byte that is no character of the encoding is 0xFF.
 
     Raises SourceError where the first bytes are the mark of another encoding.
@@ -62,14 +62,14 @@ def opened(path: str, encoding: str) -> BinaryIO:
     raw = cast(BinaryIO, gzip.open(path, "rb") if packed else open(path, "rb"))  # noqa: SIM115  (the caller closes it)
     found = cast(BinaryIO, raw if is_itself(path, encoding) else io.BufferedReader(_Text(raw, encoding), _BLOCK))
     try:
-        _check_mark(path, encoding)
+        _check_byte_order_mark(path, encoding)
     except BaseException:
         found.close()
         raise
     return found
 
 
-def _check_mark(path: str, encoding: str) -> None:
+def _check_byte_order_mark(path: str, encoding: str) -> None:
     with gzip.open(path, "rb") if path.lower().endswith(".gz") else open(path, "rb") as handle:
         beginning = handle.read(3)
     marks = _MARKS | ({} if encoding == "utf-8" else {codecs.BOM_UTF8: "UTF-8"})
@@ -84,7 +84,7 @@ class _Text(io.RawIOBase):
 
     def __init__(self, raw: IO[bytes], encoding: str) -> None:
         self._raw, self._read, self._rest = raw, 0, b""
-        self._table = None if encoding == "utf-8" else "".join(_character(b, encoding) for b in range(256))
+        self._table = None if encoding == "utf-8" else "".join(_decode_byte(b, encoding) for b in range(256))
 
     def readable(self) -> bool:
         return True
@@ -95,7 +95,7 @@ class _Text(io.RawIOBase):
             self._read += len(block)
             if self._read > MAX_UNPACKED:
                 raise SourceError(f"the file holds more than {MAX_UNPACKED:,} bytes, unpacked: give it as Parquet")
-            self._rest = block if self._table is None else _translated(block, self._table)
+            self._rest = block if self._table is None else _translate_block(block, self._table)
         size = min(len(buffer), len(self._rest))
         buffer[:size] = self._rest[:size]
         self._rest = self._rest[size:]
@@ -106,14 +106,14 @@ class _Text(io.RawIOBase):
         super().close()
 
 
-def _character(byte: int, encoding: str) -> str:
+def _decode_byte(byte: int, encoding: str) -> str:
     try:
         return bytes([byte]).decode(encoding)
     except UnicodeDecodeError:
         return "\udcff"  # written as the byte 0xFF, which is in no UTF-8: the field it is in cannot be read
 
 
-def _translated(block: bytes, table: str) -> bytes:
+def _translate_block(block: bytes, table: str) -> bytes:
     return codecs.charmap_decode(block, "strict", cast(Any, table))[0].encode("utf-8", "surrogateescape")
 
 
@@ -131,7 +131,7 @@ class _Unbalanced(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class CsvLayout:
     """What a header says: its names (None: unreadable), where records begin, and the bytes between fields and lines."""
 
     names: tuple[str | None, ...]
@@ -145,15 +145,15 @@ class Layout:
         return self.line_end[-1:]
 
 
-def layout(path: str, needed: Sequence[str], encoding: str = "utf-8", delimiter: str | None = None) -> Layout:
+def find_layout(path: str, needed: Sequence[str], encoding: str = "utf-8", delimiter: str | None = None) -> CsvLayout:
     """The layout by the delimiter, or by the first with which the header has most of the needed columns.
 
     No record is read.
     """
-    with opened(path, encoding) as handle:
+    with open_as_utf8(path, encoding) as handle:
         beginning = handle.read(_HEADER_BYTES)
     allowed = (b",", b";", b"\t", b"|") if delimiter is None else (delimiter.encode(),)
-    found = [_header(beginning, mark) for mark in allowed]
+    found = [_read_header_layout(beginning, mark) for mark in allowed]
     # of those that are as good the one with the most columns: without needed ones, whoever asks for names
     return min(found, key=lambda one: (sum(n not in one.names for n in needed), -len(one.names) * (not needed)))
 
@@ -162,7 +162,7 @@ class OtherEncoding(SourceError):
     """A header that is not in its encoding; nothing of the file is quoted."""
 
 
-def public_name(name: str | None, label: str, encoding: str) -> str:
+def public_header_name(name: str | None, label: str, encoding: str) -> str:
     """A name of a header. Raises OtherEncoding where it is none in the encoding, for whoever declares it."""
     if name is None:
         raise OtherEncoding(
@@ -171,30 +171,32 @@ def public_name(name: str | None, label: str, encoding: str) -> str:
     return name
 
 
-def _header(beginning: bytes, delimiter: bytes) -> Layout:
+def _read_header_layout(beginning: bytes, delimiter: bytes) -> CsvLayout:
     start = len(BOM) if beginning.startswith(BOM) else 0
     try:
-        read = _record(beginning, start, delimiter, re.compile(rb"[^\r\n" + re.escape(delimiter) + rb"]*+"), final=True)
+        read = _read_record(
+            beginning, start, delimiter, re.compile(rb"[^\r\n" + re.escape(delimiter) + rb"]*+"), final=True
+        )
     except _Unbalanced:
         read = None
     fields, at = read or ([], start)
     ending = _LINE_END.match(beginning, at)
-    names = tuple(None if f is None else _text(f) for f in fields)
-    return Layout(names, ending.end() if ending else at, delimiter, ending[0] if ending else b"\n")
+    names = tuple(None if f is None else _decode_or_none(f) for f in fields)
+    return CsvLayout(names, ending.end() if ending else at, delimiter, ending[0] if ending else b"\n")
 
 
-def readable(path: str, copy: str, found: Layout, encoding: str = "utf-8") -> str:
+def readable_csv(path: str, copy: str, found: CsvLayout, encoding: str = "utf-8") -> str:
     """The file that DuckDB is to read: `path`, or `copy`, which is written if a record has to be mended or recoded.
 
     Raises SourceError for quotes that do not close.
     """
     try:
-        if is_itself(path, encoding) and all(mended is None for _, mended in _chunks(path, found, encoding)):
+        if is_itself(path, encoding) and all(mended is None for _, mended in _record_chunks(path, found, encoding)):
             return path
         with open(copy, "xb") as out:
             header = (b'"c%d"' % i for i in range(len(found.names)))
             out.write(found.delimiter.join(header) + found.line_end)
-            for chunk, mended in _chunks(path, found, encoding):
+            for chunk, mended in _record_chunks(path, found, encoding):
                 out.write(chunk if mended is None else mended)
     except _Unbalanced:
         pass
@@ -203,14 +205,14 @@ def readable(path: str, copy: str, found: Layout, encoding: str = "utf-8") -> st
     raise SourceError(f'{Path(path).name} has an unbalanced quote (") somewhere')
 
 
-def _chunks(path: str, found: Layout, encoding: str) -> Iterator[tuple[bytes, bytes | None]]:
+def _record_chunks(path: str, found: CsvLayout, encoding: str) -> Iterator[tuple[bytes, bytes | None]]:
     """The records of a file in chunks of whole ones, and what to write instead of a chunk that is not well formed."""
-    with opened(path, encoding) as handle:
+    with open_as_utf8(path, encoding) as handle:
         handle.read(found.start)
-        yield from _whole(handle, found)
+        yield from _whole_record_chunks(handle, found)
 
 
-def _whole(handle: BinaryIO, found: Layout) -> Iterator[tuple[bytes, bytes | None]]:
+def _whole_record_chunks(handle: BinaryIO, found: CsvLayout) -> Iterator[tuple[bytes, bytes | None]]:
     rest = b""
     final = False
     while not final:
@@ -219,20 +221,20 @@ def _whole(handle: BinaryIO, found: Layout) -> Iterator[tuple[bytes, bytes | Non
         block = handle.read(size)
         final = len(block) < size
         buffer = rest + block
-        used = _well_formed(buffer, found, final=final)
+        used = _well_formed_length(buffer, found, final=final)
         mended = None
         if used is None:
-            used, mended = _mended(buffer, found, final=final)
+            used, mended = _mend_records(buffer, found, final=final)
         if used:
             yield buffer[:used], mended
         rest = buffer[used:]
 
 
-def _well_formed(buffer: bytes, found: Layout, *, final: bool) -> int | None:
+def _well_formed_length(buffer: bytes, found: CsvLayout, *, final: bool) -> int | None:
     """How many bytes of whole records a buffer begins with; None where one of them may not be well formed."""
     data = np.frombuffer(buffer, dtype=np.uint8)
     quotes = np.flatnonzero(data == ord('"'))
-    ends = _outside(np.flatnonzero(data == ord(found.end)), quotes)
+    ends = _outside_quotes(np.flatnonzero(data == ord(found.end)), quotes)
     if final and len(data) and (not ends.size or ends[-1] + 1 < len(data)):
         stop = len(data)
         complete = ends
@@ -245,14 +247,14 @@ def _well_formed(buffer: bytes, found: Layout, *, final: bool) -> int | None:
     chunk = buffer[:stop]
     if quotes.size % 2 or b"\0" in chunk or not is_text(chunk) or not _quotes_fit(data, quotes, found):
         return None
-    returns = _outside(np.flatnonzero(data == ord("\r")), quotes)
-    strays = _outside(np.flatnonzero(data == ord("\n")), quotes) if found.line_end == b"\r" else returns
+    returns = _outside_quotes(np.flatnonzero(data == ord("\r")), quotes)
+    strays = _outside_quotes(np.flatnonzero(data == ord("\n")), quotes) if found.line_end == b"\r" else returns
     if found.line_end == b"\r\n":
         if not np.array_equal(returns, complete - 1):
             return None
     elif strays.size:
         return None
-    before = np.searchsorted(_outside(np.flatnonzero(data == ord(found.delimiter)), quotes), ends)
+    before = np.searchsorted(_outside_quotes(np.flatnonzero(data == ord(found.delimiter)), quotes), ends)
     fields = np.diff(before, prepend=0) + 1
     lengths = np.diff(ends, prepend=-1) - 1
     if found.line_end == b"\r\n":
@@ -262,12 +264,12 @@ def _well_formed(buffer: bytes, found: Layout, *, final: bool) -> int | None:
     return stop
 
 
-def _outside(places: np.ndarray, quotes: np.ndarray) -> np.ndarray:
+def _outside_quotes(places: np.ndarray, quotes: np.ndarray) -> np.ndarray:
     """Those places that an even number of quotes precedes."""
     return places[np.searchsorted(quotes, places) % 2 == 0] if quotes.size else places
 
 
-def _quotes_fit(data: np.ndarray, quotes: np.ndarray, found: Layout) -> bool:
+def _quotes_fit(data: np.ndarray, quotes: np.ndarray, found: CsvLayout) -> bool:
     """Whether every other quote opens a field, or doubles the one before it, and the others close one."""
     if not quotes.size:
         return True
@@ -277,7 +279,7 @@ def _quotes_fit(data: np.ndarray, quotes: np.ndarray, found: Layout) -> bool:
     return bool(np.isin(before, around).all() and np.isin(after, around).all())
 
 
-def _mended(buffer: bytes, found: Layout, *, final: bool) -> tuple[int, bytes]:
+def _mend_records(buffer: bytes, found: CsvLayout, *, final: bool) -> tuple[int, bytes]:
     """How many bytes of whole records a buffer begins with, and these records with every field quoted."""
     plain = re.compile(b"[^" + re.escape(found.delimiter) + found.end + b"]*+")
     size = len(found.names)
@@ -288,7 +290,7 @@ def _mended(buffer: bytes, found: Layout, *, final: bool) -> tuple[int, bytes]:
     at = 0
     out: list[bytes] = []
     while at < len(buffer):
-        read = _record(buffer, at, found.delimiter, plain, final=final, beyond=(size, fields_on))
+        read = _read_record(buffer, at, found.delimiter, plain, final=final, beyond=(size, fields_on))
         if read is None:
             break
         fields, end = read
@@ -303,7 +305,7 @@ def _mended(buffer: bytes, found: Layout, *, final: bool) -> tuple[int, bytes]:
     return min(at, len(buffer)), b"".join(out)
 
 
-def _record(
+def _read_record(
     buffer: bytes,
     at: int,
     delimiter: bytes,
@@ -354,10 +356,10 @@ def _record(
 
 def is_text(data: bytes) -> bool:
     """Whether bytes are UTF-8."""
-    return data.isascii() or _text(data) is not None
+    return data.isascii() or _decode_or_none(data) is not None
 
 
-def _text(data: bytes) -> str | None:
+def _decode_or_none(data: bytes) -> str | None:
     try:
         return data.decode()
     except UnicodeDecodeError:

@@ -13,7 +13,7 @@ from typing import Any
 from sfumato._util.codec import storable
 from sfumato.errors import InvalidInput, SourceError
 
-__all__ = ["NOTATIONS", "Source", "delimiter_of", "kind_of", "no_source", "parquet_files", "source_of"]
+__all__ = ["NOTATIONS", "Source", "delimiter_of", "file_kind", "no_source", "parquet_files", "source_of"]
 
 
 NOTATIONS = ("decimal", "thousands", "encoding", "delimiter", "sheet")
@@ -64,14 +64,14 @@ class Source:
     def __post_init__(self) -> None:
         if isinstance(self.table, Source):
             raise InvalidInput("a source is made of a table, not of another source")
-        _check("decimal", self.decimal, (".", ","))
-        _check("thousands", self.thousands, _THOUSANDS)
-        _check("delimiter", self.delimiter, (None, *_DELIMITERS))
+        _check_allowed("decimal", self.decimal, (".", ","))
+        _check_allowed("thousands", self.thousands, _THOUSANDS)
+        _check_allowed("delimiter", self.delimiter, (None, *_DELIMITERS))
         if self.decimal == self.thousands:
             raise InvalidInput(f"decimal and thousands are both {self.decimal!r}; a number would have two meanings")
         if self.sheet is not None and (type(self.sheet) is not str or not self.sheet):
             raise InvalidInput("sheet is the name of a sheet; leave it out for the first")
-        object.__setattr__(self, "encoding", _encoding(self.encoding))
+        object.__setattr__(self, "encoding", _encoding_name(self.encoding))
 
     def declared(self) -> dict[str, str]:
         """The options that are not their defaults.
@@ -123,13 +123,13 @@ def source_of(table: object) -> Source:
     return table if isinstance(table, Source) else Source(table)
 
 
-def _check(name: str, value: object, allowed: tuple[object, ...]) -> None:
+def _check_allowed(name: str, value: object, allowed: tuple[object, ...]) -> None:
     if value not in allowed:
         listed = ", ".join(map(repr, allowed))
         raise InvalidInput(f"{name}={value!r} is not allowed; use one of {listed}")
 
 
-def _encoding(given: object) -> str:
+def _encoding_name(given: object) -> str:
     try:
         found = codecs.lookup(given).name if isinstance(given, str) else ""
     except (LookupError, ValueError):
@@ -164,7 +164,7 @@ _ADVICE = {
 _INSTEAD = {kind: advice for advice, listed in _ADVICE.items() for kind in listed}
 
 
-def kind_of(path: str | Path) -> str:
+def file_kind(path: str | Path) -> str:
     """What the name of a file ends with, in small letters; of a packed one the last two parts."""
     suffixes = [s.lower() for s in Path(path).suffixes]
     return "".join(suffixes[-2:] if suffixes[-1:] == [".gz"] else suffixes[-1:])
@@ -172,7 +172,7 @@ def kind_of(path: str | Path) -> str:
 
 def delimiter_of(path: str, given: Source) -> str | None:
     """What stands between the fields of a text file, where it is declared or its name says it."""
-    return given.delimiter or ("\t" if kind_of(path).startswith(".tsv") else None)
+    return given.delimiter or ("\t" if file_kind(path).startswith(".tsv") else None)
 
 
 def parquet_files(path: str) -> list[str] | None:
@@ -187,7 +187,7 @@ def parquet_files(path: str) -> list[str] | None:
                 f"{path!r} is a folder with folders in it, and what their names say of the rows is not read: name the "
                 "files of one folder, or write the table as one Parquet file"
             )
-    elif kind_of(path) == ".parquet" and glob.has_magic(path) and not os.path.exists(path):
+    elif file_kind(path) == ".parquet" and glob.has_magic(path) and not os.path.exists(path):
         found = glob.glob(path)
     else:
         return None
@@ -204,5 +204,5 @@ def no_source(source: object) -> InvalidInput:
     # of an address its beginning: it may hold a password
     shown = str(source).split("://")[0]
     elsewhere = "copy the file here, or read it by polars or arrow and give what they read"
-    advice = elsewhere if "://" in str(source) else _INSTEAD.get(kind_of(source))
+    advice = elsewhere if "://" in str(source) else _INSTEAD.get(file_kind(source))
     return InvalidInput(f"{shown!r} is not a source of data{f': {advice}' if advice else ''}; allowed are {_ALLOWED}")

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from sfumato.curator.streams.curator import ROOM, PublicStream, resume_stream, stream
+from sfumato.curator.streams.curator import ROOM, PublicStream, open_public_stream, resume_stream
 
-__all__ = ["ROOM", "PublicStream", "resume_stream", "stream"]
+__all__ = ["ROOM", "PublicStream", "open_public_stream", "resume_stream"]

@@ -16,44 +16,44 @@ from typing import Any, NoReturn
 import numpy as np
 
 from sfumato._util.bundles import check_text
-from sfumato._util.codec import fingerprint
-from sfumato.curator.curator import Curator, Holding, check_plan_hash, holding, own
-from sfumato.curator.places import check_place, check_same, check_unopened, pay
+from sfumato._util.codec import value_fingerprint
+from sfumato.curator.curator import CuratedTable, Curator, check_plan_hash, curator_holding, rebuild_values
+from sfumato.curator.places import check_place, check_same_opening, check_unopened, pay_for_file
 from sfumato.curator.rows.counting import Counts, check_countable
 from sfumato.curator.rows.sources import Histogram, open_source
-from sfumato.curator.streams.measuring import cells_of, measure, measure_persons
+from sfumato.curator.streams.measuring import first_cells, measure_period, measure_persons
 from sfumato.curator.streams.state import (
     FORMAT,
     NAMES,
     FileStates,
     MemoryStates,
     People,
-    Standing,
-    State,
     States,
     StreamOpening,
-    advance,
-    first_line,
+    StreamProgress,
+    StreamState,
     open_people,
     period_line,
+    read_stream_lines,
     receipt_line,
+    stream_first_line,
 )
 from sfumato.errors import BudgetError, LedgerCorrupted, LedgerError, NotWritten, PlanError, SfumatoError, SourceError
 from sfumato.maps import Map, check_price
 from sfumato.privacy.accounting import Event
 from sfumato.privacy.chain import Chain, FileChain, MemoryChain, Turn
 from sfumato.privacy.debits import Debits, Receipt
-from sfumato.privacy.files import holds
+from sfumato.privacy.files import is_nonempty_file
 from sfumato.privacy.stream_price import Published, StreamTerms
 
-__all__ = ["ROOM", "PublicStream", "resume_stream", "stream"]
+__all__ = ["ROOM", "PublicStream", "open_public_stream", "resume_stream"]
 
 
 ROOM = 1_000_000
 """People for whom a file of state has room, unless another number is declared: 32 MB."""
 
 
-class _Unmade(Exception):
+class _PeriodFailed(Exception):
     """A period could not be measured; its turn is undone."""
 
 
@@ -66,12 +66,12 @@ class PublicStream:
 
     __slots__ = ("_chain", "_held", "_process", "_starts", "_states", "about", "terms")
 
-    def __init__(self, held: Holding, chain: Chain[Standing], states: States) -> None:
+    def __init__(self, held: CuratedTable, chain: Chain[StreamProgress], states: States) -> None:
         self._held, self._chain, self._states = held, chain, states
         self._process = os.getpid()
         opening = chain.read().state.opening
         self.terms, self.about = opening.terms, opening.about
-        self._starts = cells_of(self.terms, held.grid.shape)
+        self._starts = first_cells(self.terms, held.grid.shape)
 
     @property
     def published(self) -> tuple[Published, ...]:
@@ -106,13 +106,13 @@ class PublicStream:
         known = standing.find(label)
         if known is not None:
             return known
-        _check_open(standing)
+        _check_periods_left(standing)
         given = self._open(source, standing)
         found: Published | None = None
-        with suppress(_Unmade), self._chain.turn(write=True) as turn:
+        with suppress(_PeriodFailed), self._chain.turn(write=True) as turn:
             found = turn.state.find(label)  # another process may have been faster
             if found is None:
-                _check_open(turn.state)
+                _check_periods_left(turn.state)
                 found = self._measured(turn, given, label)
         if found is None:
             raise NotWritten(
@@ -124,7 +124,7 @@ class PublicStream:
             self._states.forget(len(turn.state.published))
         return found
 
-    def _open(self, source: Any, standing: Standing) -> Counts | People:
+    def _open(self, source: Any, standing: StreamProgress) -> Counts | People:
         """The table of a period. Raises SourceError."""
         held = self._held
         if self.terms.enforced:
@@ -138,7 +138,7 @@ class PublicStream:
             raise SourceError(f"a period of this stream has at most {self.terms.most:,} records; plan for more")
         return counts
 
-    def _measured(self, turn: Turn[Standing], given: Counts | People, label: str) -> Published:
+    def _measured(self, turn: Turn[StreamProgress], given: Counts | People, label: str) -> Published:
         """Measure a period in its turn, and write it down."""
         standing, held, terms = turn.state, self._held, self.terms
         done = len(standing.published)
@@ -148,13 +148,13 @@ class PublicStream:
             public, people, left = held.unit.total_is_public, state.people, 0
             if isinstance(given, People):
                 given, left, people = given.admit(people, done, terms.participations, terms.apart)
-            state = State(state.sums, people)
-            values = measure(terms, done, given, self._starts, state.sums, cut=not public, bits=held.bits)
+            state = StreamState(state.sums, people)
+            values = measure_period(terms, done, given, self._starts, state.sums, cut=not public, bits=held.bits)
             if terms.cut:
                 values.append(measure_persons(terms, done, left, state.sums, held.bits))
             found = Published(label, tuple(values), int(given.rows) if public else None)
         if found is None:
-            raise _Unmade
+            raise _PeriodFailed
         turn.append(period_line(found, self._states.write(done + 1, state)))
         return found
 
@@ -165,7 +165,7 @@ class PublicStream:
         return f"<PublicStream: {len(self.published):,} of {self.terms.filter.periods:,} periods>"
 
 
-def stream(
+def open_public_stream(
     curator: Curator,
     terms: StreamTerms,
     price: Event,
@@ -192,37 +192,37 @@ def stream(
     opening for the same was cut short; NameTaken, BudgetExceeded or LedgerError for what the ledger would not pay.
     NotWritten: spent, but the store is not complete; the same call goes on with it.
     """
-    held = holding(curator)
-    terms, price, about = own((terms, price, about))
-    _check(held, terms, price)
+    held = curator_holding(curator)
+    terms, price, about = rebuild_values((terms, price, about))
+    _check_stream_terms(held, terms, price)
     check_plan_hash(plan_hash)
     ledger = held.ledger
     if not isinstance(ledger, Debits):
         raise PlanError("a stream is paid from a ledger")
-    holder = fingerprint((held.grid, held.unit))
+    holder = value_fingerprint((held.grid, held.unit))
     opening = StreamOpening(terms, held.unit, price, about, holder, ledger.ledger_id, name, plan_hash, NAMES, people)
-    first = first_line(secrets.token_bytes(32), opening)
+    first = stream_first_line(secrets.token_bytes(32), opening)
     if store is None:
         held.expect(price, name, plan_hash)
         receipt = held.debit(price, name, plan_hash)
-        chain: Chain[Standing] = MemoryChain(FORMAT, advance, first)
-        _pay(chain, receipt)
-        return PublicStream(held, chain, MemoryStates(_shape(held, terms))), receipt
+        chain: Chain[StreamProgress] = MemoryChain(FORMAT, read_stream_lines, first)
+        _write_receipt(chain, receipt)
+        return PublicStream(held, chain, MemoryStates(_state_shape(held, terms))), receipt
     if not ledger.durable or held.bits is not None:
         raise PlanError("a stream that is kept in a store is paid from a ledger that is kept in one")
     path = check_place(store, "stream", FORMAT)
-    if holds(path):
-        chain = FileChain(path, FORMAT, advance)
-        check_same(path, chain.read().state.opening, opening)
-        _check_receipt(chain, ledger)
+    if is_nonempty_file(path):
+        chain = FileChain(path, FORMAT, read_stream_lines)
+        check_same_opening(path, chain.read().state.opening, opening)
+        _check_stream_paid(chain, ledger)
     else:
         for side in ("even", "odd"):
             check_place(f"{path}.{side}", "stream")
         ledger.expect(name, f"{plan_hash}:{'0' * 32}", price, held.unit, held.table)
-        chain = FileChain.create(path, FORMAT, advance, first)
-    bought = (name, _paid_as(chain), price, held.unit, held.table)
-    receipt = pay(ledger, bought, (path, chain.remove), lambda receipt: _pay(chain, receipt))
-    return PublicStream(held, chain, _states(held, chain, people)), receipt
+        chain = FileChain.create(path, FORMAT, read_stream_lines, first)
+    bought = (name, _stream_plan_hash(chain), price, held.unit, held.table)
+    receipt = pay_for_file(ledger, bought, (path, chain.remove), lambda receipt: _write_receipt(chain, receipt))
+    return PublicStream(held, chain, _stream_states(held, chain, people)), receipt
 
 
 def resume_stream(
@@ -235,29 +235,29 @@ def resume_stream(
     Raises LedgerError or LedgerCorrupted for a store that the curator's ledger did not pay for, that is not complete,
     that was changed or is open to others; PlanError for another domain or unit.
     """
-    held, chain = holding(curator), FileChain(store, FORMAT, advance)
+    held, chain = curator_holding(curator), FileChain(store, FORMAT, read_stream_lines)
     if anchor is not None:
         chain.check(anchor)
     standing = chain.read().state
     opening, ledger = standing.opening, held.ledger
     if not isinstance(ledger, Debits) or ledger.ledger_id != opening.ledger_id:
         raise LedgerError(f"{store} was paid for by another ledger; resume it under that one")
-    entry, receipt = ledger.find(opening.name), ledger.paid(opening.name, _paid_as(chain))
+    entry, receipt = ledger.find(opening.name), ledger.paid(opening.name, _stream_plan_hash(chain))
     if entry is None or receipt is None:
         raise LedgerError(
             f"{store} was never paid for: its opening ended before the debit, and nothing was spent. Open it again as "
             "it was opened, or remove the file"
         )
-    _check_receipt(chain, ledger)
+    _check_stream_paid(chain, ledger)
     sequence, paid_at = standing.paid or (receipt.sequence, receipt.anchor)
     ledger.check(paid_at)
     if entry.sequence != sequence or entry.event != opening.price:
         raise LedgerCorrupted(f"{store} and its ledger do not agree on what was paid; restore them")
-    if fingerprint((held.grid, held.unit)) != opening.holder:
+    if value_fingerprint((held.grid, held.unit)) != opening.holder:
         raise PlanError(f"{store} is a stream over another domain or privacy unit; resume it with its own")
-    _check(held, opening.terms, opening.price)
-    _pay(chain, receipt)  # where its opening ended before it was written down, and nothing was published
-    states = _states(held, chain, people or 0)
+    _check_stream_terms(held, opening.terms, opening.price)
+    _write_receipt(chain, receipt)  # where its opening ended before it was written down, and nothing was published
+    states = _stream_states(held, chain, people or 0)
     while True:
         try:
             states.read(len(standing.published), standing.digest)  # one that is missing or was put back is told now
@@ -269,7 +269,7 @@ def resume_stream(
             return PublicStream(held, chain, states)
 
 
-def _check(held: Holding, terms: StreamTerms, price: Event) -> None:
+def _check_stream_terms(held: CuratedTable, terms: StreamTerms, price: Event) -> None:
     """Refuse, from public facts alone, what costs more than its price or could not be measured."""
     if type(terms) is not StreamTerms:
         raise PlanError(f"a stream is opened on its terms, not on a {type(terms).__name__}")
@@ -291,7 +291,7 @@ def _check(held: Holding, terms: StreamTerms, price: Event) -> None:
         raise PlanError("the stream costs more than the price it states; it is refused")
 
 
-def _check_open(standing: Standing) -> None:
+def _check_periods_left(standing: StreamProgress) -> None:
     periods = standing.opening.terms.filter.periods
     if len(standing.published) >= periods:
         raise BudgetError(
@@ -299,25 +299,25 @@ def _check_open(standing: Standing) -> None:
         )
 
 
-def _states(held: Holding, chain: FileChain[Standing], people: int) -> FileStates:
+def _stream_states(held: CuratedTable, chain: FileChain[StreamProgress], people: int) -> FileStates:
     standing = chain.read().state
     opening = standing.opening
     # files of before had as much room as there were people: they have what is usual from now on
     room = max(opening.people or ROOM, people) if opening.terms.enforced else 0
-    return FileStates(chain.path, _shape(held, opening.terms), standing.key, room)
+    return FileStates(chain.path, _state_shape(held, opening.terms), standing.key, room)
 
 
-def _shape(held: Holding, terms: StreamTerms) -> tuple[int, ...]:
-    return *terms.filter.kept, int(cells_of(terms, held.grid.shape)[-1][-1]) + bool(terms.cut)
+def _state_shape(held: CuratedTable, terms: StreamTerms) -> tuple[int, ...]:
+    return *terms.filter.kept, int(first_cells(terms, held.grid.shape)[-1][-1]) + bool(terms.cut)
 
 
-def _check_receipt(chain: FileChain[Standing], ledger: Debits) -> None:
+def _check_stream_paid(chain: FileChain[StreamProgress], ledger: Debits) -> None:
     standing = chain.read().state
     if standing.paid is None:
         check_unopened(chain.path, ledger, standing.opening.name)
 
 
-def _pay(chain: Chain[Standing], receipt: Receipt) -> None:
+def _write_receipt(chain: Chain[StreamProgress], receipt: Receipt) -> None:
     """Write the receipt down, unless that was done."""
     if chain.read().state.paid is None:
         with chain.turn(write=True) as turn:
@@ -325,7 +325,7 @@ def _pay(chain: Chain[Standing], receipt: Receipt) -> None:
                 turn.append(receipt_line(receipt.sequence, receipt.anchor))
 
 
-def _paid_as(chain: Chain[Standing]) -> str:
+def _stream_plan_hash(chain: Chain[StreamProgress]) -> str:
     """What the ledger's entry bears: the plan paid for, and this very store."""
     found = chain.read()
     return f"{found.state.opening.plan_hash}:{found.hashes[0][:32]}"

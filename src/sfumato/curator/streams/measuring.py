@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from sfumato.curator.rows.counting import Counts
 from sfumato.errors import SourceError
 from sfumato.privacy.noise import BitSource
-from sfumato.privacy.stream_price import StreamTerms, WindowFilter, multiples_of
+from sfumato.privacy.stream_price import StreamTerms, WindowFilter, family_multiples
 
-__all__ = ["cells_of", "filter_period", "measure", "measure_persons"]
+__all__ = ["filter_period", "first_cells", "measure_period", "measure_persons"]
 
 
 Integers = NDArray[np.int64]
@@ -24,7 +24,7 @@ _LIMB, _HALF = 48, 24
 _MASK, _HALF_MASK = 2**_LIMB - 1, 2**_HALF - 1
 
 
-def _product(counts: Integers, factor: Integers) -> tuple[Integers, Integers]:
+def _limb_product(counts: Integers, factor: Integers) -> tuple[Integers, Integers]:
     """The limbs of counts up to 2^36 in size, times factors from 0 to below 2^62."""
     middle = counts * ((factor >> _HALF) & _HALF_MASK)
     low = ((middle & _HALF_MASK) << _HALF) + counts * (factor & _HALF_MASK)
@@ -32,7 +32,7 @@ def _product(counts: Integers, factor: Integers) -> tuple[Integers, Integers]:
     return high, low & _MASK
 
 
-def _scaled(high: Integers, low: Integers, factor: int, shift: int) -> tuple[Integers, Integers]:
+def _scaled_limbs(high: Integers, low: Integers, factor: int, shift: int) -> tuple[Integers, Integers]:
     """The limbs of floor(number * factor / 2^shift), for a factor below 2^14 and a product below 2^102."""
     low = low * factor
     high = high * factor + (low >> _LIMB)
@@ -56,14 +56,14 @@ def filter_period(
 
     counts: (cells,); factors: (1 + d, cells), c and every b_i; decays: (e, g) of every state.
     """
-    total, rest = _product(counts, factors[0])
+    total, rest = _limb_product(counts, factors[0])
     total += high.sum(axis=0)
     rest += low.sum(axis=0)
     total += rest >> _LIMB
-    above, below = _scaled(total, rest & _MASK, row, shift)
+    above, below = _scaled_limbs(total, rest & _MASK, row, shift)
     for i, (e, g) in enumerate(decays):
-        lost, lost_rest = _scaled(high[i], low[i], e, g)
-        gained, gained_rest = _product(counts, factors[1 + i])
+        lost, lost_rest = _scaled_limbs(high[i], low[i], e, g)
+        gained, gained_rest = _limb_product(counts, factors[1 + i])
         rest = low[i] - lost_rest + gained_rest
         high[i] += gained - lost + (rest >> _LIMB)
         low[i] = rest & _MASK
@@ -73,7 +73,7 @@ def filter_period(
 _CHUNK = 2**13  # cells whose limbs stay in the caches; half or twice as many are a tenth slower
 
 
-def cells_of(terms: StreamTerms, shape: Sequence[int]) -> list[Integers]:
+def first_cells(terms: StreamTerms, shape: Sequence[int]) -> list[Integers]:
     """Per family the first cell of every table among the cells of all, and where the last ends."""
     out: list[Integers] = []
     begin = 0
@@ -84,7 +84,7 @@ def cells_of(terms: StreamTerms, shape: Sequence[int]) -> list[Integers]:
     return out
 
 
-def measure(
+def measure_period(
     terms: StreamTerms,
     period: int,
     counts: Counts,
@@ -106,8 +106,8 @@ def measure(
         for group in family.alike(chosen):
             sets, given = chosen[group], tables[group]
             kept = np.minimum(given, terms.most) if cut else given
-            factors = terms.filter.coefficients(period, multiples_of(terms.families[f])[sets].tolist(), terms.grain)
-            filtered = _filtered(terms, period, factors, kept.reshape(len(sets), -1), starts[f][sets], states)
+            factors = terms.filter.coefficients(period, family_multiples(terms.families[f])[sets].tolist(), terms.grain)
+            filtered = _filter_tables(terms, period, factors, kept.reshape(len(sets), -1), starts[f][sets], states)
             exact = family.apply(sets, filtered.reshape(given.shape))
             noisy = exact + terms.noise.sample(exact.size, bits).reshape(exact.shape)
             family.place(sets, noisy, values[f])
@@ -124,10 +124,10 @@ def measure_persons(
     beside = terms.beside
     factors = beside.filter.coefficients(period, [terms.cut], terms.grain)
     count, place = np.array([[min(persons, terms.most)]]), np.array([states.shape[-1] - 1])
-    return _filtered(beside, period, factors, count, place, states) + terms.noise.sample(1, bits)
+    return _filter_tables(beside, period, factors, count, place, states) + terms.noise.sample(1, bits)
 
 
-def _filtered(
+def _filter_tables(
     terms: StreamTerms, period: int, factors: Integers, counts: Integers, starts: Integers, states: Integers
 ) -> Integers:
     """What the filter makes of some tables (tables, cells) of a family, whose states begin at `starts` (tables,)."""

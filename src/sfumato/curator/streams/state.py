@@ -22,14 +22,14 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato._util.bundles import pack, unpack
-from sfumato._util.codec import later, storable
+from sfumato._util.bundles import pack_value, unpack_value
+from sfumato._util.codec import deferred_field, storable
 from sfumato._util.files import sync_folder
 from sfumato.cells import Grid
 from sfumato.curator.rows.counting import Counts, Packing
-from sfumato.curator.rows.encoding import check_declared, check_type, encode
-from sfumato.curator.rows.readers import Opened, attempt, open_table
-from sfumato.curator.rows.sources import Histogram, collect
+from sfumato.curator.rows.encoding import check_declared, check_type, encoding_statements
+from sfumato.curator.rows.readers import OpenedTable, attempt, open_table
+from sfumato.curator.rows.sources import Histogram, collect_encoded
 from sfumato.curator.streams.measuring import Integers
 from sfumato.errors import InvalidInput, LedgerCorrupted, LedgerError
 from sfumato.privacy.accounting import Event
@@ -45,15 +45,15 @@ __all__ = [
     "FileStates",
     "MemoryStates",
     "People",
-    "Standing",
-    "State",
     "States",
     "StreamOpening",
-    "advance",
-    "first_line",
+    "StreamProgress",
+    "StreamState",
     "open_people",
     "period_line",
+    "read_stream_lines",
     "receipt_line",
+    "stream_first_line",
 ]
 
 
@@ -89,7 +89,7 @@ _AFTER = (
 class People:
     """The records of a period as they are given, beside digests of whose they are."""
 
-    opened: Opened
+    opened: OpenedTable
     grid: Grid
     unit: PrivacyUnit
     packing: Packing
@@ -109,10 +109,10 @@ class People:
         after = connection.execute(_AFTER.format(**told)).fetchnumpy()
         assert self.unit.person is not None
         source, rows = "(SELECT * FROM given SEMI JOIN admitted USING (who))", self.unit.rows_per_person
-        for statement in encode(self.grid, self.opened.columns, source, self.unit.person, rows):
+        for statement in encoding_statements(self.grid, self.opened.columns, source, self.unit.person, rows):
             connection.execute(*statement)
         kept = np.column_stack([np.asarray(after[n]).view(np.int64) for n in ("high", "low", "times", "last")])
-        return collect(self.opened, self.grid, self.packing, persons=True), int(first), kept
+        return collect_encoded(self.opened, self.grid, self.packing, persons=True), int(first), kept
 
 
 def open_people(
@@ -141,7 +141,7 @@ def open_people(
         message = f"{opened.label} could not be read: it is damaged or was cut short, or memory or disk ran out"
         run = opened.session.connection.execute
         attempt(message, lambda: (run(given), run(_CALLED, pads)))
-        return People(Opened(opened.session, opened.label, "given", columns, opened.records), grid, unit, packing)
+        return People(OpenedTable(opened.session, opened.label, "given", columns, opened.records), grid, unit, packing)
     except BaseException:
         opened.session.close()
         raise
@@ -151,14 +151,14 @@ _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)  # Windows has no such flag, and no suc
 _PRIVATE = 0o600  # read and written by its owner alone
 
 
-class State(NamedTuple):
+class StreamState(NamedTuple):
     """High limbs and low of every filtered cell (2, d, cells), and who was counted when (people, 4); ours to change."""
 
     sums: Integers
     people: Integers
 
     @classmethod
-    def zero(cls, shape: tuple[int, ...]) -> State:
+    def zero(cls, shape: tuple[int, ...]) -> StreamState:
         """That of no periods."""
         return cls(np.zeros(shape, dtype=np.int64), np.zeros((0, FIELDS), dtype=np.int64))
 
@@ -166,11 +166,11 @@ class State(NamedTuple):
 class States(Protocol):
     """The state after every number of periods; that of none is zero."""
 
-    def read(self, periods: int, digest: str) -> State:
+    def read(self, periods: int, digest: str) -> StreamState:
         """The state after so many periods, arrays of the caller's own."""
         ...
 
-    def write(self, periods: int, state: State) -> str:
+    def write(self, periods: int, state: StreamState) -> str:
         """Have the state after so many periods on stable storage, beside the one before: its digest."""
         ...
 
@@ -185,14 +185,14 @@ class MemoryStates:
     __slots__ = ("_kept", "_shape")
 
     def __init__(self, shape: tuple[int, ...]) -> None:
-        self._shape, self._kept = shape, dict[int, State]()
+        self._shape, self._kept = shape, dict[int, StreamState]()
 
-    def read(self, periods: int, digest: str) -> State:
+    def read(self, periods: int, digest: str) -> StreamState:
         """See `States`."""
         del digest
-        return State(*(a.copy() for a in self._kept[periods])) if periods else State.zero(self._shape)
+        return StreamState(*(a.copy() for a in self._kept[periods])) if periods else StreamState.zero(self._shape)
 
-    def write(self, periods: int, state: State) -> str:
+    def write(self, periods: int, state: StreamState) -> str:
         """See `States`."""
         self._kept[periods] = state
         return ""
@@ -213,21 +213,21 @@ class FileStates:
 
     def __init__(self, store: Path, shape: tuple[int, ...], key: bytes, room: int) -> None:
         self._path, self._shape, self._key, self._room = store, shape, key, room
-        self._last: tuple[str, State] | None = None
+        self._last: tuple[str, StreamState] | None = None
 
     def _file(self, periods: int) -> Path:
         return self._path.with_name(f"{self._path.name}.{'odd' if periods % 2 else 'even'}")
 
-    def _digest(self, state: State) -> str:
+    def _digest(self, state: StreamState) -> str:
         keyed = hmac.new(self._key, b"state\n", "sha256")
         for part in state:
             keyed.update(np.ascontiguousarray(part).data)
         return keyed.hexdigest()
 
-    def read(self, periods: int, digest: str) -> State:
+    def read(self, periods: int, digest: str) -> StreamState:
         """See `States`."""
         if not periods:
-            return State.zero(self._shape)
+            return StreamState.zero(self._shape)
         last, self._last = self._last, None  # it will be changed, also for a period that fails
         if last is not None and hmac.compare_digest(last[0], digest):
             return last[1]
@@ -245,12 +245,12 @@ class FileStates:
             rows = found[size:].reshape(-1, FIELDS)
             self._room = max(self._room, len(rows))
             # whoever was counted was so in one period at least: other rows only take up room
-            state = State(found[:size].reshape(self._shape), rows[rows[:, 2] > 0])
+            state = StreamState(found[:size].reshape(self._shape), rows[rows[:, 2] > 0])
         if state is None or not hmac.compare_digest(self._digest(state), digest):
             raise LedgerCorrupted(f"{file}: the state of the stream was changed or put back; restore it with its store")
         return state
 
-    def write(self, periods: int, state: State) -> str:
+    def write(self, periods: int, state: StreamState) -> str:
         """See `States`."""
         file, missing = self._file(periods), self._room - len(state.people)
         if missing < 0:
@@ -323,8 +323,8 @@ class StreamOpening:
     ledger_id: str
     name: str
     plan_hash: str
-    names: int = later(0)
-    people: int = later(0)
+    names: int = deferred_field(0)
+    people: int = deferred_field(0)
 
     def __post_init__(self) -> None:
         texts = (self.holder, self.ledger_id, self.name, self.plan_hash)
@@ -336,7 +336,7 @@ class StreamOpening:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Standing:
+class StreamProgress:
     """All lines so far. `key` and `digest`, that of the state in force, are secret."""
 
     key: bytes
@@ -350,46 +350,48 @@ class Standing:
         return next((p for p in self.published if p.label == label), None)
 
 
-def first_line(key: bytes, opening: StreamOpening) -> bytes:
+def stream_first_line(key: bytes, opening: StreamOpening) -> bytes:
     """Line 0."""
-    return b"\n".join([_NOTICE.encode(), key.hex().encode(), pack(opening)])
+    return b"\n".join([_NOTICE.encode(), key.hex().encode(), pack_value(opening)])
 
 
 def receipt_line(sequence: int, anchor: str) -> bytes:
     """The line after it: who paid."""
-    return pack((sequence, anchor))
+    return pack_value((sequence, anchor))
 
 
 def period_line(published: Published, digest: str) -> bytes:
     """A period's line: as long for any values of theirs, which are no smaller when they are packed."""
-    header = pack((published.label, published.total))
+    header = pack_value((published.label, published.total))
     raw = (v.astype("<i8", copy=False).tobytes() for v in published.values)
     return b"\n".join([digest.encode(), b"%d" % len(header), header + b"".join(raw)])
 
 
-def _published(size: bytes, rest: bytes, ends: NDArray[np.int64]) -> Published:
+def _read_published(size: bytes, rest: bytes, ends: NDArray[np.int64]) -> Published:
     """What a period's line holds behind its digest, families that end there. Raises ValueError."""
-    label, total = _read(rest[: int(size)], tuple)
+    label, total = _unpack_stream_part(rest[: int(size)], tuple)
     values = np.frombuffer(rest[int(size) :], dtype="<i8").astype(np.int64, copy=False)
     if len(values) != ends[-1]:
         raise ValueError("a period has other values than the stream measures")
     return Published(label, tuple(np.split(values, ends[:-1])), total)
 
 
-def advance(standing: Standing | None, bodies: Sequence[bytes]) -> Standing:
+def read_stream_lines(standing: StreamProgress | None, bodies: Sequence[bytes]) -> StreamProgress:
     """What some more lines say after those before; ValueError where they do not follow."""
     if standing is None:
-        standing = Standing(FORMAT.key(bodies[0]), _read(bodies[0].split(b"\n", 2)[2], StreamOpening))
+        standing = StreamProgress(
+            FORMAT.key(bodies[0]), _unpack_stream_part(bodies[0].split(b"\n", 2)[2], StreamOpening)
+        )
         bodies = bodies[1:]
     more, digest, labels = list[Published](), standing.digest, {p.label for p in standing.published}
     terms = standing.opening.terms
     ends = np.cumsum(terms.rows)
     for body in bodies:
         if standing.paid is None:
-            standing = replace(standing, paid=_read(body, tuple))
+            standing = replace(standing, paid=_unpack_stream_part(body, tuple))
             continue
         mark, size, rest = body.split(b"\n", 2)
-        found, digest = _published(size, rest, ends), mark.decode("ascii")
+        found, digest = _read_published(size, rest, ends), mark.decode("ascii")
         if found.label in labels or len(labels) == terms.filter.periods:
             raise ValueError("a period stands there twice, or after the last")
         labels.add(found.label)
@@ -397,8 +399,8 @@ def advance(standing: Standing | None, bodies: Sequence[bytes]) -> Standing:
     return replace(standing, published=(*standing.published, *more), digest=digest)
 
 
-def _read(body: bytes, kind: type) -> Any:
-    found = unpack(body)
+def _unpack_stream_part(body: bytes, kind: type) -> Any:
+    found = unpack_value(body)
     if not isinstance(found, kind):
         raise ValueError(f"a {type(found).__name__} stands where a {kind.__name__} belongs")
     return found

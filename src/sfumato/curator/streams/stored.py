@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sfumato.curator.streams.state import FORMAT, advance
+from sfumato.curator.streams.state import FORMAT, read_stream_lines
 from sfumato.privacy.chain import FileChain
-from sfumato.privacy.kinds import says_it_is
+from sfumato.privacy.kinds import is_file_of_kind
 from sfumato.privacy.stream_price import Published
 
 __all__ = ["StoredStream", "is_stream", "read_stream"]
@@ -28,12 +28,12 @@ class StoredStream:
 
 def is_stream(path: Path) -> bool:
     """Whether a file says of itself that it is the store of a stream; nothing else is checked."""
-    return says_it_is(path, FORMAT)
+    return is_file_of_kind(path, FORMAT)
 
 
 def read_stream(store: Path, anchor: str | None = None) -> StoredStream:
     """Read the store of a stream; nothing can be appended by it. Raises LedgerError, LedgerCorrupted."""
-    chain = FileChain(store, FORMAT, advance)
+    chain = FileChain(store, FORMAT, read_stream_lines)
     found = chain.read() if anchor is None else chain.check(anchor)
     opening = found.state.opening
     kept = found.state

@@ -20,7 +20,7 @@ from sfumato.mechanisms.tables import Designed
 from sfumato.operators import OnMarginal
 from sfumato.operators.base import FloatArray
 from sfumato.privacy.unit import Neighbours
-from sfumato.strategies.approximate import Balanced, Biased, balanced_optimum
+from sfumato.strategies.approximate import BalancedOptimum, Biased, balanced_optimum
 from sfumato.strategies.design import Design, Problem
 from sfumato.strategies.factors import quantise
 from sfumato.strategies.product import Product
@@ -29,7 +29,7 @@ from sfumato.workloads import QueryBlock
 if TYPE_CHECKING:
     from sfumato.mechanisms.tables import Need
 
-__all__ = ["MAX_APPROXIMATE", "Approximate", "designs"]
+__all__ = ["MAX_APPROXIMATE", "Approximate", "design_biased"]
 
 
 MAX_APPROXIMATE = 512  # cells: its optimum is dense, and its steps grow with their third power
@@ -65,19 +65,19 @@ class Approximate(Designed):
     )
 
     def designs(self, problem: Problem, progress: Progress | None) -> list[Design]:
-        return designs(problem, progress)
+        return design_biased(problem, progress)
 
     def records_for(self, need: Need) -> int:
         return need.least(lambda n: need.error(need.planned(self, n)) <= need.share * n, _NEAR)
 
 
-def designs(problem: Problem, progress: Progress | None = None) -> list[Design]:
+def design_biased(problem: Problem, progress: Progress | None = None) -> list[Design]:
     """The one design: biased answers of least total error at `problem.records` records, over one joint table.
 
     Raises PlanError without a number of records, for another objective than the mean, for Laplace noise or plain
     counts, where a person's rows are replaced, and above MAX_APPROXIMATE cells.
     """
-    records = _offered(problem)
+    records = _read_record_limit(problem)
     blocks = problem.workload.blocks
     names = problem.workload.domain.ordered(frozenset(a for q in blocks for a in q.attributes))
     sizes = tuple(problem.sizes[a] for a in names)
@@ -88,16 +88,16 @@ def designs(problem: Problem, progress: Progress | None = None) -> list[Design]:
             f"{rows:,} queries over {cells:,} cells"
         )
     weights = [math.sqrt(problem.objective_weight(q)) for q in blocks]
-    dense = np.vstack([w * _dense(names, sizes, q) for q, w in zip(blocks, weights, strict=True)])
-    sigma = _deviation(problem)
+    dense = np.vstack([w * _dense_query_rows(names, sizes, q) for q, w in zip(blocks, weights, strict=True)])
+    sigma = _unit_noise_deviation(problem)
     found = balanced_optimum(dense, records / sigma, pairs=problem.unit.total_is_public)
-    build = functools.partial(_build, problem, names, sizes, found, weights)
+    build = functools.partial(_build_biased, problem, names, sizes, found, weights)
     root = math.sqrt(problem.total_weight)
     notes = [
         f"no linear answers from Gaussian noise, biased or not, are proved to total less than "
         f"{found.lower_bound * sigma / root * (1 - 1e-9):.5g} on the worst table of {records:,} records"
     ]
-    unbiased = _unbiased(problem, progress)
+    unbiased = _unbiased_error(problem, progress)
     if unbiased is not None:
         notes.append(
             f"without any bias the error is {unbiased:.5g} (mechanism='factorization'), on tables of any size; "
@@ -106,7 +106,7 @@ def designs(problem: Problem, progress: Progress | None = None) -> list[Design]:
     return [Design("approximate", build, _FINE, None, tuple(notes))]
 
 
-def _offered(problem: Problem) -> int:
+def _read_record_limit(problem: Problem) -> int:
     if problem.records is None:
         raise PlanError(
             "mechanism='approximate' needs records=, a public number that the table's records do not exceed: its bias "
@@ -121,26 +121,31 @@ def _offered(problem: Problem) -> int:
     return problem.records
 
 
-def _dense(names: tuple[str, ...], sizes: tuple[int, ...], query: QueryBlock) -> FloatArray:
+def _dense_query_rows(names: tuple[str, ...], sizes: tuple[int, ...], query: QueryBlock) -> FloatArray:
     axes = tuple(names.index(a) for a in query.attributes)
     return np.asarray(OnMarginal(sizes, axes, query.block.operator).dense(), dtype=np.float64)
 
 
-def _deviation(problem: Problem) -> float:
+def _unit_noise_deviation(problem: Problem) -> float:
     """Standard deviation of the noise for a strategy that one record changes by at most 1."""
     budget = problem.budget
     squared = budget.mu_squared if problem.noise == "gaussian" else 2 * budget.rho
     return problem.unit.rows_per_person / math.sqrt(float(squared))
 
 
-def _unbiased(problem: Problem, progress: Progress | None) -> float | None:
+def _unbiased_error(problem: Problem, progress: Progress | None) -> float | None:
     """The error of the factorization mechanism, where it applies."""
     plans = run(problem, labelled("factorization"), progress, most=SEARCHED).plans
     return min((p.objective_value for p in plans), default=None)
 
 
-def _build(
-    problem: Problem, names: tuple[str, ...], sizes: tuple[int, ...], found: Balanced, weights: list[float], s: float
+def _build_biased(
+    problem: Problem,
+    names: tuple[str, ...],
+    sizes: tuple[int, ...],
+    found: BalancedOptimum,
+    weights: list[float],
+    s: float,
 ) -> Biased:
     known = problem.unit.total_is_public
     factor = quantise(found.strategy, None, s, known_total=known)

@@ -24,7 +24,14 @@ from sfumato.curator import Curator
 from sfumato.curator.selecting import select
 from sfumato.errors import PlanError
 from sfumato.measurements import Measurement, Selection
-from sfumato.mechanisms.iterative import UNPROMISED, Asked, Iterative, free, measured_at, selections_at
+from sfumato.mechanisms.iterative import (
+    UNPROMISED,
+    AskedQueries,
+    Iterative,
+    price_per_measurement,
+    price_per_selection,
+    zero_cost_event,
+)
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
 from sfumato.plans.iterative import IterativePlan, Look
@@ -33,14 +40,14 @@ from sfumato.postprocess.possible import CellCounts, Medians
 from sfumato.privacy.accounting import Account, BoundedRangeEvent, Event, GaussianEvent, PureEvent
 from sfumato.privacy.amounts import Currency
 from sfumato.privacy.boosting_score import Misses
-from sfumato.privacy.ledger.words import compose
-from sfumato.privacy.selection import below, score_sensitivity
+from sfumato.privacy.ledger.words import compose_events
+from sfumato.privacy.selection import draw_below, score_sensitivity
 from sfumato.releases.modelled import Findings
 from sfumato.strategies.calibration import price_of
 from sfumato.strategies.design import Problem
 from sfumato.workloads import QueryBlock, Workload
 
-__all__ = ["Boosting", "BoostingRounds", "planned", "run"]
+__all__ = ["Boosting", "BoostingRounds", "plan_boosting", "run_boosting"]
 
 
 _SHARE = Fraction(1, 2)  # of the budget, for drawing
@@ -93,7 +100,7 @@ class BoostingRounds:
         """All looks, with the price of each. The queries of the first round are drawn without looking."""
         out = [Look(f"a query drawn in round {t + 1}", self.samples, self.draw(t)) for t in range(1, self.rounds)]
         if self.total_known:
-            out.insert(0, Look("the number of records, which is public", 1, free(self.measurement)))
+            out.insert(0, Look("the number of records, which is public", 1, zero_cost_event(self.measurement)))
             return (*out, Look("the drawn queries, measured", self.rounds, self.measurement))
         return (*out, Look("the drawn queries, measured, and first the total", self.rounds + 1, self.measurement))
 
@@ -106,12 +113,12 @@ class BoostingRounds:
         return BoundedRangeEvent(models * self.selection.epsilon)
 
 
-def planned(problem: Problem, rounds: int | None, strategy: object) -> IterativePlan:
+def plan_boosting(problem: Problem, rounds: int | None, strategy: object) -> IterativePlan:
     """The plan. Raises PlanError for workloads that are not of whole numbers, or too large for explicit cells."""
     if strategy is not None:
         raise PlanError("mechanism='boosting' measures the queries that it draws; leave out strategy=")
     work, unit, price = problem.workload, problem.unit, price_of(problem.budget)
-    asked = Asked(work, unit, price)
+    asked = AskedQueries(work, unit, price)
     if math.prod(asked.sizes) > _MOST_CELLS or len(work) > _MOST_QUERIES:
         raise PlanError(
             f"mechanism='boosting' projects onto all cells in every round ({math.prod(asked.sizes):,}) and scores "
@@ -127,11 +134,13 @@ def planned(problem: Problem, rounds: int | None, strategy: object) -> Iterative
     unit_draw = _unit_draw(price, count, samples)
     # epsilon of a draw after t rounds is 2 c_t = 4 alpha t moves / ceiling
     ceiling = max(moves, math.ceil(4 * _ALPHA * moves / float(unit_draw.epsilon)))
-    course = BoostingRounds(count, samples, unit_draw, free(price), ceiling // 4, ceiling, unit.total_is_public)
+    course = BoostingRounds(
+        count, samples, unit_draw, zero_cost_event(price), ceiling // 4, ceiling, unit.total_is_public
+    )
     account = Account(price)
-    drawn = compose((k.price for k in course.looks for _ in range(k.count)), account.currency)
+    drawn = compose_events((k.price for k in course.looks for _ in range(k.count)), account.currency)
     looks = count + (not unit.total_is_public)
-    course = replace(course, measurement=measured_at(price, drawn, looks))
+    course = replace(course, measurement=price_per_measurement(price, drawn, looks))
     return IterativePlan(work, problem.budget, unit, "boosting", price, course, problem.records, notes=(UNPROMISED,))
 
 
@@ -143,13 +152,13 @@ def _unit_draw(price: Event, rounds: int, samples: int) -> BoundedRangeEvent:
     account = Account(price)
     pure = account.currency is Currency.EPSILON
     weight = samples * sum(t if pure else t * t for t in range(1, rounds))
-    return selections_at(price, _SHARE, max(1, weight))
+    return price_per_selection(price, _SHARE, max(1, weight))
 
 
-def run(plan: IterativePlan, curator: Curator) -> Findings:
+def run_boosting(plan: IterativePlan, curator: Curator) -> Findings:
     """All rounds, through a curator that holds the plan's price and nothing else."""
     course: BoostingRounds = plan.course
-    asked = Asked(plan.workload, plan.unit, course.measurement)
+    asked = AskedQueries(plan.workload, plan.unit, course.measurement)
     first, total = asked.total(curator, plan.fingerprint)
     looks: list[Measurement | Selection] = [first]
     models: list[CellCounts] = []
@@ -158,7 +167,7 @@ def run(plan: IterativePlan, curator: Curator) -> Findings:
     for t in range(course.rounds):
         if t == 0:
             # alike for all queries, so nothing is looked at
-            drawn = [below(count) for _ in range(course.samples)]
+            drawn = [draw_below(count) for _ in range(course.samples)]
         else:
             misses = Misses(asked.blocks, np.rint(estimates).astype(np.int64), course.floor, course.ceiling)
             draws = [
@@ -170,7 +179,7 @@ def run(plan: IterativePlan, curator: Curator) -> Findings:
         blocks = asked.rows(drawn)
         measured = asked.look(curator, blocks, f"measurement {t + 1}", plan.fingerprint)
         looks.append(measured)
-        models.append(_projected(plan.workload, asked, measured, total))
+        models.append(_project_measured(plan.workload, asked, measured, total))
         estimates.append(np.concatenate([models[-1].answer(b) for b in asked.blocks]))
     return Findings(tuple(looks), Medians(tuple(models)))
 
@@ -194,14 +203,14 @@ class Boosting(Iterative):
     unknown: ClassVar[str] = "nothing is proved of its errors; a promise for the largest error has mechanism='pmw'"
 
     def planned(self, problem: Problem, strategy: object) -> IterativePlan:
-        return planned(problem, self.rounds, strategy)
+        return plan_boosting(problem, self.rounds, strategy)
 
     @staticmethod
     def run(plan: IterativePlan, curator: Curator) -> Findings:
-        return run(plan, curator)
+        return run_boosting(plan, curator)
 
 
-def _projected(work: Workload, asked: Asked, measured: Measurement, total: float) -> CellCounts:
+def _project_measured(work: Workload, asked: AskedQueries, measured: Measurement, total: float) -> CellCounts:
     """Cells with nearly the measured answers; alike along attributes that were not measured."""
     queries = tuple(QueryBlock("drawn", b) for b in measured.blocks if isinstance(b, Block))
     values = np.concatenate(measured.values).astype(np.float64)

@@ -9,7 +9,14 @@ from sfumato.errors import PlanError
 from sfumato.interactive.key_plans import SparsePlan, plan_sparse
 from sfumato.interactive.plan import BETA, QUESTIONS, check_options
 from sfumato.mechanisms.mechanism import KEYS, Mechanism, Request, read_currency
-from sfumato.mechanisms.sketches import INDEPENDENCE, Sketched, Stated, check_independence, dimension_for, gaussian
+from sfumato.mechanisms.sketches import (
+    INDEPENDENCE,
+    KeyRequest,
+    Sketched,
+    check_independence,
+    dimension_for,
+    gaussian_key_noise,
+)
 from sfumato.plans.keys import KeyPlan
 from sfumato.sketches import Keys, Signs
 
@@ -39,12 +46,12 @@ class SparseProject(Sketched):
     def __post_init__(self) -> None:
         check_independence(self.independence)
 
-    def sketch(self, stated: Stated) -> KeyPlan:
+    def sketch(self, stated: KeyRequest) -> KeyPlan:
         size = self.dimension
         if size is None:
             size = dimension_for(stated.budget, stated.unit, stated.records)
         signs = Signs.draw(size, self.independence)
-        noise, event = gaussian(signs, stated.budget, stated.unit)
+        noise, event = gaussian_key_noise(signs, stated.budget, stated.unit)
         return KeyPlan(stated.keys, stated.budget, stated.unit, self.name, signs, noise, event, None, stated.records)
 
 

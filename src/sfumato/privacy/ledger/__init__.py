@@ -6,6 +6,6 @@ What the wall uses of it is `privacy.debits`, and `privacy.entries` is the meani
 from __future__ import annotations
 
 from sfumato.privacy.debits import Entry, Receipt
-from sfumato.privacy.ledger.ledger import Ledger, Priced, Quote, Verification
+from sfumato.privacy.ledger.ledger import HasPrice, Ledger, Quote, Verification
 
-__all__ = ["Entry", "Ledger", "Priced", "Quote", "Receipt", "Verification"]
+__all__ = ["Entry", "HasPrice", "Ledger", "Quote", "Receipt", "Verification"]

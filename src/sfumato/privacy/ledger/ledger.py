@@ -19,8 +19,8 @@ from typing import Any, Protocol
 from sfumato._util.description import Describable, Description, Facts, TitledTable
 from sfumato._util.frames import Frame
 from sfumato.errors import BudgetError, BudgetExceeded, InvalidInput, LedgerError, LedgerMismatch
-from sfumato.privacy.accounting import Event, delta_of, event_to_text, price
-from sfumato.privacy.amounts import Currency, Number, readable
+from sfumato.privacy.accounting import Event, event_delta, event_price, event_to_text
+from sfumato.privacy.amounts import Currency, Number, readable_number
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.chain import FileChain, Format, MemoryChain
 from sfumato.privacy.debits import (
@@ -28,19 +28,19 @@ from sfumato.privacy.debits import (
     Entry,
     Receipt,
     State,
-    advance,
     check_hash,
-    checked_table,
-    line_of,
-    next_of,
-    now,
+    check_table_name,
+    ledger_line,
+    next_line_number,
+    read_ledger_lines,
+    utc_timestamp,
 )
 from sfumato.privacy.files import Wording
 from sfumato.privacy.ledger import words
-from sfumato.privacy.ledger.words import epsilon_left, events_export
+from sfumato.privacy.ledger.words import export_events, remaining_epsilon
 from sfumato.privacy.unit import PrivacyUnit
 
-__all__ = ["FORMAT", "Ledger", "Priced", "Quote", "Verification"]
+__all__ = ["FORMAT", "HasPrice", "Ledger", "Quote", "Verification"]
 
 
 FORMAT = Format(
@@ -76,8 +76,11 @@ class Quote:
     currency: Currency
 
     def __str__(self) -> str:
-        after = f"{readable(self.remaining_after)} would remain" if self.fits else "it does not fit"
-        return f"costs {readable(self.price)} of {self.currency}; {readable(self.remaining)} is left; {after}"
+        after = f"{readable_number(self.remaining_after)} would remain" if self.fits else "it does not fit"
+        return (
+            f"costs {readable_number(self.price)} of {self.currency}; {readable_number(self.remaining)} "
+            f"is left; {after}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,7 @@ class Verification:
     anchor: str
 
 
-class Priced(Protocol):
+class HasPrice(Protocol):
     """Anything that states its price as an event, such as a plan."""
 
     @property
@@ -145,8 +148,8 @@ class Ledger(Debits, Describable):
     """The fields of a row of `export`."""
 
     def __init__(self, path: str | os.PathLike[str] | MemoryChain[State]) -> None:
-        super().__init__(path if isinstance(path, MemoryChain) else FileChain(path, FORMAT, _advance))
-        self.total = words.promised(self._read())
+        super().__init__(path if isinstance(path, MemoryChain) else FileChain(path, FORMAT, _read_granted_lines))
+        self.total = words.granted_budget(self._read())
 
     @classmethod
     def create(
@@ -174,7 +177,7 @@ class Ledger(Debits, Describable):
         Source:
             [DKMMN06] for sums of epsilons and deltas, [CKS20] for rho
         """
-        FileChain.create(path, FORMAT, _advance, _opening_line(total, currency, checked_table(table)))
+        FileChain.create(path, FORMAT, _read_granted_lines, _opening_line(total, currency, check_table_name(table)))
         return cls(path)
 
     @classmethod
@@ -191,7 +194,7 @@ class Ledger(Debits, Describable):
         Raises:
             BudgetError: `total` is not a budget, or cannot be kept in that currency.
         """
-        return cls(MemoryChain(FORMAT, _advance, _opening_line(total, currency)))
+        return cls(MemoryChain(FORMAT, _read_granted_lines, _opening_line(total, currency)))
 
     @property
     def unit(self) -> PrivacyUnit | None:
@@ -245,7 +248,7 @@ class Ledger(Debits, Describable):
             LedgerError: The file cannot be used.
             LedgerCorrupted: The file was changed.
         """
-        return tuple(entry for entry in words.spends(self._read()) if not entry.released)
+        return tuple(entry for entry in words.spend_entries(self._read()) if not entry.released)
 
     def state(self) -> State:
         """Everything that the ledger says, at one moment.
@@ -271,12 +274,18 @@ class Ledger(Debits, Describable):
             LedgerError: The file cannot be used.
             LedgerCorrupted: The file was changed.
         """
-        return tuple(map(self._exported, words.spends(self._read())))
+        return tuple(map(self._exported, words.spend_entries(self._read())))
 
     def _exported(self, e: Entry) -> dict[str, str]:
-        (event,) = events_export((e.event,))
-        own = (e.price, self.currency, words.paid(e.event, self.total), e.time, "yes" if e.released else "no")
-        facts = (e.sequence, e.name, e.table or "", words.unit(e), event["mechanism"], event["guarantee"])
+        (event,) = export_events((e.event,))
+        own = (
+            e.price,
+            self.currency,
+            words.spend_in_epsilon(e.event, self.total),
+            e.time,
+            "yes" if e.released else "no",
+        )
+        facts = (e.sequence, e.name, e.table or "", words.entry_unit_text(e), event["mechanism"], event["guarantee"])
         facts = (*facts, event.get("delta", ""), event["sensitivity"], event["scale"], *own, e.plan_hash)
         return dict(zip(self.EXPORTED, map(str, facts), strict=True))
 
@@ -296,9 +305,9 @@ class Ledger(Debits, Describable):
         """
         if self.currency is Currency.EPSILON:
             return self.remaining
-        return epsilon_left(self.total, self.remaining, delta, self.currency)
+        return remaining_epsilon(self.total, self.remaining, delta, self.currency)
 
-    def quote(self, plan: Priced) -> Quote:
+    def quote(self, plan: HasPrice) -> Quote:
         """What a plan would cost now; spends nothing.
 
         Args:
@@ -312,8 +321,8 @@ class Ledger(Debits, Describable):
             LedgerError: The file cannot be used.
             LedgerCorrupted: The file was changed.
         """
-        cost, state = price(plan.price, self.currency), self._read()
-        fits = cost <= state.remaining and delta_of(plan.price) <= state.delta_remaining
+        cost, state = event_price(plan.price, self.currency), self._read()
+        fits = cost <= state.remaining and event_delta(plan.price) <= state.delta_remaining
         return Quote(cost, state.remaining, state.remaining - cost, fits, self.currency)
 
     def verify(self, anchor: str | None = None) -> Verification:
@@ -333,7 +342,7 @@ class Ledger(Debits, Describable):
         """
         found = self._chain.read() if anchor is None else self._chain.check(anchor)
         state = found.state
-        unreleased = tuple(entry.name for entry in words.spends(state) if not entry.released)
+        unreleased = tuple(entry.name for entry in words.spend_entries(state) if not entry.released)
         return Verification(state.ledger_id, len(state.entries), state.spent, state.remaining, unreleased, found.anchor)
 
     def name(self, table: str) -> None:
@@ -348,17 +357,17 @@ class Ledger(Debits, Describable):
             LedgerError: The file cannot be used.
             LedgerCorrupted: The file was changed.
         """
-        given = checked_table(table)
+        given = check_table_name(table)
         if given is None:
             raise InvalidInput("a ledger is named after its table: a short public text, such as 'people'")
         with self._chain.turn(write=True) as turn:
             if turn.state.table not in (None, given):
                 raise LedgerMismatch(f"this ledger is of the table {turn.state.table!r}, and a name stays for good")
             if turn.state.table is None:
-                turn.append(line_of(next_of(turn.state), "named", given, now()))
+                turn.append(ledger_line(next_line_number(turn.state), "named", given, utc_timestamp()))
 
     def _overspent(self, event: Event, cost: Fraction, state: State) -> BudgetExceeded:
-        return words.overspent(event, cost, state)
+        return words.overspent_error(event, cost, state)
 
     def mark_released(self, receipt: Receipt, result_hash: str) -> None:
         """Record that the release that a receipt paid for is stored. It costs nothing and is possible once.
@@ -382,18 +391,20 @@ class Ledger(Debits, Describable):
             if spend.released:
                 raise LedgerError(f"{receipt.name!r} is marked as released already; a debit pays for one release")
             paid = (spend.name, spend.plan_hash, event_to_text(spend.event), 0, state.spent)
-            turn.append(line_of(next_of(state), "released", *paid, now(), spend.sequence, result_hash))
+            turn.append(
+                ledger_line(next_line_number(state), "released", *paid, utc_timestamp(), spend.sequence, result_hash)
+            )
 
     def describe(self) -> Description:
         found = self._chain.read()
-        state, promised = found.state, words.promised(found.state)
-        spends, (protects, table) = words.spends(state), words.whom(state)
+        state, promised = found.state, words.granted_budget(found.state)
+        spends, (protects, table) = words.spend_entries(state), words.protected_unit_text(state)
         facts = [
-            ("total", f"{promised}; kept as {readable(state.total)} of {state.currency}"),
+            ("total", f"{promised}; kept as {readable_number(state.total)} of {state.currency}"),
             ("protects", protects),
             ("table", table),
-            ("spent", f"{readable(state.spent)} of {state.currency}"),
-            ("remaining", f"{readable(state.remaining)} of {state.currency}: {words.left(state)}"),
+            ("spent", f"{readable_number(state.spent)} of {state.currency}"),
+            ("remaining", f"{readable_number(state.remaining)} of {state.currency}: {words.remaining_text(state)}"),
             ("anchor", found.anchor),
         ]
         if waiting := [e.name for e in spends if not e.released]:
@@ -402,7 +413,7 @@ class Ledger(Debits, Describable):
             "line": [e.sequence for e in spends],
             "name": [e.name for e in spends],
             f"price ({state.currency})": [f"{float(e.price):.6g}" for e in spends],
-            "by itself": [words.paid(e.event, promised) for e in spends],
+            "by itself": [words.spend_in_epsilon(e.event, promised) for e in spends],
             "of the total": [f"{float(e.price / state.total):.1%}".replace("%", " %") for e in spends],
             "time": [e.time for e in spends],
             "stored": ["yes" if e.released else "no" for e in spends],
@@ -420,7 +431,7 @@ class Ledger(Debits, Describable):
         state = found.state
         return {
             "id": state.ledger_id,
-            "total": words.promised(state).to_json(),
+            "total": words.granted_budget(state).to_json(),
             "currency": str(state.currency),
             "unit": None if state.unit is None else state.unit.describe(),
             "table": state.table,
@@ -429,10 +440,14 @@ class Ledger(Debits, Describable):
             "anchor": found.anchor,
             "entries": [
                 {"line": e.sequence, "name": e.name, "price": str(e.price), "time": e.time}
-                | {"plan": e.plan_hash, "released": e.released, "paid": words.paid(e.event, words.promised(state))}
-                for e in words.spends(state)
+                | {
+                    "plan": e.plan_hash,
+                    "released": e.released,
+                    "paid": words.spend_in_epsilon(e.event, words.granted_budget(state)),
+                }
+                for e in words.spend_entries(state)
             ],
-            "unreleased": [e.name for e in words.spends(state) if not e.released],
+            "unreleased": [e.name for e in words.spend_entries(state) if not e.released],
         }
 
     def brief(self) -> str:
@@ -441,15 +456,15 @@ class Ledger(Debits, Describable):
             state = self._read()
         except LedgerError as error:
             return f"{where}: {error}"
-        waiting = sum(not entry.released for entry in words.spends(state))
-        left = f"{readable(state.remaining)} of {readable(state.total)} {self.currency} left"
-        return f"{where}: {self.total}; {left}; {len(words.spends(state))} spends, {waiting} unreleased"
+        waiting = sum(not entry.released for entry in words.spend_entries(state))
+        left = f"{readable_number(state.remaining)} of {readable_number(state.total)} {self.currency} left"
+        return f"{where}: {self.total}; {left}; {len(words.spend_entries(state))} spends, {waiting} unreleased"
 
 
-def _advance(state: State | None, bodies: Sequence[bytes]) -> State:
+def _read_granted_lines(state: State | None, bodies: Sequence[bytes]) -> State:
     """`entries.advance`, of a ledger that was granted a budget."""
-    found = advance(state, bodies)
-    words.promised(found)
+    found = read_ledger_lines(state, bodies)
+    words.granted_budget(found)
     return found
 
 
@@ -470,4 +485,6 @@ def _opening_line(total: Budget, currency: str | None = None, table: str | None 
             f"a ledger of {total.kind} total adds {total.currency}, or epsilon or rho where the total is "
             f"(epsilon, delta); got {str(currency)[:40]!r}"
         )
-    return line_of(os.urandom(16).hex(), json.dumps(total.to_json()), kept, amounts[kept], now(), table or "")
+    return ledger_line(
+        os.urandom(16).hex(), json.dumps(total.to_json()), kept, amounts[kept], utc_timestamp(), table or ""
+    )

@@ -19,47 +19,47 @@ from sfumato.privacy.accounting import (
     GaussianEvent,
     PureEvent,
     ZcdpEvent,
+    event_price,
     event_to_text,
-    price,
 )
-from sfumato.privacy.amounts import Currency, Number, exact, readable
+from sfumato.privacy.amounts import Currency, Number, read_exact, readable_number
 from sfumato.privacy.budget import Budget, epsilon_of_mu, epsilon_of_rho
-from sfumato.privacy.debits import Entry, State, spelt
+from sfumato.privacy.debits import Entry, State, unit_text
 from sfumato.privacy.rounding import round_down, sqrt_down, sqrt_up
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
 __all__ = [
     "UNRELEASED",
     "attack_success",
-    "compose",
-    "epsilon_left",
-    "events_export",
-    "left",
-    "overspent",
-    "paid",
+    "compose_events",
+    "entry_unit_text",
+    "export_events",
+    "granted_budget",
+    "overspent_error",
     "percent_up",
-    "promised",
-    "secret",
-    "told_apart",
-    "total",
-    "unit",
-    "whom",
+    "protected_unit_text",
+    "remaining_epsilon",
+    "remaining_text",
+    "secrecy_clause",
+    "secrecy_sentence",
+    "spend_in_epsilon",
+    "total_text",
 ]
 
 
-def compose(events: Iterable[Event], currency: Currency) -> Fraction:
+def compose_events(events: Iterable[Event], currency: Currency) -> Fraction:
     """The price of all events together, also when each is chosen after seeing the earlier results."""
-    return sum((price(event, currency) for event in events), start=Fraction(0))
+    return sum((event_price(event, currency) for event in events), start=Fraction(0))
 
 
-def epsilon_left(
+def remaining_epsilon(
     total: Budget, remaining: Fraction, delta: Number | None = None, currency: Currency | None = None
 ) -> Fraction:
     """What is left, shown as an epsilon at `delta` (the budget's own if it has one). For reading: no guarantee.
 
     `currency` is that of `remaining`, by default the total's own. Raises BudgetError for a delta needed and missing.
     """
-    target, kept = total.delta if delta is None else exact(delta, "delta"), currency or total.currency
+    target, kept = total.delta if delta is None else read_exact(delta, "delta"), currency or total.currency
     if kept is Currency.EPSILON:
         return remaining
     if target is None or not 0 < target < 1:
@@ -69,7 +69,7 @@ def epsilon_left(
     return epsilon_of_mu(sqrt_up(remaining), target)
 
 
-def events_export(events: Iterable[Event]) -> tuple[dict[str, str], ...]:
+def export_events(events: Iterable[Event]) -> tuple[dict[str, str], ...]:
     """Events as plain text fields for an outside accountant.
 
     `mechanism` is gaussian, pure, zcdp or bounded-range; `sensitivity` is 1 and `scale` is the noise for it, rounded
@@ -77,18 +77,18 @@ def events_export(events: Iterable[Event]) -> tuple[dict[str, str], ...]:
     is the exact parameter (mu^2, epsilon, rho, epsilon); "pure" stands for any pure mechanism, not only Laplace.
     An event without cost has the scale "inf"; an approximate one has its `delta` besides.
     """
-    return tuple(_export(event) for event in events)
+    return tuple(_export_event_fields(event) for event in events)
 
 
-def _export(event: Event) -> dict[str, str]:
-    guarantee = _guarantee(event)
+def _export_event_fields(event: Event) -> dict[str, str]:
+    guarantee = _event_guarantee(event)
     if not guarantee:
         scale = "inf"
     elif isinstance(event, GaussianEvent | ZcdpEvent):
-        mu_squared = price(event, Currency.RHO) * 2
-        scale = readable(round_down(sqrt_down(1 / mu_squared)))
+        mu_squared = event_price(event, Currency.RHO) * 2
+        scale = readable_number(round_down(sqrt_down(1 / mu_squared)))
     else:
-        scale = readable(round_down(1 / guarantee))
+        scale = readable_number(round_down(1 / guarantee))
     fields_of = {
         "mechanism": event_to_text(event).split()[0],
         "sensitivity": "1",
@@ -98,7 +98,7 @@ def _export(event: Event) -> dict[str, str]:
     return fields_of | ({"delta": str(event.delta)} if isinstance(event, ApproxEvent) else {})
 
 
-def _guarantee(event: Event) -> Fraction:
+def _event_guarantee(event: Event) -> Fraction:
     return getattr(event, fields(event)[0].name)
 
 
@@ -129,7 +129,7 @@ def attack_success(event: Event) -> float:
             return 0.5 * (1 + min(math.sqrt(size / 2), math.sqrt(-math.expm1(-size))))
 
 
-def secret(unit: PrivacyUnit) -> str:
+def secrecy_clause(unit: PrivacyUnit) -> str:
     """What an attacker cannot tell, as a clause after 'wants to tell'."""
     if unit.person is None:
         same = f" of the same {unit.within.name}" if unit.within else ""
@@ -142,10 +142,13 @@ def secret(unit: PrivacyUnit) -> str:
     return f"whether {one} is in the table" if unit.neighbours is Neighbours.ADD_REMOVE else f"which of {many}"
 
 
-def told_apart(unit: PrivacyUnit, event: Event) -> str:
+def secrecy_sentence(unit: PrivacyUnit, event: Event) -> str:
     """What a price keeps from whoever looks, in one sentence."""
     right = percent_up(attack_success(event))
-    return f"Whoever wants to tell {secret(unit)} is right at most {right} of the time; guessing is right 50 % of it."
+    return (
+        f"Whoever wants to tell {secrecy_clause(unit)} is right at most {right} of the time; guessing "
+        "is right 50 % of it."
+    )
 
 
 UNRELEASED = (
@@ -157,66 +160,76 @@ _DISPLAY_DELTA = Fraction(1, 10**6)  # where a budget has no delta of its own; n
 
 
 @lru_cache(maxsize=256)
-def _budget(promise: str) -> Budget:
+def _parse_promise(promise: str) -> Budget:
     return Budget.from_json(json.loads(promise))
 
 
-def promised(state: State) -> Budget:
+def granted_budget(state: State) -> Budget:
     """The budget that a ledger was granted. Raises BudgetError where its first line holds none."""
-    return _budget(state.promise)
+    return _parse_promise(state.promise)
 
 
-def paid(event: Event, budget: Budget) -> str:
+def spend_in_epsilon(event: Event, budget: Budget) -> str:
     """What a spend allows by itself, as an epsilon: at the ledger's delta, or at 1e-6 where the total has none."""
     if isinstance(event, ApproxEvent):
-        return f"epsilon {_near(event.epsilon)} and delta {readable(event.delta)}"
+        return f"epsilon {_four_digits(event.epsilon)} and delta {readable_number(event.delta)}"
     if isinstance(event, PureEvent | BoundedRangeEvent):
-        return f"epsilon {_near(event.epsilon)}"
-    delta = _delta(budget)
-    return f"epsilon {_near(_epsilon_of_rho_or_mu(event, delta))} at delta {readable(delta)}"
+        return f"epsilon {_four_digits(event.epsilon)}"
+    delta = _display_delta(budget)
+    return f"epsilon {_four_digits(_epsilon_of_rho_or_mu(event, delta))} at delta {readable_number(delta)}"
 
 
-def left(state: State) -> str:
+def remaining_text(state: State) -> str:
     """What is left in words, and the largest budget of a plan that the ledger still takes."""
     if not state.remaining:
-        return f"nothing is left of {total(promised(state))}"
+        return f"nothing is left of {total_text(granted_budget(state))}"
     if state.currency is Currency.EPSILON:
-        return f"epsilon {_below(state.remaining)} is left; a plan may cost up to {_most(state)}"
-    delta = _delta(promised(state))
-    epsilon = _epsilon_left(promised(state), state.remaining, delta, state.currency)
-    return f"epsilon {_near(epsilon)} at delta {readable(delta)} is left; a plan may cost up to {_most(state)}"
+        return (
+            f"epsilon {_four_digits_below(state.remaining)} is left; a plan may cost up to "
+            f"{_largest_budget_text(state)}"
+        )
+    delta = _display_delta(granted_budget(state))
+    epsilon = _cached_epsilon_left(granted_budget(state), state.remaining, delta, state.currency)
+    return (
+        f"epsilon {_four_digits(epsilon)} at delta {readable_number(delta)} is left; a plan may cost up "
+        f"to {_largest_budget_text(state)}"
+    )
 
 
-def total(budget: Budget) -> str:
+def total_text(budget: Budget) -> str:
     """The total in one short text, such as "(1, 1e-6)-DP"."""
     return str(budget).split(";", maxsplit=1)[0]
 
 
-def unit(entry: Entry) -> str:
+def entry_unit_text(entry: Entry) -> str:
     """Whose privacy an entry protects; "" for a line that spends nothing."""
     return "" if entry.unit is None else entry.unit.describe()
 
 
-def spends(state: State) -> tuple[Entry, ...]:
+def spend_entries(state: State) -> tuple[Entry, ...]:
     """The lines that spend."""
     return tuple(entry for entry in state.entries if entry.kind == "spend")
 
 
-def whom(state: State) -> tuple[str, str]:
+def protected_unit_text(state: State) -> tuple[str, str]:
     """Whose privacy all spends protect, and of which table, in words."""
-    protects = "fixed by the first spend" if state.unit is None else f"{spelt(state.unit)}, fixed by the first spend"
+    protects = (
+        "fixed by the first spend" if state.unit is None else f"{unit_text(state.unit)}, fixed by the first spend"
+    )
     if state.table is not None:
         return protects, repr(state.table)
     return protects, "no name was given" if state.unit is not None else "fixed by the next spend"
 
 
-def overspent(event: Event, requested: Fraction, state: State) -> BudgetExceeded:
+def overspent_error(event: Event, requested: Fraction, state: State) -> BudgetExceeded:
     """The refusal of a price above what is left."""
-    share = f" ({_near(100 * requested / state.total)} % of the total)"
+    share = f" ({_four_digits(100 * requested / state.total)} % of the total)"
     text = (
-        f"requested {readable(requested)} of {state.currency}{share}, remaining {readable(state.remaining)}, "
-        f"difference {readable(requested - state.remaining)}; nothing was spent. In words: {left(state)}; this needs "
-        f"{paid(event, promised(state))}. "
+        f"requested {readable_number(requested)} of {state.currency}{share}, remaining "
+        f"{readable_number(state.remaining)}, "
+        f"difference {readable_number(requested - state.remaining)}; nothing was spent. In words: "
+        f"{remaining_text(state)}; this needs "
+        f"{spend_in_epsilon(event, granted_budget(state))}. "
     )
     if state.remaining:
         text += "Plan with a smaller budget"
@@ -228,44 +241,44 @@ def overspent(event: Event, requested: Fraction, state: State) -> BudgetExceeded
     return BudgetExceeded(text, requested, state.remaining)
 
 
-def _most(state: State) -> str:
+def _largest_budget_text(state: State) -> str:
     """The largest budget, as it is written, whose plan the ledger still takes."""
-    delta = promised(state).delta
+    delta = granted_budget(state).delta
     match state.currency:
         case Currency.EPSILON:
-            return f"sf.pure({_below(state.remaining)!r})"
+            return f"sf.pure({_four_digits_below(state.remaining)!r})"
         case Currency.RHO:
-            return f"sf.zcdp({_below(state.remaining)!r})"
+            return f"sf.zcdp({_four_digits_below(state.remaining)!r})"
         case Currency.MU_SQUARED if delta is not None:
-            epsilon = _epsilon_left(promised(state), state.remaining, delta, state.currency)
-            return f"sf.approx({_below(epsilon)!r}, {readable(delta)!r})"
+            epsilon = _cached_epsilon_left(granted_budget(state), state.remaining, delta, state.currency)
+            return f"sf.approx({_four_digits_below(epsilon)!r}, {readable_number(delta)!r})"
         case Currency.MU_SQUARED:
-            return f"sf.gdp({_below(sqrt_down(state.remaining))!r})"
+            return f"sf.gdp({_four_digits_below(sqrt_down(state.remaining))!r})"
 
 
-def _delta(budget: Budget) -> Fraction:
+def _display_delta(budget: Budget) -> Fraction:
     return budget.delta or _DISPLAY_DELTA
 
 
 @lru_cache(maxsize=4096)
-def _epsilon_left(budget: Budget, amount: Fraction, delta: Fraction, currency: Currency) -> Fraction:
-    return epsilon_left(budget, amount, delta, currency)
+def _cached_epsilon_left(budget: Budget, amount: Fraction, delta: Fraction, currency: Currency) -> Fraction:
+    return remaining_epsilon(budget, amount, delta, currency)
 
 
 @lru_cache(maxsize=4096)
 def _epsilon_of_rho_or_mu(event: Event, delta: Fraction) -> Fraction:
     try:
-        return conversions.epsilon_of_mu(sqrt_up(price(event, Currency.MU_SQUARED)), delta)
+        return conversions.epsilon_of_mu(sqrt_up(event_price(event, Currency.MU_SQUARED)), delta)
     except BudgetError:  # known to be zCDP and nothing more
-        return conversions.epsilon_of_rho(price(event, Currency.RHO), delta)
+        return conversions.epsilon_of_rho(event_price(event, Currency.RHO), delta)
 
 
-def _near(value: Fraction) -> str:
+def _four_digits(value: Fraction) -> str:
     """Four digits."""
     return f"{float(value):.4g}"
 
 
-def _below(value: Fraction) -> str:
+def _four_digits_below(value: Fraction) -> str:
     """Four digits, rounded down, so that what is advised fits."""
     down = Context(prec=4, rounding=ROUND_FLOOR, Emin=-(10**6), Emax=10**6)
     return str(down.divide(Decimal(value.numerator), Decimal(value.denominator)).normalize(down))
