@@ -219,6 +219,17 @@ def equal_as_json(a: Any, b: Any) -> bool:  # to the type: 1, 1.0 and true are t
     return json.dumps(a, sort_keys=True) == json.dumps(b, sort_keys=True)
 
 
+def noise_variance(noise: Any) -> float:  # of one draw
+    if noise.kind == "DiscreteLaplace":
+        return 1 / (2 * math.sinh(1 / (2 * float(number(noise.scale)))) ** 2)
+    sigma, rounded = float(number(noise.sigma)), noise.kind == "RoundedGaussian"
+    if sigma > 4:
+        return sigma**2 + rounded / 12
+    ends = [math.erf((k - 0.5) / sigma / math.sqrt(2)) for k in range(66)]
+    mass = [ends[k + 1] - ends[k] if rounded else math.exp(-((k / sigma) ** 2) / 2) for k in range(65)]
+    return 2 * sum(k * k * w for k, w in enumerate(mass)) / (mass[0] + 2 * sum(mass[1:]))
+
+
 def format_digits(x: Fraction, digits: int) -> str:  # rounded, as people read it
     y = Context(prec=digits, Emin=-(10**6), Emax=10**6).divide(Decimal(x.numerator), Decimal(x.denominator)).normalize()
     return (f"{y:f}" if -5 <= y.adjusted() < 12 else f"{y:e}").replace("e+", "e")
@@ -715,8 +726,11 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
             value = {"norm": norm, "value": str(number(found.value)), "exact": found.exact}
             mechanism |= {"noise": {"law": noise.kind, "scale": scale}, "sensitivity": value}
             mechanism |= {"record_limit": facts.mechanism.record_limit} | ({"cut": plan.cut} if plan.cut else {})
-            many = it.measurement.cut / plan.cut if plan.cut else None
-            right = equal_as_json(facts.get("cut_persons", {}).get("value"), many)
+            said, right = facts.get("cut_persons"), "cut_persons" not in facts
+            if plan.cut:
+                error = math.sqrt(noise_variance(noise)) / plan.cut
+                right = type(told := said["standard_error"]) is float and math.isclose(told, error, rel_tol=1e-6)
+                right &= equal_as_json(said, {"value": it.measurement.cut / plan.cut, "standard_error": told})
             self.must("files", "release.json says another number of persons who had more rows", right)
         right = equal_as_json(facts.mechanism, mechanism) and type(mechanism["strategy"]) is str
         self.must("files", "release.json says something else of the mechanism than the release", right)

@@ -176,7 +176,7 @@ sf.release(plan(), TABLE, ledger="l.db", name="n", out="r")
 """
 
 
-@pytest.mark.parametrize("step", ["write_arrays", "_seal", "sync_folder"])
+@pytest.mark.parametrize("step", ["write_arrays", "_write_release_json", "sync_folder"])
 def test_killed_while_it_is_written_the_same_command_finishes_it(step: str, ledger: sf.Ledger, tmp_path: Path) -> None:
     """What lies beside is stored, of its own noise, and nobody else takes it away.
 

@@ -97,12 +97,12 @@ def test_the_whole_price_is_debited_before_a_look(
         real = getattr(owner, name)
         monkeypatch.setattr(owner, name, lambda *a, **k: (steps.append(name), real(*a, **k))[1])
 
-    for owner, name in ((keyed, "fits"), (sf.Ledger, "expect"), (keyed, "open_keys"), (KeyTable, "digest")):
+    for owner, name in ((keyed, "noise_fits_price"), (sf.Ledger, "expect"), (keyed, "open_keys"), (KeyTable, "digest")):
         note(owner, name)
     for owner, name in ((sf.Ledger, "debit"), (KeyTable, "counts_of"), (NoiseLaw, "sample")):
         note(owner, name)
     made = opened(ledger, tmp_path)
-    assert steps == ["fits", "expect", "open_keys", "digest", "debit"]
+    assert steps == ["noise_fits_price", "expect", "open_keys", "digest", "debit"]
     assert (ledger.spent, [e.name for e in ledger.entries()]) == (1, ["n"])
     for _ in range(3):
         made.counts(words(5, 6))
@@ -110,7 +110,7 @@ def test_the_whole_price_is_debited_before_a_look(
     assert ledger.spent == 1
     steps.clear()
     in_memory, _ = curator(sf.Ledger.in_memory(PURE)).histogram(LAW, PRICE, name="n", plan_hash="h")
-    assert steps == ["fits", "expect", "open_keys", "debit"]
+    assert steps == ["noise_fits_price", "expect", "open_keys", "debit"]
     in_memory.counts(words(5))
     assert steps[4:] == ["counts_of", "sample"]
     with pytest.raises(sf.errors.NameTaken):

@@ -182,7 +182,7 @@ def test_debit_then_look_then_noise(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     note(sf.Ledger, "expect", "ask")
     note(keyed, "open_keys", "read")
     note(sf.Ledger, "debit", "debit")
-    note(keyed, "_heavy", "look")
+    note(keyed, "_heavy_hitters", "look")
     note(NoiseLaw, "sample", "noise")
     note(sf.Ledger, "mark_released", "record")
     sf.release(plan(), DATA, ledger=ledger(), out=tmp_path / "s")

@@ -253,12 +253,12 @@ def slowly(seconds: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
 CONNECT = """
 import os, sys
 import sfumato as sf
-from sfumato.curator.engines.spark import _session
+from sfumato.curator.engines.spark import _spark_session
 
 (folder,) = sys.argv[1:]
 domain = sf.Domain({"age": sf.Integers(0, 99, width=10, outside="other", missing="other"),
                     "sex": sf.Categories({"1": "female", "2": "male"}, outside="other", missing="other")})
-session = _session(None)  # as for an address, where SPARK_REMOTE says who is asked
+session = _spark_session(None)  # as for an address, where SPARK_REMOTE says who is asked
 assert not hasattr(session, "_jvm")
 rows = ("SELECT CAST(id % 97 AS INT) AS age, CAST(1 + id % 2 AS STRING) AS sex, concat('Okapi88', id) AS note, "
         "concat('p', id % 50) AS who FROM range(0, 500, 1, 2)")

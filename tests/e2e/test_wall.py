@@ -408,7 +408,7 @@ def test_debit_then_look_then_noise(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
         monkeypatch.setattr(owner, name, noted)
 
-    note(curator, "certified", "price")
+    note(curator, "certified_bound", "price")
     note(holding, "open_source", "read the table")
     note(sf.Ledger, "debit", "debit")
     note(counting.TensorCounts, "_tables", "look")

@@ -77,7 +77,7 @@ def test_digits_are_short_enough_for_the_proved_error(top: int) -> None:
     n, size = 2**20, 2**21
     kernel = np.random.default_rng().integers(-top, top, n)
     limbs = module._kernel_limbs(kernel, size)
-    width = module._width(limbs, n, size)
+    width = module._largest_digit_width(limbs, n, size)
     longest = math.sqrt(n) * 2 ** (width - 1)
     for limb in limbs:
         peak = np.abs(limb.transform).max() + 21 * 2.0**-49 * math.sqrt(size) * limb.norm

@@ -194,8 +194,8 @@ def test_two_projections_do_not_work_in_one_folder(tmp_path: Path) -> None:
         release.project(integer=True, folder=folder, progress=second)
     assert refused == ["once"]
     script = (
-        "import sys, time; from pathlib import Path; from sfumato.releases.geography_by_part import alone\n"
-        "with alone(Path(sys.argv[1])): print('held', flush=True); time.sleep(600)"
+        "import sys, time; from pathlib import Path; from sfumato.releases.geography_by_part import hold_folder_lock\n"
+        "with hold_folder_lock(Path(sys.argv[1])): print('held', flush=True); time.sleep(600)"
     )
     other = subprocess.Popen([sys.executable, "-c", script, str(folder)], stdout=subprocess.PIPE, text=True)
     try:

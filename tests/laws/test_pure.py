@@ -155,7 +155,7 @@ def test_figures_of_few_queries_do_not_hang_on_rounding(monkeypatch):
             found = optimize_dense(*args, **options)
             return dataclasses.replace(found, strategy=rotation @ found.strategy)
 
-        monkeypatch.setattr("sfumato.strategies.dense_planning.optimize", rotated)
+        monkeypatch.setattr("sfumato.strategies.dense_planning.optimize_dense", rotated)
         plan = sf.plan(sf.queries(matrix), sf.pure(1), neighbours="add-remove", mechanism="factorization")
         figures.append(plan.rmse)
     assert figures == pytest.approx(figures[:1] * 3, rel=1e-7)

@@ -261,6 +261,9 @@ def tell(release: Path, ledger: Path, place: Path, rng: np.random.Generator) -> 
     if not isinstance(root["it"], dict) or "plan" not in root["it"]:
         return None
     forged.doc = root["it"]
+    free = at.free
+    if name == "a field less" and _may_lack(before):  # as releases of earlier versions do: the default is said
+        form, free = VALUE, free or f"{before['~class']}.{[*before][-1]}" in FREE
     follow = bool(form == FORM and rng.random() < 0.7)
     with suppress(Exception):  # what has no form may have no price or name, and the ledger stays as it is
         if follow:
@@ -269,7 +272,12 @@ def tell(release: Path, ledger: Path, place: Path, rng: np.random.Generator) -> 
         forged.publish()
     except Exception:
         return None
-    return Told(at.field, name, form, follow, at.free and form == VALUE, forged)
+    return Told(at.field, name, form, follow, free and form == VALUE, forged)
+
+
+def _may_lack(document: dict[str, Any]) -> bool:
+    """Whether a document's last field is one that may be missing."""
+    return f"{[*document][-1]}?" in (f for f, _ in check_forms._FORMS.get(document["~class"], []))  # pyright: ignore[reportPrivateUsage]
 
 
 def _fits(value: Any, field: str) -> bool:

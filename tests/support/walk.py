@@ -43,7 +43,7 @@ def stand_still() -> None:
     put(Curator, "_look", fixed)
     put(Curator, "measure", counted)
     for room in (entries, granting):
-        put(room, "now", lambda: NOON.isoformat(timespec="seconds"))
+        put(room, "utc_timestamp", lambda: NOON.isoformat(timespec="seconds"))
     put(granting, "os", SimpleNamespace(urandom=bytes))
     put(provenance, "datetime", SimpleNamespace(datetime=SimpleNamespace(now=lambda _: NOON), UTC=UTC))
 

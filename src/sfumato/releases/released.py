@@ -73,6 +73,10 @@ class Provenance:
     snapshot: str | None = None
     table: str | None = deferred_field(None)
 
+    def __post_init__(self) -> None:
+        if any(len(pair) != 2 for pair in self.versions):
+            raise InvalidInput(f"versions are pairs of a package and its version; given {self.versions!r}")
+
     @property
     def where(self) -> str:
         """The ledger entry in words."""

@@ -180,7 +180,7 @@ def test_a_period_that_is_there_or_fails_leaves_people_as_they_were(tmp_path: Pa
         made.append(table(folder, rows), "p0")
         made.append(table(folder, rows), "p0")
         with monkeypatch.context() as patch:
-            patch.setattr("sfumato.curator.streams.curator.measure", None)
+            patch.setattr("sfumato.curator.streams.curator.measure_period", None)
             with pytest.raises(NotWritten):
                 made.append(table(folder, rows), "p1")
         made.append(table(folder, rows), "p1")

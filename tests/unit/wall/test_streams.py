@@ -191,7 +191,7 @@ def test_a_stream_in_memory_is_the_same(monkeypatch: Any) -> None:
 
     for t, wanted in enumerate(exact(of, TABLES[:PERIODS])):
         with monkeypatch.context() as patch:
-            patch.setattr("sfumato.curator.streams.curator.measure", broken)
+            patch.setattr("sfumato.curator.streams.curator.measure_period", broken)
             with pytest.raises(NotWritten):
                 made.append(sf.Histogram(TABLES[t]), f"p{t}")
         assert (np.concatenate(made.append(sf.Histogram(TABLES[t]), f"p{t}").values) == wanted).all()
@@ -206,7 +206,7 @@ def test_a_period_that_fails_is_not_there_and_can_be_appended_again(ledger: Path
     wanted = list(exact(of, TABLES[:PERIODS]))
     for t in range(3):
         for target, name, error, raised in (
-            ("sfumato.curator.streams.curator.measure", None, ValueError("17 records"), NotWritten),
+            ("sfumato.curator.streams.curator.measure_period", None, ValueError("17 records"), NotWritten),
             (states.FileStates, "write", LedgerError("no room"), LedgerError),
         ):
             with monkeypatch.context() as patch:
