@@ -29,7 +29,8 @@ LONG = {"sfumato.curator.by_part"}
 # 40 of the lines move records that cannot be to where they count (Grid.moved, and its use by tables and histograms):
 # they lie here because they look at every record, after what the domain declares was built anew.
 # 210 sum measures: what shares a record has, the corners that its curve lies between, and rounding.
-MOST_MEASURE = 5_800
+# 125 are lines that wrap since names say what they name (decision 0154): no statement was added.
+MOST_MEASURE = 5_910
 MOST_CHOOSE = 400
 # The goal of the wings is 1,600. 320 of the lines are check_forms.py, a table of what a file may hold and its reader,
 # by which stores that go on are read: what may be built from a file is closed, field by field. 70 more see to it that
@@ -43,7 +44,7 @@ MOST_STREAMS_IN_WALL = 715
 # What measuring long tables in parts adds to `measure`: how their records are found, and the price's own check again.
 MOST_PARTS = 110
 # What an engine adds to `measure`: its own files, and what it shares with its like.
-MOST_ENGINE = 420
+MOST_ENGINE = 425
 # What those that hand rows over share (streams.py), and those that count where the rows lie (partitions.py, kernel.py).
 SHARED = {f"sfumato.curator.engines.{name}" for name in ("streams", "partitions", "kernel")}
 

@@ -62,6 +62,13 @@ class ErrorEntry:
     cells are alike, one number per table. Where the queries are too many to list, `powers` is the largest of
     the sums and `mean` their mean. Where answers are biased on purpose, `bias` bounds that of each query, and `off`
     holds per cell the sum of squared biases if all records are in it.
+
+    Args:
+        item: The queries: a block, or a family of tables.
+        powers: (…) the sums of squares, in units of the noise's variance.
+        mean: Their mean, where the queries are too many to list; else None.
+        bias: Like powers, the largest bias of each query; None where answers are unbiased.
+        off: (cells,) the sum of squared biases if all records are in that cell; None where answers are unbiased.
     """
 
     item: QueryBlock | QueryFamily
@@ -72,7 +79,15 @@ class ErrorEntry:
 
     @classmethod
     def of(cls, strategy: Strategy, query: QueryBlock) -> ErrorEntry:
-        """The errors of a block of queries under a strategy."""
+        """The errors of a block of queries under a strategy.
+
+        Args:
+            strategy: What is measured.
+            query: The queries.
+
+        Returns:
+            Their entry.
+        """
         summed = strategy.row_errors(query.block)
         if summed is None:
             return cls(query, strategy.row_powers(query.block, 2), None, *entry_biases(strategy, query.block))
@@ -85,19 +100,40 @@ class ErrorEntry:
         return self.item.order
 
     def sum(self) -> float:
-        """Sum over all queries."""
+        """Sum over all queries.
+
+        Returns:
+            The sum of the powers, in units of the noise's variance.
+        """
         if isinstance(self.item, QueryFamily):
             return float(self.powers @ self.item.family.rows_each)
         return (float(self.powers.mean()) if self.mean is None else self.mean) * self.item.rows
 
     def weighted(self, weights: FloatArray) -> float:
-        """Weighted sum over all queries, (tables,) weights."""
+        """Weighted sum over all queries.
+
+        Args:
+            weights: (tables,) of each table; of a block the one weight.
+
+        Returns:
+            The sum, in units of the noise's variance.
+        """
         if isinstance(self.item, QueryFamily):
             return float((weights * self.powers) @ self.item.family.rows_each)
         return float(weights[0]) * self.sum()
 
     def expand(self, values: FloatArray) -> FloatArray:
-        """Numbers compact as the powers, spread to one per query. Raises PlanError where they are too many."""
+        """Numbers compact as the powers, spread to one per query.
+
+        Args:
+            values: Numbers shaped like the powers.
+
+        Returns:
+            (queries,) the same, one per query.
+
+        Raises:
+            PlanError: The queries are too many to list.
+        """
         if self.mean is not None:
             raise PlanError(f"{self.item.rows:,} queries are too many to list; ask for those you need")
         if isinstance(self.item, QueryFamily):
@@ -105,7 +141,14 @@ class ErrorEntry:
         return expand_to_queries(values, self.item)
 
     def by_table(self, values: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
-        """Per table the mean and the largest of numbers compact as the powers (the powers, unless given)."""
+        """Per table the mean and the largest of numbers compact as the powers.
+
+        Args:
+            values: Numbers shaped like the powers; the powers themselves unless given.
+
+        Returns:
+            (tables,) the means, and (tables,) the largest.
+        """
         if self.mean is not None:
             largest = (self.powers if values is None else values).reshape(-1)
             return np.array([self.mean]) if values is None else largest, largest
@@ -115,13 +158,24 @@ class ErrorEntry:
         return np.array([values.mean()]), np.array([values.max()])
 
     def names(self, domain: Domain) -> list[tuple[str, ...]]:
-        """The attributes of every table, or the levels of theirs that are asked."""
+        """The attributes of every table, or the levels of theirs that are asked.
+
+        Args:
+            domain: The domain of the queries.
+
+        Returns:
+            The names, table by table.
+        """
         if isinstance(self.item, QueryFamily):
             return family_names(domain, self.item.family)
         return [names_asked(domain, self.item.block)]
 
     def cells(self) -> NDArray[np.int64]:
-        """Queries per table."""
+        """Queries per table.
+
+        Returns:
+            (tables,) numbers of queries.
+        """
         return self.item.rows_each
 
 

@@ -44,7 +44,7 @@ _CHUNK = 2**22  # numbers of leaves that are added up at once: 32 MB
 @dataclass(frozen=True, eq=False, slots=True)
 class FamilyEstimates:
     """wanted: (n, cells) estimates of the children of one parent that add up to it; weights: (sets,) of their norm;
-    limits: (n, 6) of each child as in `Limits`, None where nothing is said of these."""
+    limits: (n, 6) of each child as in `LevelLimits`, None where nothing is said of these."""
 
     wanted: FloatArray
     weights: FloatArray

@@ -196,7 +196,7 @@ _TAG_OF = {cls: tag for tag, cls in _TAGS.items()}
 def event_price(event: Event, currency: Currency) -> Fraction:
     """What the event costs in the currency, exact or rounded up.
 
-    pure epsilon: epsilon for pure, bounded-range and approximate events (whose delta `delta_of` has). rho: mu^2/2,
+    pure epsilon: epsilon for pure, bounded-range and approximate events (whose delta `event_delta` has). rho: mu^2/2,
     epsilon^2/2 [BS16], rho, epsilon^2/8 [CR21]. mu^2: mu^2; (2 Phi^-1(e^s/(1 + e^s)))^2 with s = epsilon for pure
     [DRS22] and s = epsilon/2 for bounded-range events [DDR20]. All else has no conversion and raises BudgetError.
     """

@@ -29,6 +29,11 @@ class TimeQuestion:
     """The sum of all periods so far, each `rate` times less than the one after it, or of the `last` alone.
 
     With `ranges` the sums of all runs of periods that end there.
+
+    Args:
+        rate: What each period counts of the one after it, from 0 to 1.
+        last: How many periods are summed; all if None.
+        ranges: Whether all runs of periods are asked.
     """
 
     rate: float = 1.0
@@ -36,14 +41,31 @@ class TimeQuestion:
     ranges: bool = False
 
     def weights(self, periods: int) -> FloatArray:
-        """(periods,) how the periods count at the last of them. Raises PlanError for ranges, which are several."""
+        """How the periods count at the last of them.
+
+        Args:
+            periods: Their number.
+
+        Returns:
+            (periods,) weights, the oldest first.
+
+        Raises:
+            PlanError: Ranges are asked, which are several questions.
+        """
         if self.ranges:
             raise PlanError("ranges are many questions; say one by plan.between(first, last)")
         lags = np.arange(periods)[::-1]
         return np.where(lags < (self.last or periods), self.rate**lags, 0.0)
 
     def gram(self, n: int) -> FloatArray:
-        """(n, n) the mean over all its questions q of q' q, for n periods."""
+        """The mean over all its questions q of q' q.
+
+        Args:
+            n: The number of periods.
+
+        Returns:
+            (n, n) a symmetric matrix.
+        """
         first, second = np.indices((n, n))
         low, high = np.minimum(first, second), np.maximum(first, second)
         if self.ranges:

@@ -101,7 +101,7 @@ def test_small_denominators_are_refused() -> None:
 
 
 class Sum:
-    """A weighted sum of Gaussians, as `Linear` is one of answers."""
+    """A weighted sum of Gaussians, as `LinearAnswer` is one of answers."""
 
     projected = False
     reach = None

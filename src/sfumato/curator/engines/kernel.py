@@ -2,7 +2,7 @@
 
 A record is kept as whole numbers ("words") of at most 63 bits, the cell of every attribute in some bits of one of them.
 Fields that the engine has placed itself arrive in the words; all others arrive as they are, and DuckDB places them by
-the rules of files, in the code of files. Each function takes batches of arrow and gives rows of `Part`.
+the rules of files, in the code of files. Each function takes batches of arrow and gives rows of `PartitionRow`.
 """
 
 from __future__ import annotations
