@@ -1,6 +1,6 @@
 """Tables of odd records in every kind of source, made so that any record can be put in or taken out by itself.
 
-A `QuadraticForm` draws records and makes a source of a list of them. A record is whatever stands by itself there: a line of a
+A `Form` draws records and makes a source of a list of them. A record is whatever stands by itself: a line of a
 CSV file with the end of its line, an element of a JSON array as bytes, a row of values. Persons are told apart by a
 number, so that two items never name one person.
 """

@@ -98,7 +98,7 @@ def _integer_keys(arrays: Sequence[Sets], attributes: int) -> tuple[list[Keys], 
     return keys, span
 
 
-# a hash: the multiplier of C's rand, modulo a prime, so that products fit 63 bits; `_inconsistent_kinds` checks the kinds exactly
+# a hash: the multiplier of C's rand modulo a prime: products fit 63 bits; `_inconsistent_kinds` checks kinds exactly
 _MULTIPLIER, _MODULUS = 1_103_515_245, 2**31 - 1
 
 
