@@ -374,7 +374,7 @@ class Changes:
                 value, reached = self.sum.in_classes(classes).largest()
             case Certificate("cliques", _, cliques):
                 value, reached = self.sum.eliminated(cliques)
-            case Certificate("products", set_products=Products() as given):
+            case Certificate("products", products=Products() as given):
                 value, reached = -least_symmetric(self.sum, given), False
             case _:
                 raise PlanError(f"a certificate's method is not {certificate.method!r} for this measurement")
