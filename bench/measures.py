@@ -1,6 +1,6 @@
 """Sums of measures: prices against brute force, plans against the bound of the curve, coverage of intervals.
 
-    OPENBLAS_NUM_THREADS=1 python bench/measures.py price [10000] | plans | coverage [2000]
+    OPENBLAS_NUM_THREADS=1 python bench/measures.py price [10000] | plans | coverage [2000] | counting [10000000]
 
 Seeds are those printed. CPU seconds are `time.process_time`, one thread, modules loaded.
 """
@@ -11,17 +11,23 @@ import resource
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import duckdb
 import numpy as np
 import pandas as pd
 
 import sfumato as sf
+from sfumato.curator.rows import readers
+from sfumato.curator.rows.sources import open_source
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from support.shares import errs
+
+T = TypeVar("T")
 
 
 def price(count: int) -> None:
@@ -110,12 +116,55 @@ def coverage(count: int) -> None:
                 print(f"{name:10} {budget!r:.12} {s:12} groups of {sizes}: {told}", flush=True)
 
 
+def counting(rows: int) -> None:
+    """Three measures by 500 groups from a Parquet file of so many rows: what sf.moments counts, and the same sums by
+    DuckDB's own GROUP BY, in doubles. One thread each; the least of three runs that take turns."""
+    rng = np.random.default_rng([153, rows])
+    numbers = {"x": rng.gamma(2, 1e4, rows).round(2), "y": rng.normal(50, 20, rows).round(1), "z": rng.random(rows)}
+    frame = pd.DataFrame({"g": rng.integers(1, 501, rows), **numbers})
+    domain = sf.Domain(
+        {"g": sf.Integers(1, 500, outside="clamp", missing="other")},
+        measures={"x": sf.Measure(0, 1e5), "y": sf.Measure(-50, 150), "z": sf.Measure(0, 1)},
+    )
+    plan = sf.plan(sf.moments(domain, list("xyz"), by="g"), sf.gdp(1), neighbours="add-remove")
+    sets = sorted({tuple(sorted(map(domain.grid.axis, b.attributes))) for b in plan.strategy.blocks})
+    readers.SETTINGS["threads"] = "1"
+    plain = [f"sum({v})" for v in "xyz"] + [f"sum({v} * {w})" for v, w in ("xx", "yy", "zz", "xy", "xz", "yz")]
+    known = " AND ".join(f"{v} IS NOT NULL" for v in "xyz")
+    counts = [f"count({v})" for v in "xyz"] + [f"count(*) FILTER ({known})"]
+    least: dict[str, float] = {}
+
+    def timed(what: str, action: Callable[[], T]) -> T:
+        start = time.process_time()
+        found = action()
+        least[what] = min(least.get(what, np.inf), time.process_time() - start)
+        return found
+
+    with tempfile.TemporaryDirectory() as folder, duckdb.connect(config={"threads": "1"}) as connection:
+        path = Path(folder) / "t.parquet"
+        frame.to_parquet(path, index=False)
+        del frame, numbers
+        ask = f"SELECT g, count(*), {{}} FROM '{path}' GROUP BY g"
+        for _ in range(3):
+            timed("sums", lambda: connection.execute(ask.format(", ".join(plain))).fetchall())
+            timed("sums and counts", lambda: connection.execute(ask.format(", ".join(plain + counts))).fetchall())
+            opened = timed("read and encoded", lambda: open_source(path, domain))
+            found = timed("counted", lambda held=opened: dict(held.shared(sets)))
+            assert found.keys() == set(sets)
+            del opened
+    print(f"{rows:,} rows; CPU-s, one thread, least of three")
+    for what, took in least.items():
+        print(f"{what:16} {took:7.3f}   {took / least['sums']:5.2f} of DuckDB's sums", flush=True)
+
+
 def main() -> None:
-    """One of the three."""
+    """One of the four."""
     what, *rest = sys.argv[1:] or ["plans"]
-    {"price": price, "coverage": coverage}[what](
-        int(rest[0]) if rest else {"price": 10_000, "coverage": 2_000}[what]
-    ) if (what != "plans") else plans()
+    if what == "plans":
+        plans()
+        return
+    run, count = {"price": (price, 10_000), "coverage": (coverage, 2_000), "counting": (counting, 10_000_000)}[what]
+    run(int(rest[0]) if rest else count)
 
 
 if __name__ == "__main__":

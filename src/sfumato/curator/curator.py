@@ -316,7 +316,8 @@ class Curator:
         grid = self._holding.grid
         sets = self._asked(maps, measures=False)
         # beside sums of measures, in which a record is so many, it is so many in every table
-        whole = SHARES if self._summed(maps) else 1
+        summed = self._summed(maps)
+        whole = SHARES if summed else 1
         # what is combined stays here until noise is added
         combined = {i: b for i, b in enumerate(maps) if isinstance(b, CombinationMap)}
         sums = {i: np.zeros(b.matrix.shape[1], dtype=np.int64) for i, b in combined.items()}
@@ -352,8 +353,8 @@ class Curator:
                 continue
             for i, table in zip(chosen.tolist(), tables, strict=True):
                 missing -= look(tuple(sets[f][i].tolist()), table * whole)
-        for axes in self._summed(maps):
-            missing -= look(axes, counts.shared(axes))
+        for axes, table in counts.shared(summed) if summed else ():
+            missing -= look(axes, table)
         if missing:
             raise SourceError("some tables were not counted")
         for i, block in combined.items():

@@ -14,9 +14,9 @@ import pytest
 
 import sfumato as sf
 from sfumato.cells import POINTS
-from sfumato.curator.rows.counting import SHARES
+from sfumato.curator.rows.counting import SHARES, Counts
 from sfumato.curator.rows.sources import open_source
-from sfumato.errors import DomainError, InvalidInput, PlanError, SfumatoError, SourceError
+from sfumato.errors import DomainError, InvalidInput, PlanError, SfumatoError
 from sfumato.operators import Block, Dense
 from sfumato.strategies.moments import Moments
 
@@ -37,6 +37,12 @@ def _frame(seed: int, n: int = 500) -> pd.DataFrame:
     frame.loc[rng.random(n) < 0.05, "cost"] = np.nan
     frame.loc[rng.random(n) < 0.05, "days"] = np.nan
     return frame
+
+
+def _table(counts: Counts, *axes: int) -> np.ndarray[Any, Any]:
+    """The table of one set of attributes."""
+    ((_, found),) = counts.shared([axes])
+    return found
 
 
 def _exact(frame: pd.DataFrame, name: str, low: Fraction, high: Fraction, power: int) -> Fraction:
@@ -63,7 +69,7 @@ def test_sums_are_those_of_exact_numbers(tmp_path: Path, kind: str) -> None:
         source = tmp_path / "t.parquet"
         pl.from_pandas(frame).write_parquet(source)
     counts = open_source(source, _domain())
-    table = counts.shared((0, 1)).sum(axis=0)
+    table = _table(counts, 0, 1).sum(axis=0)
     most = len(frame) * Fraction(1, 2**25) * Fraction(33, 32)
     low, high = Fraction(-10), Fraction(181, 2)
     assert int(table.sum()) == len(frame) * SHARES
@@ -71,7 +77,7 @@ def test_sums_are_those_of_exact_numbers(tmp_path: Path, kind: str) -> None:
     for power, row in ((1, (0, Fraction(1, 2), 1, 0)), (2, (0, 0, 1, 0))):
         found = sum(Fraction(int(v)) * r for v, r in zip(table.tolist(), row, strict=True)) / SHARES
         assert abs(found - _exact(frame, "cost", low, high, power)) <= most
-    both = counts.shared((1, 2))
+    both = _table(counts, 1, 2)
     cross = sum(
         Fraction(int(both[i, j])) * a * b
         for i, a in enumerate((0, Fraction(1, 2), 1, 0))
@@ -89,8 +95,8 @@ def test_sums_are_those_of_exact_numbers(tmp_path: Path, kind: str) -> None:
 def test_numbers_outside_are_cut_or_absent() -> None:
     """Mutants: the ends of the range left out; infinity that is missing; what is absent cut all the same."""
     frame = pd.DataFrame({"ward": ["a"] * 6, "cost": [-11.0, -10.0, 90.5, 90.6, np.inf, np.nan], "days": 0.0})
-    cut = open_source(frame, _domain()).shared((1,))
-    absent = open_source(frame, _domain(outside="absent")).shared((1,))
+    cut = _table(open_source(frame, _domain()), 1)
+    absent = _table(open_source(frame, _domain(outside="absent")), 1)
     assert cut.tolist() == [2 * SHARES, 0, 3 * SHARES, SHARES]
     assert absent.tolist() == [SHARES, 0, SHARES, 4 * SHARES]
 
@@ -100,9 +106,9 @@ def test_a_table_too_large_for_memory_is_summed_alike(monkeypatch: pytest.Monkey
     from sfumato.curator.rows import sources
 
     frame = _frame(2)
-    held = open_source(frame, _domain()).shared((0, 1, 2))
+    held = _table(open_source(frame, _domain()), 0, 1, 2)
     monkeypatch.setattr(sources, "MEMORY_LIMIT", 1)
-    assert (open_source(frame, _domain()).shared((0, 1, 2)) == held).all()
+    assert (_table(open_source(frame, _domain()), 0, 1, 2) == held).all()
 
 
 def test_persons_bring_at_most_their_rows() -> None:
@@ -110,7 +116,7 @@ def test_persons_bring_at_most_their_rows() -> None:
     frame = _frame(3)
     frame["who"] = np.arange(len(frame)) // 4
     counts = open_source(frame, _domain(), person="who", rows_per_person=2)
-    assert int(counts.shared((1,)).sum()) == 250 * SHARES
+    assert int(_table(counts, 1).sum()) == 250 * SHARES
 
 
 WORKS: dict[str, Callable[[sf.Domain], sf.Workload]] = {
@@ -286,22 +292,6 @@ def test_declarations() -> None:
     assert domain.measures == ("y",)
     assert len(sf.marginals(domain, upto=1)) == 3
     assert POINTS % SHARES == 0
-
-
-def test_engines_that_count_elsewhere_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Mutant: an engine asked for a rule that it does not know."""
-    from sfumato.curator.rows import sources
-
-    class Engine:
-        def counts(self, *_: object) -> object:
-            raise AssertionError
-
-    def engine(_: object) -> Engine:
-        return Engine()
-
-    monkeypatch.setattr(sources.elsewhere, "find_engine", engine)
-    with pytest.raises(SourceError, match="summed over tables that are read here"):
-        open_source("postgresql://x/y?table=t", _domain())
 
 
 def test_tables_too_large_to_be_counted_are_refused_by_the_plan() -> None:

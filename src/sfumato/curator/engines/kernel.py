@@ -55,16 +55,16 @@ _BITS = 63  # of a word: its sign stays free
 
 @dataclass(frozen=True, slots=True)
 class WordLayout:
-    """Where in its words a record has its cells."""
+    """Where in its words a record has its codes: of an attribute the cell, of a measure the place in its range."""
 
     grid: Grid
 
     def places(self) -> list[tuple[int, int, int]]:
-        """(word, shift, bits) of every attribute; the number after its last cell stands for a dropped record."""
+        """(word, shift, bits) of every attribute; the number after its last code stands for a dropped record."""
         found: list[tuple[int, int, int]] = []
         word = end = 0
         for rule in self.grid.rules:
-            bits = max(1, (rule.size - 1 + rule.drops).bit_length())
+            bits = max(1, (rule.states - 1 + rule.drops).bit_length())
             if end + bits > _BITS:
                 word, end = word + 1, 0
             found.append((word, end, bits))
@@ -77,7 +77,7 @@ class WordLayout:
         return self.places()[-1][0] + 1
 
     def cells(self, words: Words, i: int) -> NDArray[Any]:
-        """The cells of one attribute."""
+        """The codes of one attribute."""
         word, shift, bits = self.places()[i]
         kind = np.uint8 if bits <= 8 else np.uint16 if bits <= 16 else np.uint32
         return (words[word] >> shift & 2**bits - 1).astype(kind)
@@ -96,7 +96,7 @@ class WordLayout:
         keep = np.ones(words.shape[1], dtype=bool)
         for i, rule in enumerate(self.grid.rules):
             if rule.drops:
-                keep &= self.cells(words, i) != rule.size
+                keep &= self.cells(words, i) != rule.states
         return keep
 
 
@@ -114,7 +114,7 @@ class PartitionRow(NamedTuple):
     """One row of what a partition gives.
 
     status: 0, or why there is nothing else. part, chunk: whose it is. rows: records kept. seen: rows that came.
-    note: SHA-256 of `data`, and as int64 how many persons were cut and the largest cell of every attribute.
+    note: SHA-256 of `data`, and as int64 how many persons were cut and the largest code of every attribute.
     data: words, or whatever travels.
     """
 
@@ -162,7 +162,7 @@ class Encoding(WordLayout):
                 first += attribute_statements(rule, i)
                 raw.append(f"{column.sql} AS f{i}")
                 fields.append(f"{field_sql(rule, column, f'f{i}')} AS v{i}")
-                cell = f"coalesce({cell_sql(rule, i, column.decimal)}, {rule.size})"
+                cell = f"coalesce({cell_sql(rule, i, column.decimal)}, {rule.states})"
                 words[word].append(f"CAST({cell} AS BIGINT) * {2**shift}")
         kept = [f"{' + '.join(w)} AS w{k}" for k, w in enumerate(words)]
         if self.person is not None:
@@ -378,7 +378,7 @@ def count(batches: Iterable[Any], how: Encoding, parts: Sequence[Cluster]) -> It
             if words.size:
                 yield {i: how.cells(words, i) for i in needed.tolist()}
 
-    tables = count_parts(parts, read)
+    tables = count_parts(how.grid, parts, read)
     found: list[NDArray[np.int64]] = []
     for part, table in zip(parts, tables, strict=True):
         answers = dict(sum_to_answers(part, table))

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from sfumato.cells import Grid
 from sfumato.curator.engines.kernel import RECEIPT, PartitionRow
-from sfumato.curator.rows.counting import Cluster, PackedCounts, Packing, Sets, counting_passes
+from sfumato.curator.rows.counting import Cluster, PackedCounts, Packing, counting_passes
 from sfumato.curator.rows.encoding import Column, check_type
 from sfumato.curator.rows.readers import MAX_ROWS, DuckDBSession, OpenedTable, missing_column
 from sfumato.errors import InvalidInput, SourceError
@@ -148,8 +148,8 @@ class PartCounts(PackedCounts):
     check: PassCheck = field(repr=False)
     engine: Engine = field(repr=False)
 
-    def _tables(self, sets: Sets) -> Iterator[tuple[Cluster, NDArray[np.int64]]]:
-        todo = list(counting_passes(self._packed(sets), self._PASS_CELLS))
+    def _passes(self, packed: Sequence[Cluster]) -> Iterator[tuple[Cluster, NDArray[np.int64]]]:
+        todo = list(counting_passes(packed, self._PASS_CELLS))
         for done, parts in enumerate(todo):
             report_job_progress("counting", done, len(todo))
             yield from self._pass(parts)
@@ -192,12 +192,12 @@ def check_encoded_parts(
     if not whole or sum(p.seen for p in found) != came:
         raise SourceError(f"{label} did not hand on each of its rows once: it changed meanwhile, or a part was lost")
     rows = sum(p.rows for p in chunks)
-    # the largest cell of every attribute, after how many persons are cut who have their first row here
+    # the largest code of every attribute, after how many persons are cut who have their first row here
     notes = [np.frombuffer(p.note[32:], dtype="<i8") for p in chunks]
     cuts, tops = [int(n[0]) for n in notes], [n[1:] for n in notes]
     if max(rows, came) > MAX_ROWS:
         raise SourceError(f"{label} has more than {MAX_ROWS:,} rows")
-    fits = all(len(top) == len(grid.shape) and (top >= 0).all() and (top < grid.shape).all() for top in tops)
+    fits = all(len(top) == len(grid.shape) and (top >= 0).all() and (top < grid.states).all() for top in tops)
     if not fits or not all(0 <= cut <= p.rows for cut, p in zip(cuts, chunks, strict=True)):
         raise SourceError(f"{label} was not encoded as declared; please report this as an error of the library")
     digests = tuple(np.array([p.part, p.chunk], dtype="<i4").tobytes() + p.note[:32] for p in chunks)

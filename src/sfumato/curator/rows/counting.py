@@ -34,6 +34,7 @@ __all__ = [
     "Packing",
     "Sets",
     "TensorCounts",
+    "blocks_of_shares",
     "check_countable",
     "cluster_blocks",
     "count_parts",
@@ -271,6 +272,14 @@ def check_countable(grid: Grid, sets: Sets, *, measures: bool = False) -> None:
 SHARES = 2**WHOLE_BITS
 """The whole of a record in a table of measures, of which each cell has a whole number."""
 _FINER = POINTS // SHARES
+_PLACE_BITS = POINTS.bit_length() - 1
+_FINER_BITS = _FINER.bit_length() - 1
+# Records whose shares are computed at once: 128 KB of each, which stay in a core's caches. Larger arrays would be
+# fetched from the system each time, a third of all that is spent at 2^16.
+_SHARED_ROWS = 2**14
+# Cells of other attributes beyond which these records are not sorted by them: runs of fewer than sixteen are not worth
+# a sum of their own. With three measures, each known or not, these are 2^13 keys: sixteen bits hold them.
+_SORTED_CELLS = 2**10
 
 
 def shares(codes: Sequence[NDArray[Any]], cells: Sequence[int]) -> Table:
@@ -279,48 +288,152 @@ def shares(codes: Sequence[NDArray[Any]], cells: Sequence[int]) -> Table:
     Of one measure the shares add up to the whole; of several each is the product to the nearest whole number. What is
     computed is whole numbers alone, below 2^62: a place t of `POINTS` has t t to the nearest place.
     """
-    parts: list[list[Table]] = []
-    for code, count in zip(codes, cells, strict=True):
-        t = code.astype(np.int64)
-        there = t <= POINTS
-        square = (t * t + POINTS // 2) // POINTS
-        own = [POINTS - 2 * t + square, 2 * (t - square), square]
-        if len(codes) == 1:
-            # to the nearest whole numbers, t and its square first: what is left of the whole is the first cell's
-            first, second = ((v + _FINER // 2) // _FINER for v in (t, square))
-            own = [SHARES - 2 * first + second, 2 * (first - second), second]
-        whole = SHARES if len(codes) == 1 else POINTS
-        parts.append([np.where(there, v, 0) for v in own] + [np.where(there, 0, whole)] * (count - 3))
-    found = parts[0]
-    for i, more in enumerate(parts[1:], 2):
-        unit = POINTS * _FINER if i == len(parts) else POINTS
-        found = [(a * b + unit // 2) // unit for a in found for b in more]
-    return np.stack(found)
+    found = np.zeros((math.prod(cells), len(codes[0])), dtype=np.int64)
+    numbers = _numbers_known(codes)
+    for known in np.unique(numbers).tolist():
+        rows = np.flatnonzero(numbers == known)
+        for cell, part in _shares_alike([code[rows] for code in codes], cells, known):
+            found[cell, rows] = part
+    return found
 
 
-def _add_shares(grid: Grid, axes: Sequence[int], chunks: Iterator[Columns]) -> Table:
-    """The table of one set of attributes, measures among them: the sums of its records' shares."""
-    plain = [a for a in axes if grid.names[a] not in grid.measures]
+def _numbers_known(codes: Sequence[NDArray[Any]]) -> NDArray[np.uint16]:
+    """Of each record which of some measures have a number, one bit each, the first one's the lowest."""
+    found = np.zeros(len(codes[0]), dtype=np.uint16)
+    for i, code in enumerate(codes):
+        found |= (code <= POINTS).astype(np.uint16) << np.uint16(i)
+    return found
+
+
+def _shares_alike(codes: Sequence[NDArray[Any]], cells: Sequence[int], known: int) -> Iterator[tuple[int, Table]]:
+    """(joint cell, share of each record) of records of which all have a number of the same measures, see
+    `_numbers_known`; in other cells they have nothing. One array after the other, so that they stay in the caches."""
+    bits = 0 if len(codes) > 1 else _FINER_BITS
+    found: Iterator[tuple[int, Table]] = iter([])
+    for i, (code, count) in enumerate(zip(codes, cells, strict=True)):
+        if known >> i & 1:
+            own = list(enumerate(_shares_of_one(code.astype(np.int64), bits)))
+        else:  # whoever has no number has a share of 1 of the last cell
+            own = [(count - 1, np.full(len(code), POINTS >> bits, dtype=np.int64))]
+        if i:
+            shift = _PLACE_BITS + (_FINER_BITS if i == len(codes) - 1 else 0)
+            found = _products(list(found), own, count, shift)
+        else:
+            found = iter(own)
+    return found
+
+
+def _products(
+    found: Sequence[tuple[int, Table]], own: Sequence[tuple[int, Table]], count: int, bits: int
+) -> Iterator[tuple[int, Table]]:
+    for cell, part in found:
+        for more, factor in own:
+            yield cell * count + more, _to_nearest(part * factor, bits)
+
+
+def _shares_of_one(places: Table, bits: int) -> tuple[Table, Table, Table]:
+    """(1 - t)^2, 2 t (1 - t) and t^2, which add up to 1, of 2^30 less some bits."""
+    square = _to_nearest(places * places, _PLACE_BITS)
+    # to the nearest whole numbers, t and its square first: what is left of the whole is the first cell's
+    first, second = (places, square) if not bits else (_to_nearest(v.copy(), bits) for v in (places, square))
+    middle = first - second
+    middle *= 2
+    return (POINTS >> bits) - middle - second, middle, second
+
+
+def _to_nearest(numbers: Table, bits: int) -> Table:
+    """Whole numbers divided by a power of 2, in place."""
+    numbers += 1 << bits - 1
+    numbers >>= bits
+    return numbers
+
+
+def _add_shares(grid: Grid, columns: Columns, axes: Sequence[int], table: Table) -> None:
+    """Add the shares of the records in `columns` to the table of one set of attributes, measures among them.
+
+    table: (cells), first by the measures and then by the others, as `_measures_first` has them.
+    """
+    mine, plain = _measures_first(grid, axes)
+    joint = [grid.shape[a] for a in mine]
+    into = table.reshape(math.prod(joint), -1)
+    rows = len(columns[axes[0]])
+    for start in range(0, rows, _SHARED_ROWS):
+        some = slice(start, start + _SHARED_ROWS)
+        codes = [columns[a][some] for a in mine]
+        key = np.zeros(len(codes[0]), dtype=np.intp)
+        for a in plain:
+            key = key * grid.shape[a] + columns[a][some]
+        if into.shape[1] <= _SORTED_CELLS:
+            _add_runs(codes, joint, key, into)
+            continue
+        for line, part in zip(into, shares(codes, joint), strict=True):
+            np.add.at(line, key, part)
+
+
+def _measures_first(grid: Grid, axes: Sequence[int]) -> tuple[list[int], list[int]]:
+    """The measures among some attributes, and the others."""
     mine = [a for a in axes if grid.names[a] in grid.measures]
-    shape = [grid.shape[a] for a in plain]
-    split = math.prod(grid.shape[a] for a in mine)
-    table = np.zeros((split, math.prod(shape)), dtype=np.int64)
-    for columns in chunks:
-        rows = len(columns[axes[0]])
-        for start in range(0, rows, _CHUNK_ROWS):
-            some = slice(start, start + _CHUNK_ROWS)
-            parts = shares([columns[a][some] for a in mine], [grid.shape[a] for a in mine])
-            key = np.zeros(parts.shape[1], dtype=np.intp)
-            for a, size in zip(plain, shape, strict=True):
-                key = key * size + columns[a][some]
-            if plain:
-                for into, part in zip(table, parts, strict=True):
-                    np.add.at(into, key, part)
-            else:
-                table[:, 0] += parts.sum(axis=1)
-    order = [*(grid.shape[a] for a in mine), *shape]
-    places = [*mine, *plain]
-    return np.ascontiguousarray(table.reshape(order).transpose([places.index(a) for a in axes]))
+    return mine, [a for a in axes if a not in mine]
+
+
+def _in_order(grid: Grid, axes: Sequence[int], table: Table) -> Table:
+    """A table with its measures first as one in the order of `axes`, flat."""
+    mine, plain = _measures_first(grid, axes)
+    shaped = table.reshape([grid.shape[a] for a in (*mine, *plain)])
+    return shaped.transpose([(*mine, *plain).index(a) for a in axes]).reshape(-1)
+
+
+def _add_runs(codes: Sequence[NDArray[Any]], cells: Sequence[int], key: Positions, into: Table) -> None:
+    """Add shares of records to the cells of their keys: sorted, so that each run of equal keys is one sum.
+
+    into: (joint cells of the measures, keys).
+    """
+    both = _numbers_known(codes) * np.uint16(into.shape[1]) + key.astype(np.uint16)
+    order = np.argsort(both, kind="stable")  # by radix, for keys of sixteen bits
+    both = both[order]
+    starts = np.append(0, np.flatnonzero(both[1:] != both[:-1]) + 1)
+    known, keys = np.divmod(both[starts].astype(np.intp), into.shape[1])
+    for alike in np.unique(known).tolist():
+        runs = np.flatnonzero(known == alike)
+        begin = starts[runs[0]]
+        end = starts[runs[-1] + 1] if runs[-1] + 1 < len(starts) else len(both)
+        chosen, at, place = order[begin:end], starts[runs] - begin, keys[runs]
+        if place[-1] - place[0] + 1 == len(place):  # all between are there: a slice is added to in a tenth of the time
+            place = slice(place[0], place[-1] + 1)
+        for cell, part in _shares_alike([code[chosen] for code in codes], cells, alike):
+            line = into[cell]
+            line[place] += np.add.reduceat(part, at)
+
+
+def _summed_axes(grid: Grid) -> list[int]:
+    """The positions of the measures."""
+    return [i for i, name in enumerate(grid.names) if name in grid.measures]
+
+
+def blocks_of_shares(grid: Grid, sets: Sequence[Sequence[int]]) -> tuple[Sets, Positions, Sequence[Positions]]:
+    """Sets with measures as families by order, and what is counted for them.
+
+    A set follows from a larger one by summing where both have the same measures; over a measure nothing is summed, for
+    each table has its shares to the nearest whole number.
+    """
+    orders = sorted({len(s) for s in sets})
+    families = [np.array(sorted(tuple(s) for s in sets if len(s) == k), dtype=np.int32).reshape(-1, k) for k in orders]
+    summed = set(_summed_axes(grid))
+    largest: list[tuple[int, ...]] = []
+    homes: list[list[int]] = []
+    for family in reversed(families):
+        own: list[int] = []
+        for axes in map(tuple, family.tolist()):
+            within = (i for i, b in enumerate(largest) if set(axes) <= set(b) and summed & set(axes) == summed & set(b))
+            if (at := next(within, None)) is None:
+                at = len(largest)
+                largest.append(axes)
+            own.append(at)
+        homes.insert(0, own)
+    blocks = np.full((len(largest), max(orders, default=0)), len(grid.names))
+    for line, axes in zip(blocks, largest, strict=True):
+        line[: len(axes)] = axes
+    return families, blocks, [np.array(own, dtype=np.int64) for own in homes]
 
 
 def _axes_names(grid: Grid, axes: Sequence[int]) -> str:
@@ -343,22 +456,16 @@ class Counts(ABC):
     def _tables(self, sets: Sets) -> Iterator[tuple[Cluster, Table]]:
         """Counted blocks and what each has to answer, flat: (blocks, cells)."""
 
-    def _columns(self, axes: Sequence[int]) -> Iterator[Columns]:
-        """The codes of some attributes, chunk by chunk, from the first record to the last."""
-        del axes
-        raise SourceError("this source holds counts; measures are summed over the rows of a table")
+    def shared(self, sets: Sequence[Sequence[int]]) -> Iterator[tuple[tuple[int, ...], Table]]:
+        """The tables of sets of attributes, measures among each, in an order of its own: how much of the records lies
+        where.
 
-    def shared(self, axes: Sequence[int]) -> Table:
-        """The table of one set of attributes, measures among them, shaped by these: how much of the records lies where.
-
-        axes: ascending positions. Numbers are of `SHARES` a record, see `shares`. Raises SourceError where the shares
-        of one measure do not add up to those of all records.
+        sets: ascending positions, no set twice. Yields the set and its table, shaped by it and the receiver's to keep.
+        Numbers are of `SHARES` a record, see `shares`. Raises SourceError where the shares of one measure do not add up
+        to those of all records, and for counts, of which no record is known.
         """
-        table = _add_shares(self.grid, axes, self._columns(axes))
-        one = sum(self.grid.names[a] in self.grid.measures for a in axes) == 1
-        if one and int(table.sum()) != self.rows * SHARES:
-            raise SourceError(f"the table of {_axes_names(self.grid, axes)} does not add up to the number of records")
-        return table
+        del sets
+        raise SourceError("this source holds counts; measures are summed over the rows of a table")
 
     def stream(self, sets: Sets) -> Iterator[Batch]:
         """Exact marginal counts of every set of every family, a batch at a time, in an order of its own.
@@ -429,15 +536,33 @@ class PackedCounts(Counts):
             offers = [self.packing(shape, sets, size) for size in self._SIZES]
             nearest = min(range(len(offers)), key=lambda i: abs(math.log(self._SIZES[i] / max(self.rows, 1))))
             found = cluster_blocks(shape, sets, *offers[nearest])
-            summed = [i for i, n in enumerate(self.grid.names) if n in self.grid.measures]
             # a measure's codes are no cells, and are never counted
+            summed = _summed_axes(self.grid)
             if all(math.prod(c.sizes) <= MAX_CELLS and not np.isin(c.blocks, summed).any() for c in found):
                 return found
         return cluster_blocks(shape, sets, *one_block_per_set(shape, sets, self._SIZES[0]))
 
     def _tables(self, sets: Sets) -> Iterator[tuple[Cluster, Table]]:
-        for parts in counting_passes(self._packed(sets), self._PASS_CELLS):
+        yield from self._passes(self._packed(sets))
+
+    def _passes(self, packed: Sequence[Cluster]) -> Iterator[tuple[Cluster, Table]]:
+        """Counted blocks, pass after pass."""
+        for parts in counting_passes(packed, self._PASS_CELLS):
             yield from self._pass(parts)
+
+    def shared(self, sets: Sequence[Sequence[int]]) -> Iterator[tuple[tuple[int, ...], Table]]:
+        families, blocks, homes = blocks_of_shares(self.grid, sets)
+        for cluster, tables in self._passes(cluster_blocks(self.grid.shape, families, blocks, homes)):
+            for axes, table in zip(cluster.blocks.tolist(), tables, strict=True):
+                one = sum(self.grid.names[a] in self.grid.measures for a in axes) == 1
+                if one and int(table.sum()) != self.rows * SHARES:
+                    raise SourceError(
+                        f"the table of {_axes_names(self.grid, axes)} does not add up to the number of records"
+                    )
+            for column, found in sum_to_answers(cluster, tables):
+                family, positions = cluster.answers[column][0], cluster.positions[:, column]
+                for i, table in zip(positions.tolist(), found, strict=True):
+                    yield tuple(families[family][i].tolist()), table
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -447,13 +572,10 @@ class ColumnCounts(PackedCounts):
     _PASS_CELLS = _PART_CELLS
     columns: tuple[NDArray[Any], ...] = field(repr=False)
 
-    def _columns(self, axes: Sequence[int]) -> Iterator[Columns]:
-        yield {a: self.columns[a] for a in axes}
-
     def _pass(self, parts: list[Cluster]) -> Iterator[tuple[Cluster, Table]]:
         # A matrix lets the keys of several blocks be built at once, which pays for few records.
         columns = np.stack(self.columns) if self.rows <= _CHUNK_ROWS // 2 else dict(enumerate(self.columns))
-        return _pop_each(parts, count_parts(parts, lambda _: iter([columns])), self.rows)
+        return _pop_each(parts, count_parts(self.grid, parts, lambda _: iter([columns])), self.rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -467,12 +589,13 @@ class DatabaseCounts(PackedCounts):
     read: Callable[[Sequence[int], int, int], Sequence[NDArray[Any]]] = field(repr=False)
 
     def _columns(self, axes: Sequence[int]) -> Iterator[Columns]:
+        """The codes of some attributes, chunk by chunk, from the first record to the last."""
         for start in range(0, self.rows, _READ_ROWS):
             found = self.read(axes, start, min(start + _READ_ROWS, self.rows))
             yield dict(zip(axes, found, strict=True))
 
     def _pass(self, parts: list[Cluster]) -> Iterator[tuple[Cluster, Table]]:
-        return _pop_each(parts, count_parts(parts, lambda needed: self._columns(needed.tolist())), self.rows)
+        return _pop_each(parts, count_parts(self.grid, parts, lambda needed: self._columns(needed.tolist())), self.rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -515,16 +638,28 @@ def _pop_each(parts: list[Cluster], tables: list[Table], rows: int) -> Iterator[
         yield part, table if part.sizes else table + rows
 
 
-def count_parts(parts: Sequence[Cluster], read: Callable[[NDArray[np.int64]], Iterator[Columns]]) -> list[Table]:
+def count_parts(
+    grid: Grid, parts: Sequence[Cluster], read: Callable[[NDArray[np.int64]], Iterator[Columns]]
+) -> list[Table]:
     """Counts of the blocks of every part (blocks, cells), all in one pass; zeros for blocks of no attribute.
+
+    Of a block with measures, shares of records.
 
     read: the columns of some attributes, chunk by chunk, from the first record to the last.
     """
     tables = [np.zeros((len(p.blocks), math.prod(p.sizes)), dtype=np.int64) for p in parts]
     needed = np.unique(np.concatenate([p.blocks.reshape(-1) for p in parts]))
+    summed = [np.isin(p.blocks, _summed_axes(grid)).any() for p in parts]
     for columns in read(needed) if len(needed) else ():
-        for part, table in zip(parts, tables, strict=True):
-            _add_records(columns, part, table)
+        for part, table, shared in zip(parts, tables, summed, strict=True):
+            if not shared:
+                _add_records(columns, part, table)
+                continue
+            for axes, into in zip(part.blocks.tolist(), table, strict=True):
+                _add_shares(grid, columns, axes, into)
+    for part, table, shared in zip(parts, tables, summed, strict=True):
+        for axes, into in zip(part.blocks.tolist(), table, strict=True) if shared else ():
+            into[:] = _in_order(grid, axes, into)
     return tables
 
 

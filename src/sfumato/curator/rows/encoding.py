@@ -317,13 +317,7 @@ def cell_sql(rule: Rule, i: int, decimal: str = ".") -> str:
         value = f"floor({v})" if outside else f"greatest(least(floor({v}), {high}), {low})"
         found = f"(TRY_CAST({value} AS BIGINT) - CAST({rule.low} AS BIGINT)) // {rule.width}"
     elif isinstance(rule, Amounts):
-        low, high = _double_literal(rule.low), _double_literal(rule.high)
-        inside = f"{v} >= {low} AND {v} <= {high}"
-        value = v if outside else f"greatest(least({v}, {high}), {low})"
-        # no step beyond the last, however the product of doubles is rounded
-        step = f"least(floor(({value} - {low}) * {_double_literal(POINTS / (rule.high - rule.low))} + 0.5), {POINTS})"
-        found, missing = f"CAST({step} AS BIGINT)", str(rule.states - 1)
-        outside = missing if outside else None
+        return _place_sql(rule, v)
     elif isinstance(rule, (Edges, Days)):
         low, *_, end = map(_double_literal, edge_thresholds(rule))
         inside = f"{v} >= {low} AND {v} < {end}"
@@ -339,6 +333,18 @@ def cell_sql(rule: Rule, i: int, decimal: str = ".") -> str:
     if outside is None:
         return f"CASE WHEN {v} IS NULL THEN {missing} ELSE {found} END"
     return f"CASE WHEN {v} IS NULL THEN {missing} WHEN {inside} THEN {found} ELSE {outside} END"
+
+
+def _place_sql(rule: Amounts, v: str) -> str:
+    """The place of a number in the range of a measure; ends first, as the rest then has no need of a limit."""
+    low, high, none = _double_literal(rule.low), _double_literal(rule.high), rule.states - 1
+    # never beyond the last, however doubles are rounded: less than 2^-20 above it before the half is added
+    found = f"TRY_CAST(floor(({v} - {low}) * {_double_literal(POINTS / (rule.high - rule.low))} + 0.5) AS BIGINT)"
+    if rule.outside == "other":
+        return f"CASE WHEN {v} >= {low} AND {v} <= {high} THEN {found} ELSE {none} END"
+    return (
+        f"CASE WHEN {v} >= {high} THEN {POINTS} WHEN {v} <= {low} THEN 0 WHEN {v} IS NULL THEN {none} ELSE {found} END"
+    )
 
 
 def _whole_text_sql(text: str, decimal: str) -> str:

@@ -100,11 +100,6 @@ def open_source(
         return _histogram_counts(source, grid, person)
     check_declared(grid)
     engine = elsewhere.find_engine(source)
-    if engine is not None and grid.measures:
-        raise SourceError(
-            f"measures ({', '.join(grid.measures)}) are summed over tables that are read here: write the table to "
-            "Parquet, or leave them out. Nothing was spent"
-        )
     if (counts := engine and engine.counts(grid, person, rows_per_person, packing)) is not None:
         return counts  # of rows that stay where they are
     needed = [*grid.names] if person is None or person in grid.names else [*grid.names, person]
