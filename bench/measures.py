@@ -137,7 +137,10 @@ def _least_squares(frame: pd.DataFrame, domain: sf.Domain, xs: list[str]) -> lis
 
 
 def regression(count: int) -> None:
-    """How often intervals of coefficients and R² hold, of those that are told, by group; two laws, one heavy-tailed."""
+    """How often intervals of coefficients and R² hold, by group; two laws, one heavy-tailed.
+
+    An interval without bounds, or from 0 to 1 of R², holds; beside it, of those with bounds how many hold, of how many.
+    """
     for law in ("gamma", "heavy"):
         frame, domain = _drawn(law)
         for budget in (sf.gdp(3),):
@@ -145,16 +148,20 @@ def regression(count: int) -> None:
             for xs in (["a"], ["a", "b"]):
                 truth = [v for _, own in frame.groupby("g") for v in _least_squares(own, domain, xs)]
                 terms = ["constant", *xs, "R2"]
-                held = np.zeros((len(truth), 2), dtype=int)
+                held = np.zeros((len(truth), 3), dtype=int)
                 start = time.process_time()
                 for _ in range(count):
                     found = sf.release(plan, frame, ledger=None).regression("y", xs, by="g")
                     for i, (low, high) in enumerate(zip(found["low"], found["high"], strict=True)):
-                        if low is not None:
-                            held[i] += (1, low <= truth[i] <= high)
+                        if "too few" not in found["note"][i]:
+                            bounds = found["value"][i] is not None
+                            held[i] += (1, not bounds or low <= truth[i] <= high, bounds)
                 seconds = (time.process_time() - start) / count
                 for i, term in enumerate(terms):
-                    told = " ".join(f"{b / a:.3f}/{a}" if a else "-" for a, b in held[i :: len(terms)].tolist())
+                    told = " ".join(
+                        f"{b / a:.3f} ({1 - (a - b) / max(c, 1):.3f} of {c})" if a else "-"
+                        for a, b, c in held[i :: len(terms)].tolist()
+                    )
                     print(f"{law:6} {budget!r:.12} y on {len(xs)}: {term:9} groups of 30, 100, 400, 2,000: {told}")
                 print(
                     f"  pooled {held[:, 1].sum() / held[:, 0].sum():.4f} of {held[:, 0].sum():,}; {seconds:.2f} CPU-s",

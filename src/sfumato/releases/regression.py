@@ -6,7 +6,7 @@ through 0 on which two entries lie, so that all matrices with that coefficient a
 share of y's row that lies beside its last entry. Of all matrices with a coefficient, or an R², the one nearest to the
 noisy moments, in units of their noise, has a distance; the interval holds what is beyond the least distance of all by
 no more than a normal number's square is, with the confidence asked. Where x may not vary at all beside the others as
-far as noise tells, every coefficient is as near as that, and none is told.
+far as noise tells, every coefficient is as near as that, and the interval has no bounds.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _ROUNDS = 100  # of Newton's method, which mostly takes ten
 _NEAR = 1e-7  # how much nearer the next step would come, in squared standard errors: intervals have 4 of them
 _ASIDE = 0.1  # of the units in which all parameters are near 1: a step off a saddle, shorter where it leads up
 _LEAST = 0.3  # standard errors of a square by which it is taken larger where it sets a scale
-_NONE_TOLD = "cannot be told: as far as the noise tells, {} may not vary beside the others"
-_ANY_SHARE = "cannot be told: as far as the noise tells, it may be anything from 0 to 1"
+_NO_BOUNDS = "no bounds: as far as the noise tells, {} may not vary beside the others"
+_ANY_SHARE = "no bounds: as far as the noise tells, it may be anything from 0 to 1"
 
 
 def _places(count: int) -> FloatArray:
@@ -312,8 +312,8 @@ def regression(
 
     Returns:
         Per group one row for the constant, one per x, and one for R², the share of y's variance that they explain: its
-        value, standard_error, low, high and a note. Numbers are None in groups with too few records, and of a
-        coefficient that the noise sets no bounds.
+        value, standard_error, low, high and a note. Numbers are None in groups with too few records. Of a coefficient
+        to which the noise sets no bounds they are None too, and of such an R² the interval is from 0 to 1.
 
     Raises:
         NotAnswerable: The sums, squares and products were not measured.
@@ -321,8 +321,9 @@ def regression(
             confidence is no such probability.
 
     Guarantee:
-        The interval holds the coefficient, or R², of the numbers, cut to the declared range, with at least the
-        confidence where the noise is Gaussian and the group is not tiny (docs/money.md).
+        The interval, which may have no bounds, holds the coefficient, or R², of the numbers, cut to the declared range,
+        with at least the confidence where the noise is Gaussian and the group is not tiny (docs/money.md). Whether it
+        has bounds depends on the noise, so of those that have, fewer hold where few have.
     """
     level, within = check_confidence(confidence), by_names(by)
     given = [x] if isinstance(x, str) else list(x)
@@ -352,13 +353,13 @@ def regression(
             ends = group.coefficient_interval(j, float(errors[j]))
             if ends is None:
                 what = " and ".join(map(safe_text, given)) if j == 0 else safe_text(given[j - 1])
-                rows.append((None, None, None, None, _NONE_TOLD.format(what)))
+                rows.append((None, None, None, None, _NO_BOUNDS.format(what)))
                 continue
             value = min(max(float(beta[j]), ends[0]), ends[1])
             rows.append((*(float(v * units[j]) for v in (value, errors[j], *ends)), said))
         low, high = group.r_squared_interval(share, share_error)
         if low <= 0 and high >= 1:
-            rows.append((None, None, None, None, _ANY_SHARE))
+            rows.append((None, None, low, high, _ANY_SHARE))
         else:
             rows.append((min(max(share, low), high), share_error, low, high, said))
     terms = [CONSTANT, *map(safe_text, given), R_SQUARED]

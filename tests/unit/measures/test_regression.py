@@ -134,6 +134,8 @@ def test_what_the_noise_does_not_tell_is_blank_with_a_reason() -> None:
         found = sf.release(plan, frame, ledger=None).regression("y", "a", by="g")
         assert found["value"][3:] == [None] * 3
         assert all("too few" in note or "no records" in note for note in found["note"][3:])
+        assert found["low"][2] >= 0
+        assert found["high"][2] <= 1
         blank += found["value"][1] is None
         assert (found["value"][1] is None) == ("may not vary" in found["note"][1])
     assert blank >= 14
