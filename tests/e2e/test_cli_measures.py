@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sfumato.releases import load_release
+from sfumato.releases import Release, load_release
 from support.typed import Run, refused
 
 SPEC = """
@@ -58,6 +58,7 @@ def stays(run: Run) -> Run:
 def test_statistics_of_measures_are_those_of_python(stays: Run) -> None:
     """Mutants: a variance for a standard deviation; the second measure left out; y and x exchanged."""
     found = load_release("out/one")
+    assert isinstance(found, Release)
     for typed, expected in (
         (("mean", "cost", "--by", "ward"), found.mean("cost", by="ward", confidence=0.9)),
         (("moments", "cost", "--by", "ward"), found.std("cost", by="ward", confidence=0.9)),

@@ -8,13 +8,13 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from sfumato._util.description import TitledTable
 from sfumato._util.frames import Frame, safe_text
-from sfumato.domain import Attribute, Dates, Domain
+from sfumato.domain import Attribute, Dates, Domain, Measure
 from sfumato.domain.core import cell_texts, has_unequal_widths, is_year
 from sfumato.errors import NotAnswerable
 from sfumato.operators import Identity, Padded, Prefix
@@ -346,7 +346,7 @@ def _sum_of(release: Release, measure: str, by: tuple[str, ...]) -> Frame:
         return release.ask(sums(domain, measure, by=by), CONFIDENCE)
     except NotAnswerable:
         held = read_moments(release, [measure], by)
-    low, middle, high = domain[measure].midpoints or ()
+    low, middle, high = cast("Measure", domain[measure]).midpoints
     row = np.array([middle, (high - low) / 2])
     value = held.values[:, :2] @ row
     errors = np.sqrt(np.maximum(np.einsum("i,gij,j->g", row, held.noise[:, :2, :2], row), 0.0))

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato._util.frames import Frame, safe_text
 from sfumato.domain.core import range_restriction
@@ -47,17 +48,17 @@ _NO_BOUNDS = "no bounds: as far as the noise tells, {} may not vary beside the o
 _ANY_SHARE = "no bounds: as far as the noise tells, it may be anything from 0 to 1"
 
 
-def _places(count: int) -> FloatArray:
+def _places(count: int) -> NDArray[np.intp]:
     """(moments, 2) the row and column of 1, x, y's matrix in which each moment of so many measures lies."""
     found: list[tuple[int, int]] = []
     for powers in moment_powers(count):
         own = [i + 1 for i, p in enumerate(powers) for _ in range(p)]
         own = [0] * (2 - len(own)) + own
         found.append((own[0], own[1]))
-    return np.array(found)
+    return np.array(found, dtype=np.intp)
 
 
-def _forms(turns: FloatArray, places: FloatArray) -> FloatArray:
+def _forms(turns: FloatArray, places: NDArray[np.intp]) -> FloatArray:
     """(..., moments, parameters, parameters) quadratic forms: the moments of the sum over parameters of p times
     `turns` (..., parameters, variables, columns), multiplied by its transpose."""
     rows, columns = turns[..., places[:, 0], :], turns[..., places[:, 1], :]
@@ -224,7 +225,7 @@ class _Group:
         # the nearest of all, in these units: a root that is lower triangular
         values, vectors = np.linalg.eigh(matrix)
         half = np.linalg.solve(scale, vectors * np.sqrt(np.maximum(values, 0.0)))
-        root = np.linalg.qr(half.T, mode="r").T
+        root = np.asarray(np.linalg.qr(half.T, mode="r"), dtype=np.float64).T
         x, y = size - 2, size - 1
         free = [(a, b) for a, b in _lower(size) if (a, b) not in ((x, x), (y, x))]
         fixed = np.stack([_unit(size, size, a, b) for a, b in free])
@@ -356,7 +357,8 @@ def regression(
                 rows.append((None, None, None, None, _NO_BOUNDS.format(what)))
                 continue
             value = min(max(float(beta[j]), ends[0]), ends[1])
-            rows.append((*(float(v * units[j]) for v in (value, errors[j], *ends)), said))
+            value, error, low, high = (float(v * units[j]) for v in (value, errors[j], *ends))
+            rows.append((value, error, low, high, said))
         low, high = group.r_squared_interval(share, share_error)
         if low <= 0 and high >= 1:
             rows.append((None, None, low, high, _ANY_SHARE))
