@@ -1,6 +1,7 @@
-"""Sums of measures: prices against brute force, plans against the bound of the curve, coverage of intervals.
+"""Sums of measures: prices against brute force, plans against the bound of the curve, intervals, regression.
 
-    OPENBLAS_NUM_THREADS=1 python bench/measures.py price [10000] | plans | coverage [2000] | counting [10000000]
+    OPENBLAS_NUM_THREADS=1 python bench/measures.py price [10000] | plans | coverage [2000] | counting [10000000] |
+        regression [500] | adassp [200]
 
 Seeds are those printed. CPU seconds are `time.process_time`, one thread, modules loaded.
 """
@@ -157,13 +158,128 @@ def counting(rows: int) -> None:
         print(f"{what:16} {took:7.3f}   {took / least['sums']:5.2f} of DuckDB's sums", flush=True)
 
 
+def _drawn(law: str) -> tuple[pd.DataFrame, sf.Domain]:
+    """A table in groups of 30 to 2,000 records, of three measures that go with each other."""
+    rng = np.random.default_rng(151)
+    sizes = [30, 100, 400, 2_000]
+    group = np.repeat(np.arange(len(sizes)), sizes)
+    n = len(group)
+    a = rng.gamma(2, 10_000, n) if law == "gamma" else np.exp(rng.normal(9, 1.2, n))
+    b = a / 3_000 + rng.normal(20, 8, n)
+    y = 0.5 * a - 200 * b + (rng.normal(0, 8_000, n) if law == "gamma" else 5_000 * rng.standard_t(2, n))
+    domain = sf.Domain(
+        {"g": sf.Integers(0, len(sizes) - 1, outside="drop", missing="drop")},
+        measures={"a": sf.Measure(0, 100_000), "b": sf.Measure(-20, 80), "y": sf.Measure(-50_000, 100_000)},
+    )
+    return pd.DataFrame({"g": group, "a": a, "b": b, "y": y}), domain
+
+
+def _least_squares(frame: pd.DataFrame, domain: sf.Domain, xs: list[str]) -> list[float]:
+    """Coefficients and R² of the numbers, cut to the declared ranges."""
+    ranges = {n: (float(m.low), float(m.high)) for n in ("y", *xs) if isinstance(m := domain[n], sf.Measure)}
+    kept = {n: frame[n].clip(*ends).to_numpy() for n, ends in ranges.items()}
+    x = np.column_stack([np.ones(len(frame)), *(kept[n] for n in xs)])
+    beta = np.linalg.lstsq(x, kept["y"], rcond=None)[0]
+    return [*beta.tolist(), 1 - float(np.var(kept["y"] - x @ beta) / np.var(kept["y"]))]
+
+
+def regression(count: int) -> None:
+    """How often intervals of coefficients and R² hold, by group; two laws, one heavy-tailed.
+
+    An interval without bounds, or from 0 to 1 of R², holds; beside it, of those with bounds how many hold, of how many.
+    """
+    for law in ("gamma", "heavy"):
+        frame, domain = _drawn(law)
+        for budget in (sf.gdp(3),):
+            plan = sf.plan(sf.moments(domain, ["y", "a", "b"], by="g"), budget, neighbours="add-remove")
+            for xs in (["a"], ["a", "b"]):
+                truth = [v for _, own in frame.groupby("g") for v in _least_squares(own, domain, xs)]
+                terms = ["constant", *xs, "R2"]
+                held = np.zeros((len(truth), 3), dtype=int)
+                start = time.process_time()
+                for _ in range(count):
+                    found = sf.release(plan, frame, ledger=None).regression("y", xs, by="g")
+                    for i, (low, high) in enumerate(zip(found["low"], found["high"], strict=True)):
+                        if "too few" not in found["note"][i]:
+                            bounds = found["value"][i] is not None
+                            held[i] += (1, not bounds or low <= truth[i] <= high, bounds)
+                seconds = (time.process_time() - start) / count
+                for i, term in enumerate(terms):
+                    told = " ".join(
+                        f"{b / a:.3f} ({1 - (a - b) / max(c, 1):.3f} of {c})" if a else "-"
+                        for a, b, c in held[i :: len(terms)].tolist()
+                    )
+                    print(f"{law:6} {budget!r:.12} y on {len(xs)}: {term:9} groups of 30, 100, 400, 2,000: {told}")
+                print(
+                    f"  pooled {held[:, 1].sum() / held[:, 0].sum():.4f} of {held[:, 0].sum():,}; {seconds:.2f} CPU-s",
+                    flush=True,
+                )
+
+
+def _adassp(x: Any, y: Any, epsilon: float, delta: float, rng: np.random.Generator) -> Any:
+    """Sufficient statistics with a ridge that is chosen by a third of the budget [Wang, UAI 2018, algorithm 2].
+
+    x: (n, d) with rows of a length of at most root d; y: (n,) between -1 and 1. Failure probability .05.
+    """
+    d = x.shape[1]
+    largest, log = float(d), np.log(6 / delta)
+    third = epsilon / 3
+    least = np.linalg.eigvalsh(x.T @ x)[0]
+    least = max(least + np.sqrt(log) / third * largest * rng.standard_normal() - log / third * largest, 0.0)
+    ridge = max(0.0, np.sqrt(d * log * np.log(2 * d**2 / 0.05)) * largest / third - least)
+    upper = np.triu(rng.standard_normal((d, d)))
+    noise = upper + np.triu(upper, 1).T
+    squares = x.T @ x + np.sqrt(log) * largest / third * noise
+    products = x.T @ y + np.sqrt(log) * np.sqrt(largest) / third * rng.standard_normal(d)
+    return np.linalg.solve(squares + ridge * np.eye(d), products)
+
+
+def adassp(count: int) -> None:
+    """Errors of coefficients of three measures of 10,000 records at epsilon 1, delta 1e-6, beside AdaSSP's.
+
+    In units of half a range: the root of the mean of all coefficients' squared errors, and of the median.
+    """
+    rng = np.random.default_rng(152)
+    frame, domain = _drawn("gamma")
+    frame = pd.concat([frame] * 4).sample(10_000, random_state=1, replace=True).drop(columns="g")
+    domain = sf.Domain({}, measures={n: domain[n] for n in ("a", "b", "y")})  # type: ignore[arg-type]
+    measures = {n: m for n in ("a", "b", "y") if isinstance(m := domain[n], sf.Measure)}
+    middle = {n: (float(m.low) + float(m.high)) / 2 for n, m in measures.items()}
+    half = {n: (float(m.high) - float(m.low)) / 2 for n, m in measures.items()}
+    unit = {n: ((frame[n] - middle[n]) / half[n]).clip(-1, 1).to_numpy() for n in measures}
+    x = np.column_stack([np.ones(len(frame)), unit["a"], unit["b"]])
+    truth = np.linalg.lstsq(x, unit["y"], rcond=None)[0]
+    plan = sf.plan(sf.moments(domain, ["y", "a", "b"]), sf.approx(1, "1e-6"), neighbours="add-remove")
+    ours: list[Any] = []
+    for _ in range(count):
+        found = sf.release(plan, frame, ledger=None).regression("y", ["a", "b"])
+        constant, *slopes = (np.nan if v is None else v for v in found["value"][:3])
+        own = [v * half[n] / half["y"] for n, v in zip("ab", slopes, strict=True)]
+        level = constant + sum(v * middle[n] for n, v in zip("ab", slopes, strict=True)) - middle["y"]
+        ours.append([level / half["y"], *own])
+    theirs = [_adassp(x, unit["y"], 1.0, 1e-6, rng) for _ in range(count)]
+    for name, drawn in (("moments", ours), ("AdaSSP", theirs), ("zero", [np.zeros(3)])):
+        off = ((np.array(drawn) - truth) ** 2).sum(axis=1)
+        lost = np.isnan(off).sum()
+        print(f"{name:8} rms {np.sqrt(np.nanmean(off)):.4f}, median {np.sqrt(np.nanmedian(off)):.4f}, not told {lost}")
+
+
+RUNS = {
+    "price": (price, 10_000),
+    "coverage": (coverage, 2_000),
+    "counting": (counting, 10_000_000),
+    "regression": (regression, 500),
+    "adassp": (adassp, 200),
+}
+
+
 def main() -> None:
-    """One of the four."""
+    """One of the benches."""
     what, *rest = sys.argv[1:] or ["plans"]
     if what == "plans":
         plans()
         return
-    run, count = {"price": (price, 10_000), "coverage": (coverage, 2_000), "counting": (counting, 10_000_000)}[what]
+    run, count = RUNS[what]
     run(int(rest[0]) if rest else count)
 
 

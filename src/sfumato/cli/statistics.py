@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 commands = typer.Typer()
 
 Attribute = Annotated[str, typer.Argument(metavar="ATTRIBUTE", help="A declared attribute, or a level of one.")]
+Measure = Annotated[str, typer.Argument(metavar="MEASURE", help="A declared measure.")]
 By = Annotated[list[str] | None, typer.Option("--by", metavar="ATTRIBUTE", help="Groups; may be repeated.")]
 Confidence = Annotated[float, typer.Option(help="Of the intervals.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Print CSV: every line, every digit.")]
@@ -54,17 +56,93 @@ def mean(
     as_csv: Csv = False,
     as_json: Json = False,
 ) -> None:
-    """The mean of a numeric attribute, from the middles of its declared cells. It costs nothing.
+    """The mean of a measure, or of a numeric attribute from the middles of its declared cells. It costs nothing.
 
-    Its interval holds the mean of the values, wherever in their cells these are; the note names the widest cell.
+    Its interval holds the mean of the values, wherever in their cells these are; the note names the widest cell. Of a
+    measure it is the mean of the numbers, cut to the declared range.
 
     \b
     Example:
       sfumato mean releases/2026-11 age --by sex
+      sfumato mean releases/2026-11 cost --by ward
     """
     groups, found = by or [], _load_measured(folder)
     frame = found.mean(attribute, by=groups, confidence=confidence)
     _print_frame(found, frame, [attribute, *groups], confidence, as_csv=as_csv, as_json=as_json)
+
+
+class Statistic(StrEnum):
+    """What `moments` tells of one measure or of two."""
+
+    VARIANCE = "variance"
+    STD = "std"
+    COVARIANCE = "covariance"
+    CORRELATION = "correlation"
+
+
+@commands.command()
+def moments(
+    folder: Folder,
+    measure: Measure,
+    other: Annotated[str | None, typer.Argument(metavar="OTHER", help="A second measure.")] = None,
+    statistic: Annotated[
+        Statistic | None,
+        typer.Option(
+            help="Of one measure variance or std, the default; of two covariance or correlation, the default."
+        ),
+    ] = None,
+    by: By = None,
+    confidence: Confidence = 0.95,
+    as_csv: Csv = False,
+    as_json: Json = False,
+) -> None:
+    """How much a measure varies, or how two vary together, from sums of squares and products. It costs nothing.
+
+    The queries of the release must have moments of the measures.
+
+    \b
+    Example:
+      sfumato moments releases/2026-11 cost --by ward
+      sfumato moments releases/2026-11 cost days --statistic covariance
+    """
+    groups, found = by or [], _load_measured(folder)
+    wanted = statistic or (Statistic.STD if other is None else Statistic.CORRELATION)
+    if (other is None) != (wanted in (Statistic.VARIANCE, Statistic.STD)):
+        raise InvalidInput(
+            "variance and std are of one measure, covariance and correlation of two: "
+            f"{wanted.value} was asked of {'one' if other is None else 'two'}"
+        )
+    if other is None:
+        tell = found.variance if wanted is Statistic.VARIANCE else found.std
+        frame = tell(measure, by=groups, confidence=confidence)
+    else:
+        together = found.covariance_between if wanted is Statistic.COVARIANCE else found.correlation
+        frame = together(measure, other, by=groups, confidence=confidence)
+    named = [measure, *([] if other is None else [other]), *groups]
+    _print_frame(found, frame, named, confidence, as_csv=as_csv, as_json=as_json)
+
+
+@commands.command()
+def regress(
+    folder: Folder,
+    y: Annotated[str, typer.Argument(metavar="Y", help="The measure that is explained.")],
+    x: Annotated[list[str], typer.Argument(metavar="X…", help="One or two measures that explain it.")],
+    by: By = None,
+    confidence: Confidence = 0.95,
+    as_csv: Csv = False,
+    as_json: Json = False,
+) -> None:
+    """Least squares of a measure on others: coefficients and R², each with its interval. It costs nothing.
+
+    The queries of the release must have moments of all of them together.
+
+    \b
+    Example:
+      sfumato regress releases/2026-11 cost days --by ward
+    """
+    groups, found = by or [], _load_measured(folder)
+    frame = found.regression(y, x, by=groups, confidence=confidence)
+    _print_frame(found, frame, [y, *x, *groups], confidence, as_csv=as_csv, as_json=as_json)
 
 
 @commands.command()

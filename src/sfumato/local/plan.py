@@ -345,6 +345,11 @@ def plan_local(work: Workload, epsilon: Any, *, records: int, reporter: str = "a
     """
     if not isinstance(work, Workload):
         raise PlanError("plan_local needs a workload, made by sf.prefix, sf.marginals, sf.queries, ...")
+    if work.domain.measures:
+        raise PlanError(
+            f"reports tell cells, and measures ({', '.join(work.domain.measures)}) have none: declare a domain without "
+            "them, and sf.Bins of a number whose sums are asked of reports"
+        )
     price = check_epsilon(read_exact(epsilon, "epsilon"))
     if reporter not in REPORTERS:
         raise PlanError(f"reporter must be one of {', '.join(REPORTERS)}, not {reporter!r}")
@@ -352,6 +357,10 @@ def plan_local(work: Workload, epsilon: Any, *, records: int, reporter: str = "a
     weights = np.concatenate([np.full(i.rows, float(i.weight)) for i in work.items])
     gram = (queries.T * weights) @ queries
     cells = len(gram)
+    if (queries == queries[:, :1]).all():
+        raise PlanError(
+            "these queries weigh all cells alike, so they follow from the number of reports: nothing to ask"
+        )
     centre = centred_optimum(gram, rounds=60 if cells <= 512 else 12 if cells <= 1024 else 5)
     plain = bool((weights == weights[0]).all())
     bound = centre.bound(float(price)) / float(weights[0]) if plain else None

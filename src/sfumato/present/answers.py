@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from sfumato._util.description import TitledTable
 from sfumato._util.frames import Frame, safe_text
-from sfumato.domain import Attribute, Dates, Domain
+from sfumato.domain import Attribute, Dates, Domain, Measure
 from sfumato.domain.core import cell_texts, has_unequal_widths, is_year
 from sfumato.errors import NotAnswerable
 from sfumato.operators import Identity, Padded, Prefix
 from sfumato.operators.base import FloatArray
+from sfumato.plans.intervals import widest_sum_margin
 from sfumato.plans.predictions import expand_to_queries
 from sfumato.present.words import round_to_error, show_figures
 from sfumato.releases import Release, Table
-from sfumato.workloads import RECORDS, QueryBlock, Workload
+from sfumato.releases.moments import read_moments
+from sfumato.workloads import RECORDS, QueryBlock, Workload, sums
 from sfumato.workloads.levels import family_names, is_table_family, table_names
 
 _EPOCH = date(1970, 1, 1).toordinal()
@@ -278,12 +281,86 @@ def _largest_groups(release: Release, by: tuple[str, ...], groups: list[int]) ->
     return sorted(groups, key=lambda g: -sizes[g])
 
 
+def asked_measures(release: Release) -> list[tuple[str, tuple[str, ...]]]:
+    """Each measure of which sums are asked, with the attributes by whose cells they are asked."""
+    measures = release.plan.workload.domain.measures
+    found: dict[tuple[str, tuple[str, ...]], None] = {}
+    for query in release.workload.blocks if measures else ():
+        names = query.block.attributes
+        tables = all(
+            isinstance(f, Identity)
+            for g, f in zip(query.block.groups, query.block.factors, strict=True)
+            if not set(g) & set(measures)
+        )
+        if tables:
+            by = tuple(n for n in names if n not in measures)
+            found |= {(n, by): None for n in names if n in measures}
+    return list(found)
+
+
+def measures_table(release: Release) -> list[TitledTable]:
+    """Sums, means and variances of measures, one line each, as far as they follow; nothing where none is asked."""
+    domain = release.plan.workload.domain
+    columns: dict[str, list[str]] = {
+        n: [] for n in ("Measure", "Group", "Statistic", "Answer", "95 % from", "to", "Note")
+    }
+    omitted = 0
+    for measure, by in asked_measures(release):
+        cells = itertools.product(*(cell_texts(domain, b) for b in by))
+        groups = [safe_text(" · ".join(c)) or "all" for c in cells]
+        for statistic, frame in _statistics_of(release, measure, by):
+            value = next(n for n in frame.columns if n == "answer" or n.startswith((statistic, "value")))
+            notes = frame.columns.get("note", [""] * len(frame))
+            for group, v, low, high, note in zip(groups, frame[value], frame["low"], frame["high"], notes, strict=True):
+                if len(columns["Group"]) == _MAX_SINGLES:
+                    omitted += 1
+                    continue
+                error = 0.0 if v is None else (high - low) / 4
+                shown = ["–" if x is None else round_to_error(x, error) for x in (v, low, high)]
+                row = (safe_text(measure), group, statistic, *shown, note)
+                for column, text in zip(columns.values(), row, strict=True):
+                    column.append(text)
+    if not columns["Group"]:
+        return []
+    more = f"; {omitted:,} more are in the release" if omitted else ""
+    caption = f"Sums, means and variances of measures with 95 % intervals{more}"
+    return [TitledTable(caption, Frame(columns), ("Answer", "95 % from", "to"), "Measures", _MAX_SINGLES)]
+
+
+def _statistics_of(release: Release, measure: str, by: tuple[str, ...]) -> Iterator[tuple[str, Frame]]:
+    """What can be told of a measure by some attributes."""
+    tell: dict[str, Callable[[], Frame]] = {
+        "sum": lambda: _sum_of(release, measure, by),
+        "mean": lambda: release.mean(measure, by=by, confidence=CONFIDENCE),
+        "variance": lambda: release.variance(measure, by=by, confidence=CONFIDENCE),
+    }
+    for statistic, find in tell.items():
+        with contextlib.suppress(NotAnswerable):
+            yield statistic, find()
+
+
+def _sum_of(release: Release, measure: str, by: tuple[str, ...]) -> Frame:
+    """Sums of a measure; where only sums of records with a number in several were measured, those of these."""
+    domain = release.plan.workload.domain
+    try:
+        return release.ask(sums(domain, measure, by=by), CONFIDENCE)
+    except NotAnswerable:
+        held = read_moments(release, [measure], by)
+    low, middle, high = cast("Measure", domain[measure]).midpoints
+    row = np.array([middle, (high - low) / 2])
+    value = held.values[:, :2] @ row
+    errors = np.sqrt(np.maximum(np.einsum("i,gij,j->g", row, held.noise[:, :2, :2], row), 0.0))
+    margin = widest_sum_margin(CONFIDENCE, release.raw.measurement.noise) * errors
+    return Frame({"answer": value.tolist(), "low": (value - margin).tolist(), "high": (value + margin).tolist()})
+
+
 def single_answers(release: Release) -> tuple[list[Single], int]:
     """Answers that belong to no table and no distribution, at most 200, and how many were left out."""
     shown: list[Single] = []
     omitted = 0
+    measures = set(release.plan.workload.domain.measures)  # their sums have a table of their own
     for query in _other_blocks(release):
-        if _distribution_of(query) is not None:
+        if _distribution_of(query) is not None or measures & set(query.block.attributes):
             continue
         if len(shown) + query.rows > _MAX_SINGLES:
             omitted += query.rows

@@ -37,6 +37,7 @@ from sfumato.present.answers import (
     SmallTable,
     asked_distributions,
     error_agreement,
+    measures_table,
     singles_table,
     small_tables,
 )
@@ -230,7 +231,7 @@ def _answer_context(release: Release, each: str = "Each") -> list[DescriptionBlo
         Chart(f"curve-{i}", _curve_title(curve), _curve_caption(curve), charts.distribution_chart(curve))
         for i, curve in enumerate(asked_distributions(release))
     ]
-    single = [*singles_table(release), *typical_table(release)]
+    single = [*measures_table(release), *singles_table(release), *typical_table(release)]
     out: list[DescriptionBlock] = [doubts(release)]
     if single or curves or tables:
         out.append(Description("Answers", [Sentences([text]), *single, *curves, *tables], "answers", "Answers"))

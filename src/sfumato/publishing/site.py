@@ -18,7 +18,7 @@ from sfumato._util.frames import Frame, safe_text
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.plans.intervals import widest_sum_margin
 from sfumato.present import charts, sections
-from sfumato.present.answers import singles_table
+from sfumato.present.answers import measures_table, singles_table
 from sfumato.present.page import asset_text, template_environment
 from sfumato.present.provenance import provenance_facts
 from sfumato.present.words import CONFIDENCE, numeric_names, small_groupings, typical_table
@@ -165,7 +165,7 @@ def _site_facts(shelves: list[tuple[Release, Shelf]]) -> dict[str, Any]:
 
 def _site_page(release: Release, earlier: Release | None, shelf: Shelf) -> str:
     plan, projected = release.plan, release.projection is not None
-    glance = [*singles_table(release), *typical_table(release)]
+    glance = [*measures_table(release), *singles_table(release), *typical_table(release)]
     reading = sections.reading_advice(plan, projected=projected)
     rounding = (
         "Cells of large tables are rounded here to less than a two-hundredth of their standard error; the release's "

@@ -34,7 +34,15 @@ from sfumato.workloads.levels import table_block
 if TYPE_CHECKING:
     from sfumato.releases.release import Release
 
-__all__ = ["correlation", "covariance_between", "std", "variance"]
+__all__ = [
+    "correlation",
+    "covariance_between",
+    "inverse_covariance",
+    "moment_powers",
+    "read_moments",
+    "std",
+    "variance",
+]
 
 _GRID = 81  # places of a mean, and values of a variance, near the noisy ones and in the whole range
 _REACH = 8.0  # standard errors around the noisy ones
@@ -55,7 +63,7 @@ class _Moments:
     noise: FloatArray
 
 
-def _rows(count: int) -> list[tuple[int, ...]]:
+def moment_powers(count: int) -> list[tuple[int, ...]]:
     """Powers of each of so many measures: 1, x, x^2, y, y^2, x y."""
     one = [tuple(int(i == j) for j in range(count)) for i in range(count)]
     two = [tuple(2 * int(i == j) for j in range(count)) for i in range(count)]
@@ -67,7 +75,7 @@ _SHARES = {0: (1.0, 1.0, 1.0), 1: (-1.0, 0.0, 1.0), 2: (1.0, -1.0, 1.0)}
 """What a share of 1 in the cells of a measure adds to sums of powers of x, from -1 at its lower end to 1."""
 
 
-def _read(release: Release, names: Sequence[str], by: tuple[str, ...]) -> _Moments:
+def read_moments(release: Release, names: Sequence[str], by: tuple[str, ...]) -> _Moments:
     """The moments of some measures within the cells of `by`. Raises NotAnswerable."""
     raw = release.raw
     domain = raw.plan.workload.domain
@@ -81,7 +89,7 @@ def _read(release: Release, names: Sequence[str], by: tuple[str, ...]) -> _Momen
     def block(rows: FloatArray, joined: Sequence[str]) -> Block:
         return Block((tuple(joined), *table.groups), (Dense(rows), *table.factors))
 
-    powers = _rows(len(names))
+    powers = moment_powers(len(names))
     for extra in ([], others):
         joined = [*names, *extra]
         sides = [
@@ -128,7 +136,7 @@ def _statistics(
     domain = release.plan.workload.domain
     if release.projection is not None:
         raise PlanError(f"the {title} is of the release as it was: ask release.raw")
-    held = _read(release, names, within)
+    held = read_moments(release, names, within)
     width = widest_sum_margin(level, release.raw.measurement.noise)
     columns: dict[str, list[float | None]] = {"value": [], "low": [], "high": []}
     notes: list[str] = []
@@ -160,7 +168,7 @@ def _variance_of(values: FloatArray) -> float:
 
 def _variance_interval(values: FloatArray, noise: FloatArray, width: float) -> tuple[float, float]:
     """The variances of numbers from -1 to 1 that are near enough."""
-    weight = _weight(noise)
+    weight = inverse_covariance(noise)
     whole = float(values @ weight @ values)
     n, x, xx = values
     mean, middle = float(np.clip(x / n, -1, 1)), _variance_of(values)
@@ -193,7 +201,7 @@ def _variance_interval(values: FloatArray, noise: FloatArray, width: float) -> t
     return min(ends[0], float(grid[best])), max(ends[1], float(grid[best]))
 
 
-def _weight(noise: FloatArray) -> FloatArray:
+def inverse_covariance(noise: FloatArray) -> FloatArray:
     """The inverse of a covariance; what is known without noise, as a public number of records, weighs very much."""
     scale = np.sqrt(np.maximum(np.diagonal(noise), np.diagonal(noise).max() * 1e-9))
     return np.asarray(
@@ -275,7 +283,7 @@ def _pair_interval(values: FloatArray, noise: FloatArray, width: float, kind: St
     """The covariances or correlations that are near enough, of numbers from -1 to 1."""
     from scipy.optimize import minimize  # noqa: PLC0415  (slow to import)
 
-    weight = _weight(noise)
+    weight = inverse_covariance(noise)
     whole = float(values @ weight @ values)
 
     def distance(place: FloatArray, theta: float) -> float:

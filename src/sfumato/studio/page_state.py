@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
+from sfumato._util.checks import show_number
 from sfumato._util.frames import Frame, safe_text
+from sfumato.domain import Measure
 from sfumato.errors import InvalidInput, SpecError
 from sfumato.present.sections import cell_count_text
 from sfumato.privacy.ledger import Ledger
@@ -53,7 +56,7 @@ def _declared_state(desk: Workspace, text: str) -> dict[str, Any]:
         found["at"] = None if place is None else int(place[1]) - 1
         return found
     domain = spec.domain
-    found["cells"] = cell_count_text(domain.size)
+    found["cells"] = cell_count_text(math.prod(domain.sizes(domain.dimensions)))
     found["queries"] = f"{len(spec.workload):,}"
     found["stream"] = spec.periods is not None
     found["attributes"] = [
@@ -62,6 +65,12 @@ def _declared_state(desk: Workspace, text: str) -> dict[str, Any]:
         | {"other": a.has_other}
         | {"levels": [*(level.name for level in a.groupings), *([a.cell_level] if a.cell_level else [])]}
         for n, a in domain.attributes.items()
+        if n not in domain.measures
+    ]
+    found["measures"] = [
+        f"{safe_text(n)}, {show_number(m.low)} to {show_number(m.high)}"
+        for n, m in domain.attributes.items()
+        if isinstance(m, Measure)
     ]
     found["groups"] = [
         {"name": n, "labels": [safe_text(t) for t in domain[n].declared_labels[:_LABELS]], "other": domain[n].has_other}

@@ -23,7 +23,7 @@ from sfumato.errors import InvalidInput, NotAnswerable, SfumatoError
 from sfumato.plans.intervals import check_confidence
 from sfumato.plans.planned import is_answered
 from sfumato.present import charts
-from sfumato.present.answers import attribute_distribution, single_answers, singles_table, small_table
+from sfumato.present.answers import attribute_distribution, measures_table, single_answers, singles_table, small_table
 from sfumato.present.projected import moved_section
 from sfumato.present.sections import errors_text, guarantee_equation, guarantee_sentences, reading_advice
 from sfumato.present.words import predicted_families, round_to_error, show_figures
@@ -137,7 +137,7 @@ def release_overview(stored: Any, name: str) -> Json:
         {"name": n, "shown": safe_text(n), "size": domain[n].size, "ordered": domain[n].intervals is not None}
         | {"labels": list(domain[n].declared_labels[:_OFFERED]) if domain[n].intervals is None else []}
         | {"other": domain[n].has_other}
-        for n in (*domain.names, *domain.levels)
+        for n in (*domain.dimensions, *domain.levels)
     ]
     _offer_questions(release, attributes)
     return {
@@ -168,6 +168,7 @@ def _about(release: Release) -> Description:
         *(b for b in told.blocks if isinstance(b, Warnings)),
         Figures(figures),
         Description("What is promised, and how to read an answer", promise),
+        *measures_table(release),
         *singles_table(release),
     ]
     return Description(told.headline, blocks)
@@ -235,7 +236,7 @@ def _read_chosen_names(release: Release, given: object, most: int) -> tuple[str,
     domain = release.plan.workload.domain
     if not isinstance(given, list) or len(given) > most or not all(isinstance(n, str) for n in given):
         raise InvalidInput(f"name at most {most} attributes")
-    known = {*domain.names, *domain.levels}
+    known = {*domain.dimensions, *domain.levels}
     if strange := [n for n in given if n not in known]:
         raise InvalidInput(f"no attribute is called {strange[0][:80]!r}")
     return tuple(given)

@@ -408,6 +408,9 @@ source = {source}   # a table: .csv, .xlsx, .parquet, .json, or an address, "duc
 #                       values_from = "codes.csv"; case = "ignore", trim = true where capitals and blanks do not count
 #   type = "boolean"
 #   type = "hierarchy"  levels = ["state", "county"], values_from = "counties.csv" with a column for each
+# A number of many values (money, a weight, a duration) of which sums, means and variances are asked is a measure: its
+# table is then [measures.NAME] in place of [schema.NAME], with min and max alone, a range that is known without
+# looking; numbers beyond it count as its ends, or not at all with outside = "absent".
 {schema}
 # [domain]
 # impossible = ["age < 15 and married"]   # what holds for no record, known before any was seen; one that says so all
@@ -423,7 +426,8 @@ neighbours = ""     # "add-remove" or "replace-one": what one person may change
 [[queries]]
 name = "main"
 marginals = ""      # such as 2 for all two-way tables; or upto = 3, sets = [["age", "sex"]], prefix = "age",
-                    # sums = "wages", identity = ["age", "sex"], total = true, where = ["age >= 65"]
+                    # sums = "wages", identity = ["age", "sex"], total = true, where = ["age >= 65"]; of
+                    # measures means = "cost", or moments = ["cost", "days"], for regression too; by = ["sex"]
 # weight = 4        # multiplies this part's squared errors; 16 about halves the error of a part with little budget
 
 [[queries]]         # how many people there are is read first; as one of many tables it would get little of the budget

@@ -205,7 +205,7 @@ function summary() {
   $("mock-section").hidden = known.length === 0;
   const rows = known.length ? known[0][1].mock.map((_, i) => known.map(([, c]) => c.mock[i])) : [];
   fill($("mock"), listing(known.map(([n]) => n), rows));
-  $("size").textContent = data.cells ? `${known.length} columns; ${data.cells} combinations of cells.` : "";
+  $("size").textContent = data.cells ? `${known.length} columns; ${data.cells} combinations of cells.${data.measures?.length ? ` Measures, declared in the spec file: ${data.measures.join("; ")}.` : ""}` : "";
   const early = data.problem && data.at === null && !/queries|\[\[queries\]\]/.test(data.problem);
   say(early ? `Still to do: ${data.todo ?? data.problem}` : "");
   // kept all the same: what they lack may be typed next

@@ -1,0 +1,108 @@
+"""Measures on the command line: a spec begun, planned, released, and asked for means, moments and regressions."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sfumato.releases import Release, load_release
+from support.typed import Run, refused
+
+SPEC = """
+[data]
+source = "stays.csv"
+
+[schema.ward]
+type = "category"
+values = ["north", "south"]
+outside = "other"
+missing = "other"
+
+[measures.days]
+min = 0
+max = 60
+
+[measures.cost]
+min = 0
+max = 50000
+
+[privacy]
+rho = "5"
+neighbours = "add-remove"
+
+[[queries]]
+moments = ["cost", "days"]
+by = ["ward"]
+"""
+
+
+@pytest.fixture
+def stays(run: Run) -> Run:
+    """A release of 600 drawn stays."""
+    rng = np.random.default_rng(152)
+    days = np.round(rng.gamma(2, 3, 600), 1)
+    cost = np.round(900 * days + rng.gamma(2, 800, 600), 2)
+    lines = [f"{'north' if i % 3 else 'south'},{d},{c}" for i, (d, c) in enumerate(zip(days, cost, strict=True))]
+    Path("stays.csv").write_text("\n".join(["ward,days,cost", *lines]) + "\n", encoding="utf-8")
+    Path("money.toml").write_text(SPEC, encoding="utf-8")
+    assert run("ledger", "create", "money.db", "--rho", "5").code == 0
+    assert run("release", "money.toml", "--ledger", "money.db", "--name", "one", "-o", "out/one").code == 0
+    return run
+
+
+def test_statistics_of_measures_are_those_of_python(stays: Run) -> None:
+    """Mutants: a variance for a standard deviation; the second measure left out; y and x exchanged."""
+    found = load_release("out/one")
+    assert isinstance(found, Release)
+    for typed, expected in (
+        (("mean", "cost", "--by", "ward"), found.mean("cost", by="ward", confidence=0.9)),
+        (("moments", "cost", "--by", "ward"), found.std("cost", by="ward", confidence=0.9)),
+        (("moments", "cost", "--statistic", "variance"), found.variance("cost", confidence=0.9)),
+        (("moments", "cost", "days"), found.correlation("cost", "days", confidence=0.9)),
+        (
+            ("moments", "cost", "days", "--statistic", "covariance"),
+            found.covariance_between("cost", "days", confidence=0.9),
+        ),
+        (("regress", "cost", "days", "--by", "ward"), found.regression("cost", "days", by="ward", confidence=0.9)),
+    ):
+        command, *options = typed
+        told = json.loads(stays(command, "out/one", *options, "--confidence", "0.9", "--json").out)
+        assert told["rows"] == expected.rows()
+        lines = csv.DictReader(io.StringIO(stays(command, "out/one", *options, "--csv").out))
+        assert len(list(lines)) == len(expected)
+        shown = stays(command, "out/one", *options)
+        assert shown.code == 0
+        assert "confidence of 0.95" in shown.out
+
+
+def test_statistics_of_too_many_or_too_few_measures_are_refused(stays: Run) -> None:
+    """Mutant: the one that was not asked told in place of it."""
+    refused(stays("moments", "out/one", "cost", "--statistic", "correlation"), "of two")
+    refused(stays("moments", "out/one", "cost", "days", "--statistic", "std"), "of one measure")
+    refused(stays("moments", "out/one", "ward"), "ward is no measure")
+    refused(stays("regress", "out/one", "cost", "cost"), "each measure once")
+
+
+def test_reports_show_sums_means_and_variances(stays: Run) -> None:
+    """Mutants: moments about the middle of a range shown as answers; sums left out where two measures are joined."""
+    del stays
+    report = Path("out/one/report.html").read_text(encoding="utf-8")
+    assert "Sums, means and variances of measures with 95 % intervals" in report
+    for word in ("north", "south", "sum", "mean", "variance"):
+        assert f">{word}<" in report
+    assert "squared" not in report.partition("Sums, means and variances")[2].partition("</table>")[0]
+
+
+def test_init_says_how_a_measure_is_declared(stays: Run) -> None:
+    """Names are read and nothing else. Mutant: a range proposed from the rows."""
+    assert stays("init", "stays.csv", "-o", "new.toml").code == 0
+    text = Path("new.toml").read_text(encoding="utf-8")
+    assert "[measures.NAME]" in text
+    assert 'means = "cost", or moments' in text
+    assert "[schema.cost]" in text
+    assert "900" not in text
