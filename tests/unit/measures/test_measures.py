@@ -299,7 +299,7 @@ def test_engines_that_count_elsewhere_are_refused(monkeypatch: pytest.MonkeyPatc
     def engine(_: object) -> Engine:
         return Engine()
 
-    monkeypatch.setattr(sources.elsewhere, "engine", engine)
+    monkeypatch.setattr(sources.elsewhere, "find_engine", engine)
     with pytest.raises(SourceError, match="summed over tables that are read here"):
         open_source("postgresql://x/y?table=t", _domain())
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato._util.codec import distinct_rows
-from sfumato.cells import POINTS, Grid
+from sfumato.cells import POINTS, Amounts, Grid
 from sfumato.errors import PlanError, SourceError
 from sfumato.privacy.measures import MAX_MEASURES, WHOLE_BITS
 
@@ -240,6 +240,7 @@ MAX_CELLS = 2**26  # 512 MB for the one table that is counted at a time: 25,000 
 _MAX_ORDER = 32  # of two cells or more each these are more than MAX_CELLS already
 # Records whose keys are built at once stay in the caches; more are read at once from a database.
 _CHUNK_ROWS = 2**16
+_SHARED_CELLS = 2**23  # shares of some records that are held at once: 64 MB
 _READ_ROWS = 2**18  # a few megabytes of every attribute
 # Cells of the blocks that are summed down together, unless one has more.
 _PART_CELLS = 2**18
@@ -273,16 +274,26 @@ SHARES = 2**WHOLE_BITS
 _FINER = POINTS // SHARES
 
 
-def shares(codes: Sequence[NDArray[Any]], cells: Sequence[int]) -> Table:
+def shares(
+    codes: Sequence[NDArray[Any]], cells: Sequence[int], ends: Sequence[Sequence[int]] | None = None
+) -> Table:
     """(joint cells, records): how a record's whole, `SHARES`, lies in the cells of measures, in C order.
 
-    Of one measure the shares add up to the whole; of several each is the product to the nearest whole number. What is
-    computed is whole numbers alone, below 2^62: a place t of `POINTS` has t t to the nearest place.
+    ends: of each measure the steps at which its pieces end, from 0 to `POINTS`; without knots these two. Of one measure the shares add up to the whole; of several each is the product to the nearest whole number. What is
+    computed is whole numbers alone, below 2^62: a place t of `POINTS`, of the range or of a piece, has t t to the nearest
+    place.
     """
     parts: list[list[Table]] = []
-    for code, count in zip(codes, cells, strict=True):
+    for code, count, edges in zip(codes, cells, ends or [(0, POINTS)] * len(codes), strict=True):
         t = code.astype(np.int64)
         there = t <= POINTS
+        piece = None
+        if len(edges) > 2:
+            steps = np.array(edges, dtype=np.int64)
+            piece = np.searchsorted(steps[1:-1], t, side="right")
+            length = steps[piece + 1] - steps[piece]
+            t = (np.minimum(t, POINTS) - steps[piece]) * POINTS
+            t = (t + length // 2) // length
         square = (t * t + POINTS // 2) // POINTS
         own = [POINTS - 2 * t + square, 2 * (t - square), square]
         if len(codes) == 1:
@@ -290,7 +301,13 @@ def shares(codes: Sequence[NDArray[Any]], cells: Sequence[int]) -> Table:
             first, second = ((v + _FINER // 2) // _FINER for v in (t, square))
             own = [SHARES - 2 * first + second, 2 * (first - second), second]
         whole = SHARES if len(codes) == 1 else POINTS
-        parts.append([np.where(there, v, 0) for v in own] + [np.where(there, 0, whole)] * (count - 3))
+        own = [np.where(there, v, 0) for v in own]
+        if piece is not None:
+            table = np.zeros((2 * len(edges) - 1, len(t)), dtype=np.int64)
+            for i, v in enumerate(own):
+                table[2 * piece + i, np.arange(len(t))] = v
+            own = list(table)
+        parts.append(own + [np.where(there, 0, whole)] * (count - len(own)))
     found = parts[0]
     for i, more in enumerate(parts[1:], 2):
         unit = POINTS * _FINER if i == len(parts) else POINTS
@@ -305,11 +322,15 @@ def _add_shares(grid: Grid, axes: Sequence[int], chunks: Iterator[Columns]) -> T
     shape = [grid.shape[a] for a in plain]
     split = math.prod(grid.shape[a] for a in mine)
     table = np.zeros((split, math.prod(shape)), dtype=np.int64)
+    rules = [rule for rule in (grid.rules[a] for a in mine) if isinstance(rule, Amounts)]
+    step = max(2**10, min(_CHUNK_ROWS, _SHARED_CELLS // split))
     for columns in chunks:
         rows = len(columns[axes[0]])
-        for start in range(0, rows, _CHUNK_ROWS):
-            some = slice(start, start + _CHUNK_ROWS)
-            parts = shares([columns[a][some] for a in mine], [grid.shape[a] for a in mine])
+        for start in range(0, rows, step):
+            some = slice(start, start + step)
+            parts = shares(
+                [columns[a][some] for a in mine], [grid.shape[a] for a in mine], [rule.ends for rule in rules]
+            )
             key = np.zeros(parts.shape[1], dtype=np.intp)
             for a, size in zip(plain, shape, strict=True):
                 key = key * size + columns[a][some]
