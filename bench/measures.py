@@ -113,7 +113,7 @@ def coverage(count: int) -> None:
 
 
 def _best_in_hindsight(x: np.ndarray[Any, Any], budget: sf.Budget) -> tuple[float, float]:
-    """(root mean square error of the best fixed cut, that cut), of cuts an eighth of an octave apart and a whole budget."""
+    """(root mean square error of the best fixed cut, that cut), of cuts an eighth of an octave apart."""
     unit = sf.plan(sf.means(sf.Domain({}, measures={"x": sf.Measure(0, 1)}), "x"), budget, neighbours="add-remove")
     n, best = len(x), (math.inf, 0.0)
     for z in 2.0 ** np.arange(8, 24.01, 1 / 8):
@@ -125,7 +125,7 @@ def _best_in_hindsight(x: np.ndarray[Any, Any], budget: sf.Budget) -> tuple[floa
 
 
 def clip(count: int) -> None:
-    """The cut that is chosen after the release against the best fixed one, knots doubling; coverage of both intervals."""
+    """The cut that is chosen after the release against the best fixed one, knots doubling; how often intervals hold."""
     worst, held, total = 0.0, 0, 0
     for name in ("log-normal", "Pareto 1.5"):
         for n in (2_000, 20_000):
@@ -146,7 +146,7 @@ def clip(count: int) -> None:
                 worst, held, total = max(worst, ratio), held + inside, total + count
                 width = np.median([r["high"] - r["low"] for r in found]) / x.mean()
                 print(
-                    f"{name:10} n {n:6,} gdp {mu:3}: {ratio:.2f} times the best cut in hindsight ({cut:,.0f}, which errs "
+                    f"{name:10} n {n:6,} gdp {mu:3}: {ratio:.2f} times the best cut in hindsight ({cut:,.0f}, erring "
                     f"{best / x.mean():.4f} of the mean); {inside / count:.3f} of intervals hold; width {width:.3f}",
                     flush=True,
                 )

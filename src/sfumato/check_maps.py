@@ -338,7 +338,9 @@ def moments(s: Any) -> Any:  # residuals of attributes, each with whole numbers 
 
 
 def hull(cells: int) -> Any:  # (corners, cells) of 64: around ((1-t)^2, 2t(1-t), t^2) in every three cells from an end
-    table = list[list[int]]()  # between knots to the next, by eighths, where tangents meet; ends; those without a number
+    table = list[
+        list[int]
+    ]()  # between knots to the next, by eighths, where tangents meet; ends; those without a number
     for first in range(0, cells - 2, 2):
         for a, b in [(i, i + 1) for i in range(EIGHT)]:
             meet = [(EIGHT - a) * (EIGHT - b), a * (EIGHT - b) + b * (EIGHT - a), a * b]

@@ -26,10 +26,10 @@ from sfumato.strategies.geography_tree import neighbour_relation, read_unit
 from sfumato.strategies.periods import Periods, read_stream_section
 from sfumato.workloads import (
     Workload,
+    gaps,
     hierarchy,
     identity,
     marginals,
-    gaps,
     means,
     moments,
     predicates,

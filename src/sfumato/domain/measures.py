@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -55,7 +55,7 @@ class Measure(Attribute):
     ordered: ClassVar[bool] = False
     low: Number
     high: Number
-    knots: tuple[Number, ...] = deferred_field(())
+    knots: Sequence[Number] = deferred_field(())
 
     def __post_init__(self) -> None:
         for name in ("low", "high"):
@@ -78,8 +78,8 @@ class Measure(Attribute):
         ends = [float(self.low), *map(float, knots), float(self.high)]
         if not all(b - a >= least for a, b in itertools.pairwise(ends)):
             raise DomainError(
-                f"a measure's knots rise between {show_number(self.low)} and {show_number(self.high)}, each a millionth "
-                "of the range above the one before"
+                f"a measure's knots rise between {show_number(self.low)} and {show_number(self.high)}, each a "
+                "millionth of the range above the one before"
             )
         object.__setattr__(self, "knots", knots)
         # a number that does not count lies in the extra cell, in which it adds nothing to any sum
@@ -125,7 +125,14 @@ class Measure(Attribute):
         return first, *itertools.chain.from_iterable(zip(middles, rest, strict=True))
 
     def clipped(self, cut: float) -> tuple[float, ...]:
-        """What a share of 1 in each cell adds to the sum of numbers that are cut at a knot, or at an end."""
+        """What a share of 1 in each cell adds to the sum of numbers that are cut at a knot, or at an end.
+
+        Args:
+            cut: A knot, or the upper end of the range.
+
+        Returns:
+            A number per declared cell.
+        """
         values = [min(v, cut) for v in self.ends]
         return self.sums_of(values, [(a + b) / 2 for a, b in itertools.pairwise(values)])
 

@@ -1,12 +1,13 @@
 """What maps of shared records cost: records of a measure lie in several cells, and in no more than a hull of them.
 
-A record at the place t of a piece of a measure's range has the shares ((1 - t)^2, 2 t (1 - t), t^2) of three cells: the
-piece's ends, which it shares with its neighbours, and its middle. Without knots the range is one piece, of m pieces
-there are 2 m + 1 cells. As t moves the shares draw a curve, which lies in the convex hull of few corners: those of the curve cut into `PIECES` equal pieces, each a
-parabola inside the triangle of its two ends and of the point in which their tangents meet. A norm, and a distance, is
-convex, so over the hull it is largest at corners (at pairs of corners). So the price of integer maps over the cells is
-the price of the same maps over the corners, where every factor F over a measure is F C with the corners' shares as the
-columns of C. The corners of a measure follow from how many cells it has, wherever its knots lie. Of several measures in one table the hull of the products is within that of the corners' products.
+Knots cut the range into segments, m of them into 2 m + 1 cells: an end, a middle, an end, and so on. At the place t
+of its segment a record has the shares ((1 - t)^2, 2 t (1 - t), t^2) of the segment's lower end, middle and upper end.
+As t moves they draw a curve, which lies in the convex hull of few corners: those of the curve cut into `PIECES` equal
+pieces, each a parabola inside the triangle of its two ends and of the point in which their tangents meet. A norm, and a
+distance, is convex, so over the hull it is largest at corners (at pairs of corners). So the price of integer maps over
+the cells is the price of the same maps over the corners, where every factor F over a measure is F C with the corners'
+shares as the columns of C. The corners follow from the number of cells, wherever knots lie. Of several measures in one
+table the hull of the products is within that of the corners' products.
 
 Shares are counted in whole numbers of 2^24, to the nearest or nearly: what one record adds is off by at most `_OFF` in
 each cell, which costs no more than the norms of the columns, added up. docs/decisions/0136 and 0152 have the proof.

@@ -19,7 +19,6 @@ from sfumato._util.frames import Frame
 from sfumato.domain import Measure
 from sfumato.domain.core import range_restriction
 from sfumato.errors import PlanError
-from sfumato.operators.base import FloatArray
 from sfumato.plans.intervals import check_confidence, simultaneous_confidence
 from sfumato.releases.quantiles import by_names, declared_rows, group_frame, ratio_interval
 
@@ -28,7 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = ["best_clipped_mean", "clipped_mean", "gap"]
 
-_AGREE = 4.0  # standard errors: what noise alone does not reach at any of 30 knots
+# In how many squared standard errors two means agree, and how many more where the higher knot's error is e times as
+# large. Noise passes c by a chance like exp(-c c / 2), and costs the square of that ratio: more than 4 of these
+_AGREE, _MORE = 4.0, 6.0
 
 
 def _with_knots(release: Release, name: str, at: object = None) -> Measure:
@@ -130,8 +131,9 @@ def best_clipped_mean(release: Release, name: str, by: tuple[str, ...], level: f
     top = measure.ends[-1] - measure.ends[0]
     between = ratio_interval(release, name, (declared_rows(measure, differences), bottom), by, together, (0.0, top))[1]
     agree = np.ones(value.shape, dtype=bool)
-    for (k, _), far, doubt in zip(pairs, between[0], between[1], strict=True):
-        agree[k] &= far <= _AGREE * doubt
+    for (k, j), far, doubt in zip(pairs, between[0], between[1], strict=True):
+        noisier = np.maximum(error[j] / np.maximum(error[k], 1e-300), 1.0)
+        agree[k] &= far <= np.sqrt(_AGREE + _MORE * np.log(noisier)) * doubt
     chosen = np.argmax(agree, axis=0)
     groups = np.arange(value.shape[1])
     told = value[chosen, groups], error[chosen, groups]

@@ -151,7 +151,8 @@ def attribute_mean(
         confidence: The probability, strictly between 0 and 1, with which each interval holds.
         where: A predicate, instead of `by`: the mean of the records that satisfy it.
         clip: Of a measure with knots, a knot at which its numbers are cut; or "best", which chooses after the release:
-            the least knot whose mean agrees with those at all higher ones within 4 standard errors of the difference.
+            the least knot whose mean agrees with those at all higher ones, within 2 standard errors of the difference
+            and more where the higher one's own is larger.
             The plan must have asked `sf.means` with `clip="best"`, or `sf.gaps`. low and high are then, with "best", of
             the mean of the numbers in the declared range, whatever was chosen; the note says where they were cut, and
             between what the mean of the cut numbers lies.
@@ -191,7 +192,7 @@ def attribute_mean(
         top, bottom, lower, upper = (r[0] for r in rows)
         return mean_where(release, attribute, (top, bottom), where, level, (lower, upper), off)
     top, bottom, lower, upper = rows
-    clip, middles = (float(reach[:, 0].min()), float(reach[:, 1].max())), (float(row.min()), float(row.max()))
+    span, middles = (float(reach[:, 0].min()), float(reach[:, 1].max())), (float(row.min()), float(row.max()))
     everybody = np.ones((1, declared.size))
     known, every = (
         is_answered(release.plan.strategy, rows_block(release, attribute, r, names)) for r in (bottom, everybody)
@@ -199,10 +200,10 @@ def attribute_mean(
     whole = declared.has_other and every and not known
     if whole:
         bottom = everybody
-        clip, middles = ((min(a, 0.0), max(b, 0.0)) for a, b in (clip, middles))
+        span, middles = ((min(a, 0.0), max(b, 0.0)) for a, b in (span, middles))
     sizes, numbers = ratio_interval(release, attribute, (top, bottom), names, level, middles)
     if (reach[:, 0] < reach[:, 1]).any():
-        numbers = _widen_means(release, attribute, (lower, bottom, upper), names, level, numbers, row, reach, clip)
+        numbers = _widen_means(release, attribute, (lower, bottom, upper), names, level, numbers, row, reach, span)
     said = "; ".join(
         t
         for t in (

@@ -64,6 +64,7 @@ def _rows(count: int) -> list[tuple[int, ...]]:
     return [(0,) * count, *(p for pair in zip(one, two, strict=True) for p in pair), *both]
 
 
+# of a measure without knots: 1, x and x^2 at its ends, and in the middle as _shares has them
 _SHARES = {0: (1.0, 1.0, 1.0), 1: (-1.0, 0.0, 1.0), 2: (1.0, -1.0, 1.0)}
 
 
@@ -79,7 +80,7 @@ def _shares(measure: Attribute, power: int) -> Sequence[float]:
 
 
 def _padded(row: Sequence[float], size: int) -> FloatArray:
-    return np.pad(np.asarray(row, dtype=np.float64), (0, size - len(row)))
+    return np.asarray([*row, *[0.0] * (size - len(row))], dtype=np.float64)
 
 
 def _read(release: Release, names: Sequence[str], by: tuple[str, ...]) -> _Moments:
@@ -103,7 +104,7 @@ def _read(release: Release, names: Sequence[str], by: tuple[str, ...]) -> _Momen
             [_padded(_shares(domain[n], p), domain[n].size) for n, p in zip(names, own, strict=True)] for own in powers
         ]
         there = [_padded(_shares(domain[m], 0), domain[m].size) for m in extra]
-        rows = np.stack([reduce(np.kron, [*side, *there]) for side in sides])
+        rows = np.asarray([reduce(np.kron, [*side, *there]) for side in sides], dtype=np.float64)
         if is_answered(raw.plan.strategy, block(rows, joined)):
             break
     else:

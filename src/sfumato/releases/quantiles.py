@@ -74,7 +74,11 @@ def rows_block(release: Release, attribute: str, rows: FloatArray, by: tuple[str
     found = Block(((owner,), *table.groups), (factor, *table.factors))
     if owner in domain.measures and not is_answered(release.plan.strategy, found):
         # of the records that have a number in all measures, where nothing else was measured
-        others = [(m, Dense(np.arange(domain[m].size)[None, :] < domain[m].declared_size)) for m in domain.measures if m != owner]
+        others = [
+            (m, Dense(np.arange(domain[m].size)[None, :] < domain[m].declared_size))
+            for m in domain.measures
+            if m != owner
+        ]
         joint = Block((*found.groups, *((m,) for m, _ in others)), (*found.factors, *(f for _, f in others)))
         return joint if others and is_answered(release.plan.strategy, joint) else found
     return found
@@ -145,7 +149,8 @@ def ratio_interval(
 ) -> tuple[GroupSizes, Numbers]:
     """(value, standard error, low, high) of rows[0] / rows[1], each (rows, groups), NaN where nothing is known.
 
-    clip: two numbers, or of each row two, (rows, 1). The standard error is NaN for projected values, where none is known. Values and ends are within `clip`.
+    clip: two numbers, or of each row two, (rows, 1).
+    The standard error is NaN for projected values, where none is known. Values and ends are within `clip`.
     """
     top, bottom = rows
     raw = release.raw

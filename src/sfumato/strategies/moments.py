@@ -454,7 +454,7 @@ _PLACES = {Neighbours.ADD_REMOVE: {1: 257, 2: 33, 3: 9}, Neighbours.REPLACE_ONE:
 
 
 # in place of pairs of corners, of each measure: at least 3 of each piece, and with knots between most pieces no more
-_FEW_PLACES = {1: 17, 2: 3, 3: 3}
+_FEW_PLACES = {1: 33, 2: 3, 3: 3}
 
 
 def _have_knots(problem: Problem) -> bool:

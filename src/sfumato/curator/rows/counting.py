@@ -274,14 +274,12 @@ SHARES = 2**WHOLE_BITS
 _FINER = POINTS // SHARES
 
 
-def shares(
-    codes: Sequence[NDArray[Any]], cells: Sequence[int], ends: Sequence[Sequence[int]] | None = None
-) -> Table:
+def shares(codes: Sequence[NDArray[Any]], cells: Sequence[int], ends: Sequence[Sequence[int]] | None = None) -> Table:
     """(joint cells, records): how a record's whole, `SHARES`, lies in the cells of measures, in C order.
 
-    ends: of each measure the steps at which its pieces end, from 0 to `POINTS`; without knots these two. Of one measure the shares add up to the whole; of several each is the product to the nearest whole number. What is
-    computed is whole numbers alone, below 2^62: a place t of `POINTS`, of the range or of a piece, has t t to the nearest
-    place.
+    ends: of each measure the steps at which its pieces end, from 0 to `POINTS`; without knots these two. Of one measure
+    the shares add up to the whole; of several each is the product to the nearest whole number. What is computed is
+    whole numbers alone, below 2^62: a place t of `POINTS`, of the range or a piece, has t t to the nearest place.
     """
     parts: list[list[Table]] = []
     for code, count, edges in zip(codes, cells, ends or [(0, POINTS)] * len(codes), strict=True):
