@@ -1,13 +1,14 @@
 """Sums of measures: prices against brute force, plans against the bound of the curve, intervals, regression.
 
     OPENBLAS_NUM_THREADS=1 python bench/measures.py price [10000] | plans | coverage [2000] | counting [10000000] |
-        regression [500] | adassp [200]
+        regression [500] | adassp [200] | clip [500]
 
 Seeds are those printed. CPU seconds are `time.process_time`, one thread, modules loaded.
 """
 
 from __future__ import annotations
 
+import math
 import resource
 import sys
 import tempfile
@@ -23,6 +24,7 @@ import pandas as pd
 import sfumato as sf
 from sfumato.curator.rows import readers
 from sfumato.curator.rows.sources import open_source
+from sfumato.operators import Block, Dense
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
@@ -264,10 +266,52 @@ def adassp(count: int) -> None:
         print(f"{name:8} rms {np.sqrt(np.nanmean(off)):.4f}, median {np.sqrt(np.nanmedian(off)):.4f}, not told {lost}")
 
 
+def _best_in_hindsight(x: np.ndarray[Any, Any], budget: sf.Budget) -> tuple[float, float]:
+    """(root mean square error of the best fixed cut, that cut), of cuts an eighth of an octave apart."""
+    unit = sf.plan(sf.means(sf.Domain({}, measures={"x": sf.Measure(0, 1)}), "x"), budget, neighbours="add-remove")
+    n, best = len(x), (math.inf, 0.0)
+    for z in 2.0 ** np.arange(8, 24.01, 1 / 8):
+        mean = float(np.minimum(x, z).mean())
+        row = Block((("x",),), (Dense(np.array([[0.0, 0.5, 1.0, 0.0]]) - mean / z * np.array([[1.0, 1.0, 1.0, 0.0]])),))
+        noise = float(unit.strategy.row_powers(row, 2).max() * unit.noise.variance) * (z / n) ** 2
+        best = min(best, (math.sqrt(noise + (float(x.mean()) - mean) ** 2), float(z)))
+    return best
+
+
+def clip(count: int) -> None:
+    """The cut that is chosen after the release against the best fixed one, knots doubling; how often intervals hold."""
+    worst, held, total = 0.0, 0, 0
+    for name in ("log-normal", "Pareto 1.5"):
+        for n in (2_000, 20_000):
+            rng = np.random.default_rng([152, n])
+            x = np.exp(rng.normal(10, 1.5, n)) if name == "log-normal" else 5_000 * (1 - rng.random(n)) ** (-1 / 1.5)
+            x = np.minimum(x, 2.0**24)
+            knots = [2**k for k in range(9, 24)]
+            domain = sf.Domain({}, measures={"x": sf.Measure(0, 2**24, knots=knots)})
+            for mu in ("0.2", "1"):
+                budget = sf.gdp(mu)
+                plan = sf.plan(sf.means(domain, "x", clip="best"), budget, neighbours="add-remove")
+                frame = pd.DataFrame({"x": x})
+                found = [sf.release(plan, frame, ledger=None).mean("x", clip="best").rows()[0] for _ in range(count)]
+                errors = np.array([r["mean x"] for r in found], dtype=float) - x.mean()
+                best, cut = _best_in_hindsight(x, budget)
+                inside = sum(r["low"] <= x.mean() <= r["high"] for r in found)
+                ratio = float(np.sqrt((errors**2).mean())) / best
+                worst, held, total = max(worst, ratio), held + inside, total + count
+                width = np.median([r["high"] - r["low"] for r in found]) / x.mean()
+                print(
+                    f"{name:10} n {n:6,} gdp {mu:3}: {ratio:.2f} times the best cut in hindsight ({cut:,.0f}, erring "
+                    f"{best / x.mean():.4f} of the mean); {inside / count:.3f} of intervals hold; width {width:.3f}",
+                    flush=True,
+                )
+    print(f"at most {worst:.2f} times; {held / total:.4f} of {total:,} intervals hold")
+
+
 RUNS = {
     "price": (price, 10_000),
     "coverage": (coverage, 2_000),
     "counting": (counting, 10_000_000),
+    "clip": (clip, 500),
     "regression": (regression, 500),
     "adassp": (adassp, 200),
 }

@@ -54,6 +54,7 @@ GROUPS = {
             "sums",
             "means",
             "moments",
+            "gaps",
             "hierarchy",
         ),
         *("queries", "parities", "conjunctions", "disjunctions", "periods", "stack"),

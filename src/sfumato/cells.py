@@ -21,7 +21,7 @@ from sfumato._util.text import date_format_fields
 from sfumato.errors import DomainError
 
 __all__ = ["EDITION", "MAX_CELLS", "POINTS", "WHOLE", "Amounts", "Codes", "Days", "Edges", "Grid", "Moves", "Rule"]
-__all__ += ["Truths", "Wholes", "whole_text"]
+__all__ += ["MAX_KNOTS", "Truths", "Wholes", "whole_text"]
 
 MAX_CELLS = 10_000_000  # 80 MB of counts of one attribute; by mistake such a domain is an identifier, which is sf.Keys
 EDITION = 2
@@ -30,6 +30,9 @@ the last of the bins does not hold its upper edge. Plans that were stored then k
 _EXACT = 2**53  # whole numbers below are doubles
 POINTS = 2**30
 """Equal steps of the range of a measure. A number counts as the nearest end of a step, from 0 to so many."""
+MAX_KNOTS = 30
+"""Of one measure: from 1 to 10^9 they may double. Each adds two cells, and nine corners to what is priced."""
+_NEAREST_KNOTS = 2**10  # steps: a number is known to half a step, which is then little of its piece
 _MOVED = 2**20  # records that are moved at once: some tens of megabytes beside the columns
 WHOLE = "(?:(-?[1-9][0-9]*)|-?(0))[.]0+"
 """A whole number written with zero decimals, of any length; what comes before them is one of its groups."""
@@ -201,27 +204,42 @@ class Days(Rule):
 class Amounts(Rule):
     """Numbers from `low` to `high` that are summed. A record lies in several cells, with shares that add up to 1.
 
-    With t its place in the range, from 0 to 1, it has the shares (1 - t)^2, 2 t (1 - t) and t^2 of the first three
-    cells: sums, and sums of squares, are sums over cells. Whoever has no number is in the last cell, which "other"
-    declares, with a share of 1. The code of a record is the nearest of `POINTS` + 1 equal steps, or the one after.
+    Knots cut the range into pieces. With u its place in its piece, from 0 to 1, a record has the shares (1 - u)^2,
+    2 u (1 - u) and u^2 of the cells of the piece's lower end, middle and upper end: sums, and sums of squares, are sums
+    over cells. Whoever has no number is in the last cell, which "other" declares, with a share of 1. The code of a
+    record is the nearest of `POINTS` + 1 equal steps of the range, or the one after.
     """
 
     numeric: ClassVar[bool] = True
     low: float
     high: float
+    knots: tuple[float, ...] = deferred_field(())
 
     def __post_init__(self) -> None:
         Rule.__post_init__(self)
-        if not all(type(n) is float and math.isfinite(n) for n in (self.low, self.high)):
+        if not all(type(n) is float and math.isfinite(n) for n in (self.low, self.high, *self.knots)):
             raise DomainError("a measure goes from one finite number to another")
         if not 1e-290 < self.high - self.low < math.inf or self.outside not in ("clamp", "other"):
             raise DomainError("a measure goes from low to a high above it, and drops no record")
         if self.missing != "other":  # whoever has no number has a cell, whose price is paid
             raise DomainError("a measure has a cell for records without a number")
+        if type(self.knots) is not tuple or len(self.knots) > MAX_KNOTS or not self._apart():
+            raise DomainError(f"up to {MAX_KNOTS} knots rise from low to high, each a millionth of the range apart")
+
+    def _apart(self) -> bool:
+        ends = self.ends
+        return all(b - a >= _NEAREST_KNOTS for a, b in itertools.pairwise(ends))
 
     @property
     def declared(self) -> int:
-        return 3
+        return 2 * len(self.knots) + 3
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """The steps at which the pieces end, from 0 to `POINTS`."""
+        scale = POINTS / (self.high - self.low)
+        inner = (math.floor((min(max(k, self.low), self.high) - self.low) * scale + 0.5) for k in self.knots)
+        return 0, *inner, POINTS
 
     @property
     def states(self) -> int:

@@ -337,14 +337,17 @@ def moments(s: Any) -> Any:  # residuals of attributes, each with whole numbers 
         yield 1, [*plain, (s.measures, Doc({"~class": "Dense", "matrix": p.matrix}))]
 
 
-def hull(cells: int) -> Any:  # (corners, cells) around ((1-t)^2, 2t(1-t), t^2), of 64, and those without a number
-    ends = [(i, i) for i in (0, EIGHT)] + [(i, i + 1) for i in range(EIGHT)]  # of eight pieces: where tangents meet
-    found = [((EIGHT - a) * (EIGHT - b), a * (EIGHT - b) + b * (EIGHT - a), a * b) for a, b in ends]
-    table = np.zeros((len(found) + cells - 3, cells), dtype=object)
-    table[: len(found), :3] = found
-    for i in range(3, cells):
-        table[len(found) + i - 3, i] = EIGHT**2
-    return table
+def hull(cells: int) -> Any:  # (corners, cells) of 64: around ((1-t)^2, 2t(1-t), t^2) in every three cells from an end
+    table = list[
+        list[int]
+    ]()  # between knots to the next, by eighths, where tangents meet; ends; those without a number
+    for first in range(0, cells - 2, 2):
+        for a, b in [(i, i + 1) for i in range(EIGHT)]:
+            meet = [(EIGHT - a) * (EIGHT - b), a * (EIGHT - b) + b * (EIGHT - a), a * b]
+            table.append([0] * first + meet + [0] * (cells - first - 3))
+    whole = [i for i in range(cells) if i % 2 == 0 or i == cells - 1]
+    table += [[EIGHT**2 * (i == j) for j in range(cells)] for i in whole]
+    return np.array(table, dtype=object)
 
 
 def shared(blocks: Any, ops: Any, sizes: Any, measures: Any, p: int) -> Any:

@@ -176,7 +176,13 @@ def declared_cell_counts(plan: Any) -> dict[str, int]:  # how many cells every a
         many = a.source or {label for _, label in a.get("values", {}).get("~map", ())} or (a.edges or [0, 1, 2])[1:]
         low, high = (maps.calendar_period_number(d, a.by) if a.by else d for d in (a.low, a.high))
         measure = a.kind == "Measure"  # in whose cells records have shares
-        many = 3 if measure else len(many) if low is None else -((low - high - 1) // (a.width or 1))
+        many = (
+            3 + 2 * len(a.knots or ())
+            if measure
+            else len(many)
+            if low is None
+            else -((low - high - 1) // (a.width or 1))
+        )
         found[name] = many + ("other" in (a.outside, a.missing))
         if not 1 <= found[name] <= 10**7:
             raise forms.Malformed(f"{name} has {found[name]} cells")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from os import PathLike
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from sfumato._util.checks import check_distinct, suggest_name
 from sfumato.curator.rows.samples import spec_table_source
@@ -26,6 +26,7 @@ from sfumato.strategies.geography_tree import neighbour_relation, read_unit
 from sfumato.strategies.periods import Periods, read_stream_section
 from sfumato.workloads import (
     Workload,
+    gaps,
     hierarchy,
     identity,
     marginals,
@@ -383,6 +384,21 @@ def _summed(key: str, build: Callable[..., Workload]) -> Callable[[Section, Doma
     return read
 
 
+def _means(entry: Section, domain: Domain) -> Workload:
+    """Means, of numbers that may be cut at knots."""
+    clip = entry.text("clip")
+    names, by = _attribute_names(entry, domain, "means"), _attribute_names(entry, domain, "by")
+    with entry.guard("clip" if "clip" in entry else "means"):
+        return means(domain, names, by=by, clip=cast(Any, clip))
+
+
+def _gaps(entry: Section, domain: Domain) -> Workload:
+    """Gaps of one measure at some of its knots."""
+    name, at = _known_attribute(entry, domain, entry.raw("gaps"), "gaps"), entry.raw("at") if "at" in entry else None
+    with entry.guard("at" if "at" in entry else "gaps"):
+        return gaps(domain, name, at=cast(Any, at), by=_attribute_names(entry, domain, "by"))
+
+
 def _read_predicates(entry: Section, domain: Domain) -> Workload:
     texts = entry.texts("where") or []
     try:
@@ -417,7 +433,8 @@ QUERIES: dict[str, tuple[Callable[[Section, Domain], Workload], tuple[str, ...]]
     "windows": (_ordered_queries_reader("windows", windows), ("by", "width")),
     "hierarchy": (_ordered_queries_reader("hierarchy", hierarchy), ("by",)),
     "sums": (_ordered_queries_reader("sums", sums), ("by", "values", "label")),
-    "means": (_summed("means", means), ("by",)),
+    "means": (_means, ("by", "clip")),
+    "gaps": (_gaps, ("by", "at")),
     "moments": (_summed("moments", moments), ("by",)),
     "identity": (_read_identity, ()),
     "total": (_read_total, ()),

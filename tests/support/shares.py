@@ -25,9 +25,9 @@ def _codes(rng: np.random.Generator, count: int) -> np.ndarray[tuple[int], np.dt
     return np.concatenate([special, rng.integers(0, POINTS + 1, count)]).astype(np.uint32)
 
 
-def _drawn(rng: np.random.Generator) -> tuple[list[BlockMap], dict[str, int], tuple[str, ...]]:
+def _drawn(rng: np.random.Generator, pieces: int = 1) -> tuple[list[BlockMap], dict[str, int], tuple[str, ...]]:
     """Blocks over up to two attributes and up to two measures, of any integer factors."""
-    sizes = {"a": int(rng.integers(1, 4)), "b": int(rng.integers(1, 3)), "m": 4, "k": 4}
+    sizes = {"a": int(rng.integers(1, 4)), "b": int(rng.integers(1, 3)), "m": 2 * pieces + 2, "k": 4}
     blocks: list[BlockMap] = []
     for _ in range(int(rng.integers(1, 4))):
         names = [n for n in sizes if rng.random() < 0.6]
@@ -41,9 +41,26 @@ def _drawn(rng: np.random.Generator) -> tuple[list[BlockMap], dict[str, int], tu
     return blocks, sizes, ("m", "k")
 
 
-def _added(blocks: list[BlockMap], sizes: dict[str, int], measures: tuple[str, ...], rng: np.random.Generator) -> Any:
+def _ends(rng: np.random.Generator, pieces: int) -> tuple[int, ...]:
+    """The steps at which pieces end: some close together, some far apart."""
+    inner = rng.choice([2**12, 2**20, 2**27, POINTS // 3, POINTS // 2 + 1, POINTS - 2**11], pieces - 1, replace=False)
+    return 0, *sorted(int(k) for k in inner), POINTS
+
+
+def _added(
+    blocks: list[BlockMap],
+    sizes: dict[str, int],
+    measures: tuple[str, ...],
+    rng: np.random.Generator,
+    pieces: int = 1,
+) -> Any:
     """(records, rows): what each of some records adds to all rows, as it is counted."""
     codes = {m: _codes(rng, 12) for m in measures}
+    ends: dict[str, tuple[int, ...]] = {"m": (0, POINTS), "k": (0, POINTS)}
+    if pieces > 1:
+        ends["m"] = own_ends = _ends(rng, pieces)
+        inside = [a + int(rng.integers(0, b - a + 1)) for a, b in itertools.pairwise(own_ends)]
+        codes["m"] = np.array([*own_ends, *inside, *inside, POINTS + 1, *codes["m"].tolist()], dtype=np.uint32)
     joint = list(itertools.product(range(len(codes["m"])), range(len(codes["k"]))))
     chosen = rng.choice(len(joint), 40, replace=False)
     out: list[list[int]] = []
@@ -58,7 +75,11 @@ def _added(blocks: list[BlockMap], sizes: dict[str, int], measures: tuple[str, .
                 unit = 1 if mine or not here else SHARES
                 part = np.array([unit], dtype=object)
                 if mine:
-                    found = shares([codes[n][place[n] : place[n] + 1] for n in mine], [sizes[n] for n in mine])
+                    found = shares(
+                        [codes[n][place[n] : place[n] + 1] for n in mine],
+                        [sizes[n] for n in mine],
+                        [ends[n] for n in mine],
+                    )
                     part = found[:, 0].astype(object)
                 table = part.reshape([sizes[n] if n in mine else 1 for n in block.attributes])
                 full = np.zeros([sizes[n] for n in block.attributes], dtype=object)
@@ -76,13 +97,17 @@ def _largest(added: Any, power: int, *, replaced: bool) -> int:
     return max(int((np.abs(added - row) ** power).sum(axis=1).max()) for row in added)
 
 
-def errs(count: int, first: int) -> tuple[int, float]:
-    """(how many prices are too low, the largest price over what is found), of so many draws."""
+def errs(count: int, first: int, *, knots: bool = False) -> tuple[int, float]:
+    """(how many prices are too low, the largest price over what is found), of so many draws.
+
+    knots: whether one of the two measures has up to three of them.
+    """
     low, most = 0, 0.0
     for seed in range(first, first + count):
-        rng = np.random.default_rng([136, seed])
-        blocks, sizes, measures = _drawn(rng)
-        added = _added(blocks, sizes, measures, rng)
+        rng = np.random.default_rng([152 if knots else 136, seed])
+        pieces = int(rng.integers(2, 5)) if knots else 1
+        blocks, sizes, measures = _drawn(rng, pieces)
+        added = _added(blocks, sizes, measures, rng, pieces)
         for power, unit in itertools.product((1, 2), (ADD, REPLACE)):
             named = [m for m in measures if any(m in b.attributes for b in blocks)]
             price = certified_bound(blocks, sizes, unit, power, None, named)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from sfumato._util.checks import Number, read_number, show_number
-from sfumato._util.codec import storable
-from sfumato.cells import Amounts, Rule
+from sfumato._util.codec import deferred_field, storable
+from sfumato.cells import MAX_KNOTS, Amounts, Rule
 from sfumato.domain.attributes import Attribute
 from sfumato.errors import DomainError
 
@@ -34,9 +36,13 @@ class Measure(Attribute):
             it out as if it were missing.
         missing: "absent", which is the default: a missing number is left out of sums and means.
         edition: By which rules values are read. Leave it out.
+        knots: Up to 30 values inside the range, rising, such as poverty lines, or amounts that double from one to the
+            next. Gaps below and above a knot, and sums of values cut there, are then exact: see `sf.gaps`, and
+            `sf.means` with `clip="best"`.
 
     Raises:
-        DomainError: An end is no finite number, the range is reversed or empty, or an option is not allowed.
+        DomainError: An end or a knot is no finite number, the range is reversed or empty, knots do not rise within it
+            by a millionth of the range at least, or an option is not allowed.
 
     Source:
         [NTZ13] for linear queries; the price of sums of squares is proved in docs/decisions/0136.
@@ -49,6 +55,7 @@ class Measure(Attribute):
     ordered: ClassVar[bool] = False
     low: Number
     high: Number
+    knots: Sequence[Number] = deferred_field(())
 
     def __post_init__(self) -> None:
         for name in ("low", "high"):
@@ -61,6 +68,20 @@ class Measure(Attribute):
                 f"a measure goes from low to a high above it, not from {show_number(self.low)} to "
                 f"{show_number(self.high)}"
             )
+        given: object = self.knots
+        if isinstance(given, str) or not isinstance(given, Iterable):
+            raise DomainError("a measure's knots are a list of numbers inside its range")
+        knots = tuple(read_number(k, "a measure's knot") for k in given)
+        if len(knots) > MAX_KNOTS:
+            raise DomainError(f"a measure has up to {MAX_KNOTS} knots, not {len(knots)}")
+        least = (float(self.high) - float(self.low)) * 1e-6
+        ends = [float(self.low), *map(float, knots), float(self.high)]
+        if not all(b - a >= least for a, b in itertools.pairwise(ends)):
+            raise DomainError(
+                f"a measure's knots rise between {show_number(self.low)} and {show_number(self.high)}, each a "
+                "millionth of the range above the one before"
+            )
+        object.__setattr__(self, "knots", knots)
         # a number that does not count lies in the extra cell, in which it adds nothing to any sum
         policies = {None: "clamp", "clamp": "clamp", "absent": "other", "other": "other"}
         if self.outside not in policies or self.missing not in (None, "absent", "other"):
@@ -70,7 +91,8 @@ class Measure(Attribute):
 
     @property
     def declared_labels(self) -> tuple[str, ...]:
-        return ("low", "middle", "high")
+        inner = (text for k in self.knots for text in (f"middle below {show_number(k)}", show_number(k)))
+        return ("low", *inner, "middle", "high")
 
     @property
     def rule(self) -> Rule:
@@ -81,16 +103,45 @@ class Measure(Attribute):
             edition=self.edition,
             low=float(self.low),
             high=float(self.high),
+            knots=tuple(map(float, self.knots)),
         )
+
+    @property
+    def ends(self) -> tuple[float, ...]:
+        """Where pieces end: low, the knots and high."""
+        return float(self.low), *map(float, self.knots), float(self.high)
+
+    def sums_of(self, ends: Iterable[float], middles: Iterable[float]) -> tuple[float, ...]:
+        """What a share of 1 in each cell adds to the sum of a function that is quadratic on each piece.
+
+        Args:
+            ends: The function's values at `ends`.
+            middles: Per piece from a to b the value at a, and half of b - a times the slope there.
+
+        Returns:
+            A number per declared cell.
+        """
+        first, *rest = ends
+        return first, *itertools.chain.from_iterable(zip(middles, rest, strict=True))
+
+    def clipped(self, cut: float) -> tuple[float, ...]:
+        """What a share of 1 in each cell adds to the sum of numbers that are cut at a knot, or at an end.
+
+        Args:
+            cut: A knot, or the upper end of the range.
+
+        Returns:
+            A number per declared cell.
+        """
+        values = [min(v, cut) for v in self.ends]
+        return self.sums_of(values, [(a + b) / 2 for a, b in itertools.pairwise(values)])
 
     @property
     def midpoints(self) -> tuple[float, ...]:
         """What a share of 1 in each cell adds to the sum."""
-        low, high = float(self.low), float(self.high)
-        return low, (low + high) / 2, high
+        return self.sums_of(self.ends, [(a + b) / 2 for a, b in itertools.pairwise(self.ends)])
 
     @property
     def squares(self) -> tuple[float, ...]:
         """What a share of 1 in each cell adds to the sum of squares."""
-        low, high = float(self.low), float(self.high)
-        return low * low, low * high, high * high
+        return self.sums_of([v * v for v in self.ends], [a * b for a, b in itertools.pairwise(self.ends)])

@@ -1,14 +1,16 @@
 """What maps of shared records cost: records of a measure lie in several cells, and in no more than a hull of them.
 
-A record at the place t of a measure's range has the shares ((1 - t)^2, 2 t (1 - t), t^2) of its cells. As t moves they
-draw a curve, which lies in the convex hull of few corners: those of the curve cut into `PIECES` equal pieces, each a
-parabola inside the triangle of its two ends and of the point in which their tangents meet. A norm, and a distance, is
-convex, so over the hull it is largest at corners (at pairs of corners). So the price of integer maps over the cells is
-the price of the same maps over the corners, where every factor F over a measure is F C with the corners' shares as the
-columns of C. Of several measures in one table the hull of the products is within that of the corners' products.
+Knots cut the range into segments, m of them into 2 m + 1 cells: an end, a middle, an end, and so on. At the place t
+of its segment a record has the shares ((1 - t)^2, 2 t (1 - t), t^2) of the segment's lower end, middle and upper end.
+As t moves they draw a curve, which lies in the convex hull of few corners: those of the curve cut into `PIECES` equal
+pieces, each a parabola inside the triangle of its two ends and of the point in which their tangents meet. A norm, and a
+distance, is convex, so over the hull it is largest at corners (at pairs of corners). So the price of integer maps over
+the cells is the price of the same maps over the corners, where every factor F over a measure is F C with the corners'
+shares as the columns of C. The corners follow from the number of cells, wherever knots lie. Of several measures in one
+table the hull of the products is within that of the corners' products.
 
 Shares are counted in whole numbers of 2^24, to the nearest or nearly: what one record adds is off by at most `_OFF` in
-each cell, which costs no more than the norms of the columns, added up. docs/decisions/0136 has the proof.
+each cell, which costs no more than the norms of the columns, added up. docs/decisions/0136 and 0152 have the proof.
 """
 
 from __future__ import annotations
@@ -38,16 +40,22 @@ _MOST_MULTIPLE = 2**62  # of a family of tables, where multiples end
 
 
 def corners(cells: int) -> NDArray[np.int64]:
-    """(cells, corners) shares, of 64, of the corners around a measure's curve; the last is whoever has no number."""
+    """(cells, corners) shares, of 64, of the corners around a measure's curve; the last is whoever has no number.
+
+    cells: an end and two for each piece, and one more where some have no number.
+    """
     n = PIECES
-    meeting = [
-        (n * n - n * (2 * i + 1) + i * (i + 1), n * (2 * i + 1) - 2 * i * (i + 1), i * (i + 1)) for i in range(n)
-    ]
-    found = [(n * n, 0, 0), *meeting, (0, 0, n * n)]
-    table = np.zeros((cells, len(found) + cells - 3), dtype=np.int64)
-    table[:3, : len(found)] = np.array(found).T
-    for extra in range(3, cells):
-        table[extra, len(found) + extra - 3] = n * n
+    meeting = np.array(
+        [(n * n - n * (2 * i + 1) + i * (i + 1), n * (2 * i + 1) - 2 * i * (i + 1), i * (i + 1)) for i in range(n)]
+    ).T
+    pieces = (cells - 1) // 2
+    each = n + 1  # per piece its lower end, and where tangents meet
+    table = np.zeros((cells, each * pieces + 1 + (cells - 1) % 2), dtype=np.int64)
+    for p in range(pieces):
+        table[2 * p, each * p] = n * n
+        table[2 * p : 2 * p + 3, each * p + 1 : each * (p + 1)] = meeting
+    for last in range(2 * pieces, cells):
+        table[last, each * pieces + last - 2 * pieces] = n * n
     return table
 
 

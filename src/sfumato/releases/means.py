@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Literal, overload
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from sfumato.operators.base import FloatArray
 from sfumato.plans.intervals import check_confidence
 from sfumato.plans.planned import counted_as_zero, is_answered
 from sfumato.releases.answers import Answer, LinearAnswer, Ratio
+from sfumato.releases.gaps import best_clipped_mean, clipped_mean
 from sfumato.releases.linear import split_into_products
 from sfumato.releases.quantiles import (
     GroupSizes,
@@ -99,6 +100,8 @@ def _weight_condition(domain: Domain, condition: Block, attribute: str, row: Flo
     return Block(tuple(groups), tuple(factors))
 
 
+Clip = float | Literal["best"] | None
+"""Where the numbers of a measure are cut: at a knot, at one that is chosen, or at the ends of the range alone."""
 _WORTH_SAYING = 0.05  # of an interval's width: what cells add below that nobody would narrow them for
 
 
@@ -111,6 +114,7 @@ def attribute_mean(
     confidence: float = 0.95,
     *,
     where: None = None,
+    clip: Clip = None,
 ) -> Frame: ...
 @overload
 def attribute_mean(
@@ -130,6 +134,7 @@ def attribute_mean(
     confidence: float = 0.95,
     *,
     where: str | None = None,
+    clip: Clip = None,
 ) -> Frame | Answer:
     """Mean of a numeric attribute within each cell of `by`, or among the records of a condition.
 
@@ -145,6 +150,12 @@ def attribute_mean(
         values: One finite number per declared cell, whose mean is taken in place of the middles.
         confidence: The probability, strictly between 0 and 1, with which each interval holds.
         where: A predicate, instead of `by`: the mean of the records that satisfy it.
+        clip: Of a measure with knots, a knot at which its numbers are cut; or "best", which chooses after the release:
+            the least knot whose mean agrees with those at all higher ones, within 2 standard errors of the difference
+            and more where the higher one's own is larger.
+            The plan must have asked `sf.means` with `clip="best"`, or `sf.gaps`. low and high are then, with "best", of
+            the mean of the numbers in the declared range, whatever was chosen; the note says where they were cut, and
+            between what the mean of the cut numbers lies.
 
     Returns:
         One row per group: the mean, standard_error, low, high and a note, which names the cell that widens the interval
@@ -153,11 +164,17 @@ def attribute_mean(
         of a ratio.
 
     Raises:
-        PlanError: Both `by` and `where` are given, the attribute is not numeric, or `values` are not one finite number
-            per declared cell.
+        PlanError: Both `by` and `where` are given, the attribute is not numeric, `values` are not one finite number
+            per declared cell, or `clip` is no knot of the measure or beside `where` or `values`.
         NotAnswerable: What it needs was not measured, or the condition holds for fewer records than 5 standard errors.
     """
     level, names = check_confidence(confidence), by_names(by)
+    if clip is not None:
+        if where is not None or values is not None:
+            raise PlanError("numbers are cut with clip= in the cells of by=, not beside where= or values=")
+        if clip == "best":
+            return best_clipped_mean(release, attribute, names, level)
+        return clipped_mean(release, attribute, clip, names, level)
     if values is None:
         declared, row = numeric_attribute(release, attribute, measures=True)
         reach = cell_value_ranges(declared)
@@ -175,7 +192,7 @@ def attribute_mean(
         top, bottom, lower, upper = (r[0] for r in rows)
         return mean_where(release, attribute, (top, bottom), where, level, (lower, upper), off)
     top, bottom, lower, upper = rows
-    clip, middles = (float(reach[:, 0].min()), float(reach[:, 1].max())), (float(row.min()), float(row.max()))
+    span, middles = (float(reach[:, 0].min()), float(reach[:, 1].max())), (float(row.min()), float(row.max()))
     everybody = np.ones((1, declared.size))
     known, every = (
         is_answered(release.plan.strategy, rows_block(release, attribute, r, names)) for r in (bottom, everybody)
@@ -183,10 +200,10 @@ def attribute_mean(
     whole = declared.has_other and every and not known
     if whole:
         bottom = everybody
-        clip, middles = ((min(a, 0.0), max(b, 0.0)) for a, b in (clip, middles))
+        span, middles = ((min(a, 0.0), max(b, 0.0)) for a, b in (span, middles))
     sizes, numbers = ratio_interval(release, attribute, (top, bottom), names, level, middles)
     if (reach[:, 0] < reach[:, 1]).any():
-        numbers = _widen_means(release, attribute, (lower, bottom, upper), names, level, numbers, row, reach, clip)
+        numbers = _widen_means(release, attribute, (lower, bottom, upper), names, level, numbers, row, reach, span)
     said = "; ".join(
         t
         for t in (

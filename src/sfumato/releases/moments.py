@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from sfumato._util.frames import Frame, safe_text
+from sfumato.domain import Attribute, Measure
 from sfumato.domain.core import range_restriction
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import Block, Dense
@@ -71,8 +72,23 @@ def moment_powers(count: int) -> list[tuple[int, ...]]:
     return [(0,) * count, *(p for pair in zip(one, two, strict=True) for p in pair), *both]
 
 
+# of a measure without knots: 1, x and x^2 at its ends, and in the middle as _shares has them
 _SHARES = {0: (1.0, 1.0, 1.0), 1: (-1.0, 0.0, 1.0), 2: (1.0, -1.0, 1.0)}
-"""What a share of 1 in the cells of a measure adds to sums of powers of x, from -1 at its lower end to 1."""
+
+
+def _shares(measure: Attribute, power: int) -> Sequence[float]:
+    """What a share of 1 in the cells of a measure adds to sums of powers of x, from -1 at its lower end to 1."""
+    if not isinstance(measure, Measure) or not measure.knots:
+        return _SHARES[power]
+    low, *_, high = measure.ends
+    x = [(2 * v - low - high) / (high - low) for v in measure.ends]
+    pairs = list(itertools.pairwise(x))
+    middles = [[1.0] * len(pairs), [(a + b) / 2 for a, b in pairs], [a * b for a, b in pairs]]
+    return measure.sums_of([v**power for v in x], middles[power])
+
+
+def _padded(row: Sequence[float], size: int) -> FloatArray:
+    return np.asarray([*row, *[0.0] * (size - len(row))], dtype=np.float64)
 
 
 def read_moments(release: Release, names: Sequence[str], by: tuple[str, ...]) -> _Moments:
@@ -93,10 +109,10 @@ def read_moments(release: Release, names: Sequence[str], by: tuple[str, ...]) ->
     for extra in ([], others):
         joined = [*names, *extra]
         sides = [
-            [np.pad(_SHARES[p], (0, domain[n].size - 3)) for n, p in zip(names, own, strict=True)] for own in powers
+            [_padded(_shares(domain[n], p), domain[n].size) for n, p in zip(names, own, strict=True)] for own in powers
         ]
-        there = [np.pad(np.ones(3), (0, domain[m].size - 3)) for m in extra]
-        rows = np.stack([reduce(np.kron, [*side, *there]) for side in sides])
+        there = [_padded(_shares(domain[m], 0), domain[m].size) for m in extra]
+        rows = np.asarray([reduce(np.kron, [*side, *there]) for side in sides], dtype=np.float64)
         if is_answered(raw.plan.strategy, block(rows, joined)):
             break
     else:
@@ -214,7 +230,7 @@ def _half(release: Release, name: str) -> float:
     points = declared.midpoints
     if points is None or name not in release.plan.workload.domain.measures:
         raise PlanError(f"{name} is no measure of this release; declare it by measures={{...}} of sf.Domain")
-    return (points[2] - points[0]) / 2
+    return (points[-1] - points[0]) / 2
 
 
 def variance(release: Release, measure: str, by: str | Sequence[str] = (), confidence: float = 0.95) -> Frame:

@@ -74,7 +74,11 @@ def rows_block(release: Release, attribute: str, rows: FloatArray, by: tuple[str
     found = Block(((owner,), *table.groups), (factor, *table.factors))
     if owner in domain.measures and not is_answered(release.plan.strategy, found):
         # of the records that have a number in all measures, where nothing else was measured
-        others = [(m, Dense(np.arange(domain[m].size)[None, :] < 3)) for m in domain.measures if m != owner]
+        others = [
+            (m, Dense(np.arange(domain[m].size)[None, :] < domain[m].declared_size))
+            for m in domain.measures
+            if m != owner
+        ]
         joint = Block((*found.groups, *((m,) for m, _ in others)), (*found.factors, *(f for _, f in others)))
         return joint if others and is_answered(release.plan.strategy, joint) else found
     return found
@@ -141,10 +145,11 @@ def ratio_interval(
     rows: tuple[FloatArray, FloatArray],
     by: tuple[str, ...],
     level: float,
-    clip: tuple[float, float],
+    clip: tuple[float | FloatArray, float | FloatArray],
 ) -> tuple[GroupSizes, Numbers]:
     """(value, standard error, low, high) of rows[0] / rows[1], each (rows, groups), NaN where nothing is known.
 
+    clip: two numbers, or of each row two, (rows, 1).
     The standard error is NaN for projected values, where none is known. Values and ends are within `clip`.
     """
     top, bottom = rows
@@ -183,7 +188,7 @@ def _fieller_arrays(
     return fieller_interval(a, b, va, vb, (va + vb - vd) / 2, widest_sum_margin(level, raw.measurement.noise))
 
 
-def _clip_interval(numbers: Numbers, clip: tuple[float, float]) -> Numbers:
+def _clip_interval(numbers: Numbers, clip: tuple[float | FloatArray, float | FloatArray]) -> Numbers:
     """Values that a table could have: a value beyond takes its interval along, which so never shrinks to a point.
 
     The interval still contains all that is possible of the unmoved one, so it holds as before.

@@ -29,7 +29,7 @@ from sfumato.plans.predictions import Question, answer_item, entry_biases, expan
 from sfumato.postprocess.denoising import AdaptedTables
 from sfumato.postprocess.projection import Projection
 from sfumato.privacy.noise import DiscreteLaplace
-from sfumato.releases import files, linear, means, moments, projecting, regression, released
+from sfumato.releases import files, gaps, linear, means, moments, projecting, regression, released
 from sfumato.releases import quantiles as statistics
 from sfumato.releases.answers import Answer, LinearAnswer
 from sfumato.releases.comparing import (
@@ -493,6 +493,7 @@ class Release(WorkloadRelease):
     quantiles = statistics.attribute_quantiles
     cdf = statistics.cumulative_shares
     mean = means.attribute_mean
+    gap = gaps.gap
     variance = moments.variance
     std = moments.std
     covariance_between = moments.covariance_between

@@ -46,6 +46,7 @@ _WHOLE = 2.0**WHOLE_BITS
 _MOST_BITS, _LEAST_BITS, _RECORDS_BITS = 12, 8, 22
 _MOST_WAYS = 64  # in which attributes two records differ
 _MOST_TABLE = 2**26  # cells: 512 MB, which is what the curator counts at once
+_MOST_CORNERS = 20_000  # or pairs of places, of which weights are looked for: about a minute
 _MOST_SETS = 4_096  # of attributes, each with a matrix of its own
 _ROUNDS, _NEAR = 4_000, 1e-5  # of reweighting corners, and how near to its bound the plan is then
 _RANK = 1e-11  # of the largest eigenvalue: what is below is rounding
@@ -258,13 +259,26 @@ class _Asked:
 
 # Sums of 1, x and x^2 of the records with a number, x from -1 to 1, and how many have none, over a measure's cells.
 _POWERS = np.array([[1, 1, 1, 0], [-1, 0, 1, 0], [1, -1, 1, 0], [0, 0, 0, 1]])
+
+
+def _whole_rows(cells: int) -> NDArray[np.int64]:
+    """(cells, cells) whole rows that span all over a measure's cells: powers without knots, else hats and middles."""
+    if cells <= len(_POWERS):
+        return _POWERS[[*range(3), *range(3, cells)], :cells]
+    table = np.eye(cells, dtype=np.int64)
+    for end in range(0, cells - 1 + cells % 2, 2):  # a hat is 1 at an end, and half of it in the middles beside it
+        table[end, end] = 2
+        table[end, [m for m in (end - 1, end + 1) if 0 <= m < cells - 1 + cells % 2]] = 1
+    return table
+
+
 _LARGEST = 64  # coefficient of a whole row: more would take room from records
 _FAINT = 1e-6  # of the weight of what is asked: rows beside it that are measured because whole rows ask for them
 
 
 def _whole_basis(rows: FloatArray, cells: Sequence[int]) -> tuple[NDArray[np.int64], bool]:
     """Whole rows that span the rows, and whether these span more."""
-    powers = reduce(np.kron, [_POWERS[[*range(3), *range(3, n)], :n] for n in cells])
+    powers = reduce(np.kron, [_whole_rows(n) for n in cells])
     found = rows @ np.linalg.inv(powers)
     found = found / np.abs(found).max(axis=1, keepdims=True)
     found[np.abs(found) < 1e-13] = 0.0
@@ -284,8 +298,11 @@ def _joint(table: Sequence[FloatArray]) -> FloatArray:
     return np.asarray(reduce(np.kron, table), dtype=np.float64)
 
 
-def _asked(problem: Problem) -> tuple[tuple[str, ...], list[_Asked]]:
-    """The measures, and what is asked by set of attributes. Raises PlanError where these are too many."""
+def _asked(problem: Problem, faint: float = _FAINT) -> tuple[tuple[str, ...], list[_Asked]]:
+    """The measures, and what is asked by set of attributes. Raises PlanError where these are too many.
+
+    faint: the weight of rows that are measured beside what is asked, of which it is 1.
+    """
     sizes, measures = problem.sizes, problem.measures
     if len(measures) > MAX_MEASURES:
         raise PlanError("sums of up to three measures are planned together; release others by a plan of their own")
@@ -319,7 +336,7 @@ def _asked(problem: Problem) -> tuple[tuple[str, ...], list[_Asked]]:
             )
         basis, more = _whole_basis(np.unique(np.concatenate(each), axis=0), cells)
         if more:
-            gram = gram + basis.T @ basis * (_FAINT * np.trace(gram) / np.trace(basis.T @ basis))
+            gram = gram + basis.T @ basis * (faint * np.trace(gram) / np.trace(basis.T @ basis))
         ordered = tuple(a for a in sizes if a in names)
         # of n I - J: the rows are divided by n, so that its noise counts 1 / n^2; and a column has n^2 - n
         length = math.prod(1 - 1 / sizes[a] for a in ordered)
@@ -417,17 +434,31 @@ def _places(problem: Problem, count: int) -> FloatArray:
     """(places, joint cells) shares of records at so many places of each measure, and of those without a number."""
     sides: list[FloatArray] = []
     for name in problem.measures:
-        t = np.linspace(0, 1, count)
         cells = problem.sizes[name]
-        side = np.zeros((count + cells - 3, cells))
-        side[:count, :3] = np.stack([(1 - t) ** 2, 2 * t * (1 - t), t**2], axis=1)
-        side[count:, 3:] = np.eye(cells - 3)
+        pieces = (cells - 1) // 2
+        each = max(3, -(-(count - 1) // pieces) + 1)  # of a piece, both ends among them
+        t = np.linspace(0, 1, each)
+        step, last = each - 1, 2 * pieces + 1
+        side = np.zeros((step * pieces + 1 + cells - last, cells))
+        for p in range(pieces):
+            side[step * p : step * (p + 1) + 1, 2 * p : 2 * p + 3] = np.stack(
+                [(1 - t) ** 2, 2 * t * (1 - t), t**2], axis=1
+            )
+        side[step * pieces + 1 :, last:] = np.eye(cells - last)
         sides.append(side)
     return _joint(sides)
 
 
 # of each measure, by how many there are: a bound holds whichever places are taken
 _PLACES = {Neighbours.ADD_REMOVE: {1: 257, 2: 33, 3: 9}, Neighbours.REPLACE_ONE: {1: 65, 2: 9, 3: 3}}
+
+
+# in place of pairs of corners, of each measure: at least 3 of each piece, and with knots between most pieces no more
+_FEW_PLACES = {1: 33, 2: 3, 3: 3}
+
+
+def _have_knots(problem: Problem) -> bool:
+    return any(problem.sizes[m] > len(_POWERS) for m in problem.measures)
 
 
 def curve_bound(problem: Problem) -> float | None:
@@ -442,8 +473,10 @@ def curve_bound(problem: Problem) -> float | None:
     )
     if not alike or problem.unit.within is not None or problem.unit.person is not None or problem.largest:
         return None
-    measures, asked = _asked(problem)
+    measures, asked = _asked(problem, 0.0)  # nobody asks what is measured beside
     count = _PLACES[problem.unit.neighbours][len(measures)]
+    if problem.unit.neighbours is Neighbours.REPLACE_ONE and _have_knots(problem):
+        count = _FEW_PLACES[len(measures)]
     return _best(asked, _Changes.of(problem, _places(problem, count), _named(asked)), _ROUNDS // 10)[1]
 
 
@@ -457,11 +490,18 @@ def designs(problem: Problem) -> list[Design]:
     Raises PlanError for more measures, or more sets of attributes, than are planned together.
     """
     measures, asked = _asked(problem)
-    if problem.unit.neighbours is Neighbours.REPLACE_ONE and len(measures) == MAX_MEASURES:
-        # pairs of all corners would be nearly a million; the strategy is priced at corners all the same
-        points = _places(problem, 3)
+    found_corners = [corners(problem.sizes[m]).T for m in measures]
+    count = math.prod(map(len, found_corners))
+    if problem.unit.neighbours is Neighbours.REPLACE_ONE and (len(measures) == MAX_MEASURES or _have_knots(problem)):
+        # pairs of all corners would be too many; the strategy is priced at corners all the same
+        points = _places(problem, _FEW_PLACES[len(measures)])
+        count = len(points) ** 2
     else:
-        points = _joint([corners(problem.sizes[m]).T / PIECES**2 for m in measures])
+        points = _joint([c / PIECES**2 for c in found_corners])
+    if count > _MOST_CORNERS:
+        raise PlanError(
+            f"sums of {', '.join(measures)} together have too many knots: declare fewer, or plan these measures apart"
+        )
     middles, _, _ = _best(asked, _Changes.of(problem, points, _named(asked)))
     found: list[tuple[_Asked, FloatArray]] = []
     for a, middle in zip(asked, middles, strict=True):

@@ -3,6 +3,7 @@
 from sfumato.workloads.builders import (
     conjunctions,
     disjunctions,
+    gaps,
     hierarchy,
     identity,
     means,
@@ -27,6 +28,7 @@ __all__ = [
     "Workload",
     "conjunctions",
     "disjunctions",
+    "gaps",
     "hierarchy",
     "identity",
     "marginals",

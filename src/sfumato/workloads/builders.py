@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -268,9 +268,14 @@ def sums(
 def _centred(measure: Measure) -> tuple[FloatArray, FloatArray, float]:
     """What a share of 1 in each cell of a measure adds to sums, and to sums of squares, of its numbers less the middle
     of the range; and that middle."""
-    low, middle, high = measure.midpoints
-    half = (high - low) / 2
-    return np.array([-half, 0.0, half]), np.array([half**2, -(half**2), half**2]), middle
+    low, *_, high = measure.ends
+    half, middle = (high - low) / 2, (low + high) / 2
+    if not measure.knots:
+        return np.array([-half, 0.0, half]), np.array([half**2, -(half**2), half**2]), middle
+    ends = [v - middle for v in measure.ends]
+    first = measure.sums_of(ends, [(a + b) / 2 for a, b in itertools.pairwise(ends)])
+    second = measure.sums_of([v * v for v in ends], [a * b for a, b in itertools.pairwise(ends)])
+    return np.array(first), np.array(second), middle
 
 
 def _measured(domain: Domain, names: Iterable[str] | str, what: str) -> tuple[str, ...]:
@@ -300,7 +305,17 @@ def _less(domain: Domain, name: str) -> str:
     return f"{name} less {show_number(middle)}" if middle > 0 else f"{name} plus {show_number(-middle)}"
 
 
-def means(domain: Domain, measures: str | Iterable[str], by: Iterable[str] | str = ()) -> Workload:
+def _there(domain: Domain, name: str) -> FloatArray:
+    return np.ones(domain[name].declared_size)
+
+
+def means(
+    domain: Domain,
+    measures: str | Iterable[str],
+    by: Iterable[str] | str = (),
+    *,
+    clip: Literal["best"] | None = None,
+) -> Workload:
     """The queries from which means of measures follow: how many records have a number, and the sum of these numbers.
 
     Sums are of the numbers less the middle of the range. The queries are weighted such that the mean itself errs least,
@@ -312,12 +327,14 @@ def means(domain: Domain, measures: str | Iterable[str], by: Iterable[str] | str
         domain: The attributes and measures.
         measures: The name of a measure, or several.
         by: Attributes or levels; the means are asked within each of their cells.
+        clip: "best" asks, of measures with knots, for the sum of the numbers cut at each knot as well, all weighed by
+            their range: what `release.mean(measure, clip="best")` takes to choose the cut after the release.
 
     Returns:
-        A workload of two queries per measure and cell of `by`.
+        A workload of two queries per measure and cell of `by`; with `clip` one more for each knot.
 
     Raises:
-        WorkloadError: A name is not that of a measure.
+        WorkloadError: A name is not that of a measure, or `clip` is asked of one without knots.
         DomainError: A name is unknown, or two names belong to one attribute.
 
     >>> domain = sf.Domain({"ward": 3}, measures={"cost": sf.Measure(0, 50_000)})
@@ -329,13 +346,69 @@ def means(domain: Domain, measures: str | Iterable[str], by: Iterable[str] | str
     found: list[Workload] = []
     weights: dict[str, int] = {}
     for name in names:
-        sums = _row(domain, {name: _centred(cast(Measure, domain[name]))[0]}, _less(domain, name), name, within)
-        there = _row(domain, {name: np.ones(3)}, f"records with {name}", RECORDS, within)
+        measure = cast(Measure, domain[name])
+        sums = _row(domain, {name: _centred(measure)[0]}, _less(domain, name), name, within)
+        there = _row(domain, {name: _there(domain, name)}, f"records with {name}", RECORDS, within)
         # Var(sum - m n) for m uniform in the range: 1 of the centred sum and 1/12 of the count, of a range of 1; sums
         # are weighed by half a range
         weights |= {sums.items[0].part: 3, there.items[0].part: 1}
         found += [sums, there]
+        if clip is None:
+            continue
+        if clip != "best" or not measure.knots:
+            raise WorkloadError(f'means are asked with clip="best" of measures with knots, not {clip!r} of {name}')
+        for knot in measure.knots:
+            middle = (measure.ends[0] + float(knot)) / 2
+            part = f"{name} cut at {show_number(knot)}, less {show_number(middle)}"
+            found.append(_row(domain, {name: np.array(measure.clipped(float(knot))) - middle}, part, name, within))
+            weights[found[-1].items[0].part] = 3
+        weights[there.items[0].part] = 1 + len(measure.knots)
     return stack(*found, weights=weights)
+
+
+def gaps(
+    domain: Domain, measure: str, at: float | Iterable[float] | None = None, by: Iterable[str] | str = ()
+) -> Workload:
+    """How far the numbers of a measure are below knots, and how far above: sums of shortfalls, and of excesses.
+
+    With z a knot a number v is max(z - v, 0) short of it and max(v - z, 0) in excess. These are exact, as z was
+    declared before any data were seen. `release.gap(measure, at=z)` gives the mean shortfall, which of incomes at a
+    poverty line is the poverty gap. The sum of the numbers cut at z is z for each record, less the shortfalls, so that
+    it, and `release.mean(measure, clip=z)`, follow from the same release.
+
+    Args:
+        domain: The attributes and measures.
+        measure: The name of a measure with knots.
+        at: A knot of the measure, or several; all of them unless given.
+        by: Attributes or levels; the sums are asked within each of their cells.
+
+    Returns:
+        A workload, for every cell of `by`, of two queries per knot, and one of how many records have a number.
+
+    Raises:
+        WorkloadError: The name is not that of a measure, or `at` is no knot of it.
+        DomainError: A name is unknown, or two names belong to one attribute.
+
+    >>> domain = sf.Domain({"area": 3}, measures={"income": sf.Measure(0, 100_000, knots=[12_000, 20_000])})
+    >>> sf.gaps(domain, "income", at=20_000).labels()
+    ['shortfall of income below 20000', 'excess of income above 20000', 'records with income']
+    >>> len(sf.gaps(domain, "income", by="area"))
+    15
+    """
+    (name,) = _measured(domain, measure, "gaps")
+    declared = cast(Measure, domain[name])
+    within = _grouping_names(domain, name, by)
+    given = declared.knots if at is None else (at,) if isinstance(at, (int, float)) else tuple(at)
+    if not given or any(z not in declared.knots for z in given):
+        known = ", ".join(map(show_number, declared.knots)) or "none is declared: sf.Measure(low, high, knots=[...])"
+        raise WorkloadError(f"gaps of {name} are asked at its knots, which are: {known}")
+    found: list[Workload] = []
+    for z in given:
+        below = float(z) - np.array(declared.clipped(float(z)))
+        above = np.array(declared.midpoints) - np.array(declared.clipped(float(z)))
+        found.append(_row(domain, {name: below}, f"shortfall of {name} below {show_number(z)}", name, within))
+        found.append(_row(domain, {name: above}, f"excess of {name} above {show_number(z)}", name, within))
+    return stack(*found, _row(domain, {name: _there(domain, name)}, f"records with {name}", RECORDS, within))
 
 
 def moments(domain: Domain, measures: str | Iterable[str], by: Iterable[str] | str = ()) -> Workload:
@@ -363,7 +436,7 @@ def moments(domain: Domain, measures: str | Iterable[str], by: Iterable[str] | s
     """
     names = _measured(domain, measures, "moments")
     within = _grouping_names(domain, names[0], by)
-    there = {name: np.ones(3) for name in names}
+    there = {name: _there(domain, name) for name in names}
     found = [_row(domain, there, f"records with {' and '.join(names)}", RECORDS, within)]
     for name in names:
         first, second, _ = _centred(cast(Measure, domain[name]))

@@ -71,14 +71,15 @@ def _measures(root: Section, folder: Path) -> dict[str, Measure]:
         table = tables.section(name)
         with table.guard():
             check_public(table, root, folder)
-            table.allow("min", "max", "outside")
+            table.allow("min", "max", "outside", "knots")
             for key in ("min", "max"):
                 table.need(key, "numbers outside are cut to the range, which is public knowledge or a guess")
             outside = table.text("outside") or "clamp"
             if outside not in ("clamp", "absent"):
                 raise table.refuse(f"must be clamp or absent, not {outside!r}", "outside")
             low, high = (cast(Number, table.number(key)) for key in ("min", "max"))
-            found[name] = Measure(low, high, outside=cast(Any, outside))
+            knots = table.raw("knots") if "knots" in table else ()
+            found[name] = Measure(low, high, outside=cast(Any, outside), knots=cast(Any, knots))
     return found
 
 
@@ -314,6 +315,7 @@ def spec_text(columns: Domain | Columns) -> str:
     for name, measure in every.items():
         if isinstance(measure, Measure):
             lines += [f"[measures.{_toml_key(name)}]", f"min = {measure.low}", f"max = {measure.high}"]
+            lines += [f"knots = [{', '.join(map(repr, measure.knots))}]"] if measure.knots else []
             lines += [*(['outside = "absent"'] if measure.outside == "other" else []), ""]
     if isinstance(columns, Domain) and columns.impossible:
         lines += ["[domain]", "impossible = [", *(f"  {_toml_string(text)}," for text in columns.impossible), "]", ""]

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato._util.codec import distinct_rows
-from sfumato.cells import POINTS, Grid
+from sfumato.cells import POINTS, Amounts, Grid
 from sfumato.errors import PlanError, SourceError
 from sfumato.privacy.measures import MAX_MEASURES, WHOLE_BITS
 
@@ -241,6 +241,7 @@ MAX_CELLS = 2**26  # 512 MB for the one table that is counted at a time: 25,000 
 _MAX_ORDER = 32  # of two cells or more each these are more than MAX_CELLS already
 # Records whose keys are built at once stay in the caches; more are read at once from a database.
 _CHUNK_ROWS = 2**16
+_SHARED_CELLS = 2**23  # shares of some records that are held at once: 64 MB
 _READ_ROWS = 2**18  # a few megabytes of every attribute
 # Cells of the blocks that are summed down together, unless one has more.
 _PART_CELLS = 2**18
@@ -282,17 +283,18 @@ _SHARED_ROWS = 2**14
 _SORTED_CELLS = 2**10
 
 
-def shares(codes: Sequence[NDArray[Any]], cells: Sequence[int]) -> Table:
+def shares(codes: Sequence[NDArray[Any]], cells: Sequence[int], ends: Sequence[Sequence[int]] | None = None) -> Table:
     """(joint cells, records): how a record's whole, `SHARES`, lies in the cells of measures, in C order.
 
-    Of one measure the shares add up to the whole; of several each is the product to the nearest whole number. What is
-    computed is whole numbers alone, below 2^62: a place t of `POINTS` has t t to the nearest place.
+    ends: of each measure the steps at which its pieces end, from 0 to `POINTS`; without knots these two. Of one measure
+    the shares add up to the whole; of several each is the product to the nearest whole number. What is computed is
+    whole numbers alone, below 2^62: a place t of `POINTS`, of the range or a piece, has t t to the nearest place.
     """
     found = np.zeros((math.prod(cells), len(codes[0])), dtype=np.int64)
-    numbers = _numbers_known(codes)
+    numbers, ends = _numbers_known(codes), ends or [(0, POINTS)] * len(codes)
     for known in np.unique(numbers).tolist():
         rows = np.flatnonzero(numbers == known)
-        for cell, part in _shares_alike([code[rows] for code in codes], cells, known):
+        for cell, part in _shares_alike([code[rows] for code in codes], cells, ends, known):
             found[cell, rows] = part
     return found
 
@@ -305,14 +307,19 @@ def _numbers_known(codes: Sequence[NDArray[Any]]) -> NDArray[np.uint16]:
     return found
 
 
-def _shares_alike(codes: Sequence[NDArray[Any]], cells: Sequence[int], known: int) -> Iterator[tuple[int, Table]]:
+def _shares_alike(
+    codes: Sequence[NDArray[Any]], cells: Sequence[int], ends: Sequence[Sequence[int]], known: int
+) -> Iterator[tuple[int, Table]]:
     """(joint cell, share of each record) of records of which all have a number of the same measures, see
     `_numbers_known`; in other cells they have nothing. One array after the other, so that they stay in the caches."""
     bits = 0 if len(codes) > 1 else _FINER_BITS
     found: Iterator[tuple[int, Table]] = iter([])
-    for i, (code, count) in enumerate(zip(codes, cells, strict=True)):
+    for i, (code, count, edges) in enumerate(zip(codes, cells, ends, strict=True)):
         if known >> i & 1:
-            own = list(enumerate(_shares_of_one(code.astype(np.int64), bits)))
+            places = code.astype(np.int64)
+            own = list(
+                enumerate(_shares_of_one(places, bits) if len(edges) == 2 else _shares_of_pieces(places, edges, bits))
+            )
         else:  # whoever has no number has a share of 1 of the last cell
             own = [(count - 1, np.full(len(code), POINTS >> bits, dtype=np.int64))]
         if i:
@@ -341,6 +348,21 @@ def _shares_of_one(places: Table, bits: int) -> tuple[Table, Table, Table]:
     return (POINTS >> bits) - middle - second, middle, second
 
 
+def _shares_of_pieces(places: Table, ends: Sequence[int], bits: int) -> Table:
+    """(2 pieces + 1, records): the shares of `_shares_of_one` of the place within the piece that has it.
+
+    A piece begins at its lower end; neighbours share the cell of the end between them.
+    """
+    steps = np.array(ends, dtype=np.int64)
+    piece = np.searchsorted(steps[1:-1], places, side="right")
+    length = steps[piece + 1] - steps[piece]
+    within = ((places - steps[piece]) * POINTS + length // 2) // length
+    found = np.zeros((2 * len(ends) - 1, len(places)), dtype=np.int64)
+    for i, part in enumerate(_shares_of_one(within, bits)):
+        found[2 * piece + i, np.arange(len(places))] = part
+    return found
+
+
 def _to_nearest(numbers: Table, bits: int) -> Table:
     """Whole numbers divided by a power of 2, in place."""
     numbers += 1 << bits - 1
@@ -355,6 +377,7 @@ def _add_shares(grid: Grid, columns: Columns, axes: Sequence[int], table: Table)
     """
     mine, plain = _measures_first(grid, axes)
     joint = [grid.shape[a] for a in mine]
+    ends = [rule.ends for rule in (grid.rules[a] for a in mine) if isinstance(rule, Amounts)]
     into = table.reshape(math.prod(joint), -1)
     rows = len(columns[axes[0]])
     for start in range(0, rows, _SHARED_ROWS):
@@ -364,9 +387,9 @@ def _add_shares(grid: Grid, columns: Columns, axes: Sequence[int], table: Table)
         for a in plain:
             key = key * grid.shape[a] + columns[a][some]
         if into.shape[1] <= _SORTED_CELLS:
-            _add_runs(codes, joint, key, into)
+            _add_runs(codes, joint, ends, key, into)
             continue
-        for line, part in zip(into, shares(codes, joint), strict=True):
+        for line, part in zip(into, shares(codes, joint, ends), strict=True):
             np.add.at(line, key, part)
 
 
@@ -383,7 +406,9 @@ def _in_order(grid: Grid, axes: Sequence[int], table: Table) -> Table:
     return shaped.transpose([(*mine, *plain).index(a) for a in axes]).reshape(-1)
 
 
-def _add_runs(codes: Sequence[NDArray[Any]], cells: Sequence[int], key: Positions, into: Table) -> None:
+def _add_runs(
+    codes: Sequence[NDArray[Any]], cells: Sequence[int], ends: Sequence[Sequence[int]], key: Positions, into: Table
+) -> None:
     """Add shares of records to the cells of their keys: sorted, so that each run of equal keys is one sum.
 
     into: (joint cells of the measures, keys).
@@ -400,7 +425,7 @@ def _add_runs(codes: Sequence[NDArray[Any]], cells: Sequence[int], key: Position
         chosen, at, place = order[begin:end], starts[runs] - begin, keys[runs]
         if place[-1] - place[0] + 1 == len(place):  # all between are there: a slice is added to in a tenth of the time
             place = slice(place[0], place[-1] + 1)
-        for cell, part in _shares_alike([code[chosen] for code in codes], cells, alike):
+        for cell, part in _shares_alike([code[chosen] for code in codes], cells, ends, alike):
             line = into[cell]
             line[place] += np.add.reduceat(part, at)
 
