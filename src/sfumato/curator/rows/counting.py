@@ -380,8 +380,9 @@ def _add_shares(grid: Grid, columns: Columns, axes: Sequence[int], table: Table)
     ends = [rule.ends for rule in (grid.rules[a] for a in mine) if isinstance(rule, Amounts)]
     into = table.reshape(math.prod(joint), -1)
     rows = len(columns[axes[0]])
-    for start in range(0, rows, _SHARED_ROWS):
-        some = slice(start, start + _SHARED_ROWS)
+    step = min(_SHARED_ROWS, max(2**10, _SHARED_CELLS // len(into)))
+    for start in range(0, rows, step):
+        some = slice(start, start + step)
         codes = [columns[a][some] for a in mine]
         key = np.zeros(len(codes[0]), dtype=np.intp)
         for a in plain:
