@@ -159,7 +159,8 @@ def test_sums_are_those_of_exact_numbers() -> None:
     frame, domain = _frame(1), _domain()
     measure = domain["income"]
     assert isinstance(measure, sf.Measure)
-    table = open_source(frame, domain).shared((1,)).astype(object)
+    ((_, counted),) = open_source(frame, domain).shared([(1,)])
+    table = counted.astype(object)
     assert int(table.sum()) == len(frame) * SHARES
     kept = [Fraction(min(v, TOP)) for v in frame.income.dropna().tolist()]
     most = len(frame) * Fraction(1, 2**25) * Fraction(9, 8)
