@@ -246,7 +246,7 @@ class _Group:
                 (first, short),
                 (second, short),
                 (second, far),
-            )  # of the first two 1 in 100 ends beside the nearest
+            )  # of two x 1 place in 100 ends beside the nearest
             starts = np.stack([np.column_stack([np.tile(p, (len(c), 1)), r]) for p, r in begun])
             return _nearest_of(forms, self.values, self.weight, starts)
 
