@@ -242,7 +242,11 @@ class _Group:
             own_line = root[x, x] * c + root[y, x] * s
             short = np.where(np.abs(own_line) < 0.1, 0.1, own_line)
             far = np.full(len(c), 2.0)
-            begun = ((first, short), (second, short), (second, far))  # 1 in 100 ends beside the nearest: of three, none
+            begun = (
+                (first, short),
+                (second, short),
+                (second, far),
+            )  # of two x 1 place in 100 ends beside the nearest
             starts = np.stack([np.column_stack([np.tile(p, (len(c), 1)), r]) for p, r in begun])
             return _nearest_of(forms, self.values, self.weight, starts)
 
