@@ -64,7 +64,7 @@ def _look_once(plan: Plan, at: _Access) -> tuple[Receipt, Made]:
     blocks = plan.strategy.blocks
     opened_by = curator_for(blocks)
     curator = opened_by(at.source, plan.workload.domain, plan.unit, at.account, table=at.table, packing=pack_tables)
-    sizes = {n: a.size for n, a in plan.workload.domain.attributes.items()}
+    grid = plan.workload.domain.grid
     measured, receipt = curator.measure(
         blocks,
         plan.noise,
@@ -72,7 +72,7 @@ def _look_once(plan: Plan, at: _Access) -> tuple[Receipt, Made]:
         name=at.name,
         plan_hash=plan.fingerprint,
         stated=plan.sensitivity,
-        certificate=find_certificate(blocks, sizes, plan.unit, plan.sensitivity.power),
+        certificate=find_certificate(blocks, grid.sizes(), plan.unit, plan.sensitivity.power, grid.measures),
         folder=at.folder,
         cut=plan.cut,
     )

@@ -214,7 +214,7 @@ def _group(problem: Problem, items: Items, find: Find) -> Group | None:
     # at unit price and unit noise
     unit = float(plan.sensitivity.value - plan.cut**power) ** (2 / power)
     error = plan.weighted_squares(part) * unit
-    change = exact_sensitivity(design.build(design.fine).blocks, problem.sizes, problem.unit, power)
+    change = exact_sensitivity(design.build(design.fine).blocks, problem.sizes, problem.unit, power, problem.measures)
     norm = float(change.value) ** (1 / power) / design.fine
     build = functools.partial(_scaled, design.build, 1 / norm)
     piece = StackedPiece(build, error, 1.0, design.fine * norm)

@@ -301,6 +301,19 @@ def test_tables_too_large_to_be_counted_are_refused_by_the_plan() -> None:
         sf.plan(sf.means(domain, "x", by=["a", "b"]), sf.gdp(1), neighbours="add-remove")
 
 
+def test_what_a_plan_of_three_measures_accepts_a_release_answers() -> None:
+    """Mutant: the certificate searched over the cells of the measures, not over the corners that are priced."""
+    rng = np.random.default_rng(154)
+    frame = pd.DataFrame({"g": rng.integers(0, 4, 500)} | {n: rng.random(500) for n in "xyz"})
+    domain = sf.Domain(
+        {"g": sf.Integers(0, 3, outside="clamp", missing="other")}, measures={n: sf.Measure(0, 1) for n in "xyz"}
+    )
+    plan = sf.plan(sf.moments(domain, list("xyz"), by="g"), sf.gdp(10**4), neighbours="replace-one")
+    found = sf.release(plan, frame, ledger=None).correlation("x", "y", by="g").rows()
+    truth = frame.groupby("g").apply(lambda own: own["x"].corr(own["y"]))
+    assert [r["correlation x and y"] for r in found[:4]] == pytest.approx(truth.tolist(), abs=0.01)
+
+
 def test_more_than_three_measures_are_refused() -> None:
     """Mutant: products of four, which would overflow."""
     names = ["p", "q", "r", "s"]
