@@ -150,7 +150,7 @@ def drawn(made: Any, rng: np.random.Generator) -> tuple[list[Table], list[int]]:
 def test_all_rows_are_between_those_counted_and_these_with_what_may_be_missing(k: int, b: int) -> None:
     """With next to no noise, so that nothing but the bound decides. Mutants: `since` that adds up the wrong way; a
     multiple of the cell, or of the grain, forgotten."""
-    made = plan("add-remove", k, b, sf.gdp(1000))
+    made = plan("add-remove", k, b, sf.gdp(5000))
     tables, there = drawn(made, np.random.default_rng([k, b]))
     kept = sf.open(made, ledger=None, name="s")
     for t, rows in enumerate(tables):
