@@ -104,8 +104,10 @@ class Patient(H11Protocol):
         """Begin to wait for a request."""
         super().connection_made(transport)
         self.deadline = self.loop.call_later(_HALF_OPEN, self.give_up)
-        if len(self.connections) > _MOST:
-            kept = [one for one in self._all() if one.waits()]
+        # those that were closed for others of the same burst are listed until the loop comes round
+        open_ones = [one for one in self._all() if not one.transport.is_closing()]
+        if len(open_ones) > _MOST:
+            kept = [one for one in open_ones if one.waits()]
             oldest = min(kept, key=lambda one: cast(TimerHandle, one.deadline).when(), default=self)
             oldest.give_up()
 
