@@ -54,9 +54,15 @@ def modular(values: Any) -> Any:
     return ((values + 2**63) % 2**64 - 2**63).astype(np.int64)
 
 
+def fits(operator: LinearOperator) -> bool:
+    """Whether its entries and those of all its parts do: a part of 2^63 is refused even where it is multiplied by 0."""
+    parts = [getattr(operator, name, None) for name in ("left", "right")]
+    return operator.max_abs < 2**63 and all(fits(p) for p in parts if isinstance(p, LinearOperator))
+
+
 def lowered(operator: LinearOperator) -> Map | None:
     """Its map, or None where its entries might not fit; nothing else may be refused."""
-    if operator.max_abs < 2**63:
+    if fits(operator):
         return operator.lowered()
     try:
         return operator.lowered()
