@@ -44,7 +44,7 @@ from sfumato.operators import (
     Sum,
 )
 from support.golden.classes import stored_classes
-from support.operators import operators, written_out
+from support.operators import children, operators, written_out
 
 laws = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 
@@ -55,9 +55,9 @@ def modular(values: Any) -> Any:
 
 
 def fits(operator: LinearOperator) -> bool:
-    """Whether its entries and those of all its parts do: a part of 2^63 is refused even where it is multiplied by 0."""
-    parts = [getattr(operator, name, None) for name in ("left", "right")]
-    return operator.max_abs < 2**63 and all(fits(p) for p in parts if isinstance(p, LinearOperator))
+    """Whether its entries do, and those of all the parts that are lowered with it: they are refused by themselves."""
+    parts = () if isinstance(operator, Scaled) and operator.factor == 0 else children(operator)
+    return operator.max_abs < 2**63 and all(map(fits, parts))
 
 
 def lowered(operator: LinearOperator) -> Map | None:

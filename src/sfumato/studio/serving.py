@@ -104,10 +104,9 @@ class Patient(H11Protocol):
         """Begin to wait for a request."""
         super().connection_made(transport)
         self.deadline = self.loop.call_later(_HALF_OPEN, self.give_up)
-        # those that were closed for others of the same burst are listed until the loop comes round
-        open_ones = [one for one in self._all() if not one.transport.is_closing()]
-        if len(open_ones) > _MOST:
-            kept = [one for one in open_ones if one.waits()]
+        still_open = self._still_open()
+        if len(still_open) > _MOST:
+            kept = [one for one in still_open if one.waits()]
             oldest = min(kept, key=lambda one: cast(TimerHandle, one.deadline).when(), default=self)
             oldest.give_up()
 
@@ -117,8 +116,10 @@ class Patient(H11Protocol):
             self.deadline.cancel()
         super().connection_lost(exc)
 
-    def _all(self) -> list[Patient]:
-        return [one for one in cast("set[Any]", self.connections) if isinstance(one, Patient)]
+    def _still_open(self) -> list[Patient]:
+        # the server lists those that were closed for others of the same burst until its loop comes round
+        listed = (one for one in cast("set[Any]", self.connections) if isinstance(one, Patient))
+        return [one for one in listed if not one.transport.is_closing()]
 
     def waits(self) -> bool:
         """Whether no request has come yet."""

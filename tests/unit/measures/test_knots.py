@@ -253,21 +253,21 @@ def test_answers_are_those_of_the_table_without_noise() -> None:
 
 
 def test_intervals_of_a_cut_that_is_chosen_hold() -> None:
-    """60 releases of a heavy tail, over a range that is a hundred times what matters. With .95 each, fewer than 47
-    hold once in 1,000,000 runs. Mutants: the interval of the cut mean called that of the mean; one level for all."""
+    """200 releases of a heavy tail, over a range that is a hundred times what matters. With .95 each, fewer than 172
+    hold once in 100,000 runs. Mutants: the interval of the cut mean called that of the mean; one level for all."""
     rng = np.random.default_rng(152)
     x = np.minimum(5_000 * (1 - rng.random(2_000)) ** (-1 / 1.5), 2**22)
     domain = sf.Domain({}, measures={"x": sf.Measure(0, 2**22, knots=[2**k for k in range(11, 22)])})
     plan = sf.plan(sf.means(domain, "x", clip="best"), sf.gdp(1), neighbours="add-remove")
     held, near, top = 0, [], []
-    for _ in range(60):
+    for _ in range(200):
         release = sf.release(plan, pd.DataFrame({"x": x}), ledger=None)
         row = release.mean("x", clip="best").rows()[0]
         held += row["low"] <= x.mean() <= row["high"]
         assert row["low"] <= row["mean x"] <= row["high"]
         near.append(row["mean x"] - x.mean())
         top.append(release.mean("x").rows()[0]["mean x"] - x.mean())
-    assert held >= 47
+    assert held >= 172
     assert np.square(near).mean() < 0.1 * np.square(top).mean()
 
 
