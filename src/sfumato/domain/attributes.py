@@ -230,25 +230,26 @@ class Categories(Attribute):
         object.__setattr__(self, "values", values)
         object.__setattr__(self, "_labels", tuple(dict.fromkeys(values.values())))
         cells = {label: i for i, label in enumerate(self._labels)}
-        object.__setattr__(self, "_places", self._placed(cells))
-        object.__setattr__(self, "_names", {self._read(t): i for t, i in cells.items()} | self._places)
+        texts = {t: self._read(t) for t in (values.keys() | cells.keys())}
+        object.__setattr__(self, "_places", self._placed(cells, texts))
+        object.__setattr__(self, "_names", {texts[t]: i for t, i in cells.items()} | self._places)
         self.settle(alike=self.case == "exact" and not self.trim and all(map(str.isascii, values)))
 
     def _read(self, text: str) -> str:
         """A text as it is compared."""
         return comparable_text(text, trim=self.trim, ignore_case=self.case == "ignore") if self.edition > 1 else text
 
-    def _placed(self, cells: dict[str, int]) -> dict[str, int]:
-        """The cell of every code as it is compared. Refuses texts of two cells that are compared as one."""
-        labels = {self._read(label): label for label in reversed(cells)}
+    def _placed(self, cells: dict[str, int], texts: dict[str, str]) -> dict[str, int]:
+        """The cell of every code as it is compared: `texts`. Refuses texts of two cells that are compared as one."""
+        labels = {texts[label]: label for label in reversed(cells)}
         for label in cells:
-            if labels[self._read(label)] != label:
-                other = labels[self._read(label)]
+            if labels[texts[label]] != label:
+                other = labels[texts[label]]
                 raise DomainError(f"the labels {other!r} and {label!r} are one text, as texts are read here")
         found: dict[str, int] = {}
         first: dict[str, str] = {}
         for code, label in self._mapping.items():
-            text = self._read(code)
+            text = texts[code]
             if text == "":
                 raise DomainError("a code that is blank alone is no code where blanks are trimmed")
             if found.setdefault(text, cells[label]) != cells[label]:
@@ -258,7 +259,7 @@ class Categories(Attribute):
                 )
             first.setdefault(text, code)
         for code, label in self._mapping.items():
-            if found.get(self._read(label), cells[label]) != cells[label]:
+            if found.get(texts[label], cells[label]) != cells[label]:
                 raise DomainError(f"{shorten(label)} is a code and also the label of another code, {code!r}")
         return found
 

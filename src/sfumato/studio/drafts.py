@@ -14,6 +14,7 @@ import re
 import tempfile
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
@@ -28,7 +29,7 @@ from sfumato.domain.mock import mock_columns
 from sfumato.domain.predicates import compile_predicate
 from sfumato.errors import InvalidInput, SpecError
 from sfumato.specs import Spec, spec_from_root_table
-from sfumato.workloads.reading import Section, parse_toml
+from sfumato.workloads.reading import Section, WrittenNumber, parse_toml, toml_tables
 from sfumato.workloads.schema import import_schema, read_schema, spec_text
 
 _FIELDS = {
@@ -75,7 +76,7 @@ def missing_field(said: str) -> str | None:
 
 def still_to_do(text: str, said: str) -> str:
     """What people have yet to fill in; of what is otherwise refused, the refusal without its line."""
-    places = [where for where, _ in parse_toml(text).blanks()]
+    places = [where for where, _ in _root_table(text).blanks()]
     if not places:
         return missing_field(said) or _LINE.sub("", said)
     return "; ".join(dict.fromkeys(map(_place_word, places)))
@@ -93,7 +94,7 @@ def check_draft(text: str, path: Path, about: str, conditions: Sequence[str]) ->
 
     `about` is the part's place as refusals name it, such as "stream"; conditions are held against the columns.
     """
-    root = parse_toml(text)
+    root = _root_table(text)
     try:
         domain = read_schema(root, path.parent)
     except SpecError as error:  # the other columns are for later
@@ -122,6 +123,8 @@ ROOTS = ("data", "domain", "schema", "schema_defaults", "privacy", "queries", "p
 _MOST_CHANGES = 2_000  # in one request: a table of a thousand columns, declared anew
 _MOCK_ROWS = 4  # of a column, as an example
 _SHOWN_LABELS = 6  # of a column: a line
+_LONG_LIST = 20_000  # characters of a list that the editor need not look into
+_LIST_OF_TEXTS = re.compile(r"""\[(?:\s*+"(?:[^"\\\n]|\\.)*+"\s*+,)*+(?:\s*+"(?:[^"\\\n]|\\.)*+")?\s*+\]""")
 # as TOML has numbers; what else is typed is kept as a text, which the spec then refuses or reads by its own rules
 _NUMBER = re.compile(r"[+-]?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
@@ -134,12 +137,17 @@ def text_version(text: str) -> str:
 @lru_cache(maxsize=4)
 def spec_tables(text: str) -> dict[str, Any]:
     """The tables of a spec, which nobody changes: a long list of labels is read once for all that a request asks."""
-    return tomllib.loads(text)
+    return toml_tables(text)
+
+
+def _root_table(text: str) -> Section:
+    """The spec's root table, of what was read already. Raises SpecError."""
+    return parse_toml(text, spec_tables(text.replace("\r\n", "\n")))
 
 
 def tables_for_page(text: str) -> dict[str, Any]:
     """The tables of a spec as JSON values; numbers with a point or an exponent as they are written."""
-    return cast("dict[str, Any]", _to_json_values(tomllib.loads(text, parse_float=str)))
+    return cast("dict[str, Any]", _to_json_values(spec_tables(text)))
 
 
 def _to_json_values(value: Any) -> Any:
@@ -147,6 +155,8 @@ def _to_json_values(value: Any) -> Any:
         return {k: _to_json_values(v) for k, v in cast("dict[str, Any]", value).items()}
     if isinstance(value, list):
         return [_to_json_values(v) for v in cast("list[Any]", value)]
+    if isinstance(value, WrittenNumber):
+        return value.written
     return value if isinstance(value, (str, bool, int)) else str(value)
 
 
@@ -154,27 +164,55 @@ def apply_changes(text: str, changes: object) -> str:
     """The text with the changes made. Raises InvalidInput for what is no change, or would break the file."""
     if not isinstance(changes, list) or len(changes) > _MOST_CHANGES:
         raise InvalidInput(f"changes are a list of at most {_MOST_CHANGES:,}")
-    try:
-        document = tomlkit.parse(text)
-        wanted = copy.deepcopy(spec_tables(text))
-    except ValueError as error:
-        raise SpecError(f"this is not TOML: {error}") from error
+    wanted = copy.deepcopy(spec_tables(text))
+    places: list[tuple[list[str | int], Any]] = []
     for one in cast("list[Any]", changes):
         place, value = _read_change(one)
         _put_value(wanted, place, _toml_value(value))
-        try:
-            _put_value(document, place, _toml_item(value))
-        except InvalidInput:
-            raise
-        except Exception as error:  # tables that stand apart in a file are more than the editor takes on
-            raise InvalidInput("this part of the file cannot be changed here; change it in an editor") from error
-    written = tomlkit.dumps(document)
+        places.append((place, value))
+    try:
+        written = _write_changes(text, places)
+    except InvalidInput:
+        raise
+    except Exception as error:  # tables that stand apart in a file are more than the editor takes on
+        raise InvalidInput("this part of the file cannot be changed here; change it in an editor") from error
     try:
         kept = spec_tables(written) == wanted
     except ValueError:
         kept = False
     if not kept:
         raise InvalidInput("this change would spoil other parts of the file; make it in an editor")
+    return written
+
+
+def _write_changes(text: str, places: Sequence[tuple[list[str | int], Any]]) -> str:
+    """The text with the changes put into it; whether they did what they should is for the caller to see.
+
+    The editor takes seconds for a list of 100,000 labels, so that long lists stand aside until the rest is written.
+    """
+    aside: dict[str, str] = {}
+
+    def put_aside(found: re.Match[str]) -> str:
+        if len(found[0]) < _LONG_LIST:
+            return found[0]
+        mark = f'"list {len(aside)} of {text_version(text)}"'
+        aside[mark] = found[0]
+        return mark
+
+    document: Any = tomlkit.parse(_LIST_OF_TEXTS.sub(put_aside, text) if len(text) >= _LONG_LIST else text)
+    try:
+        for place, value in places:
+            _put_value(document, place, _toml_item(value))
+    except InvalidInput:  # an entry of a list that stands aside
+        if not aside:
+            raise
+        document = tomlkit.parse(text)
+        for place, value in places:
+            _put_value(document, place, _toml_item(value))
+        return tomlkit.dumps(document)
+    written = tomlkit.dumps(document)
+    for mark, list_ in aside.items():
+        written = written.replace(mark, list_)
     return written
 
 
@@ -244,7 +282,7 @@ def _toml_value(value: Any) -> Any:
     given = cast("dict[str, Any]", value)
     if set(given) == {"number"}:
         text = str(given["number"]).strip()
-        return tomllib.loads(f"x = {text}")["x"] if _NUMBER.fullmatch(text) else text
+        return toml_tables(f"x = {text}")["x"] if _NUMBER.fullmatch(text) else text
     return {str(k): _toml_value(v) for k, v in given.items()}
 
 
@@ -292,6 +330,8 @@ def inline_toml(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, list):
         return f"[{', '.join(map(inline_toml, cast('list[Any]', value)))}]"
+    if isinstance(value, WrittenNumber):
+        return value.written
     if not isinstance(value, dict):
         return str(value)
     given = cast("dict[str, Any]", value)
@@ -312,7 +352,7 @@ def write_spec_text(path: Path, text: str) -> None:
 
 def parse_spec(text: str, path: Path) -> Spec:
     """The spec that the text declares. Raises SpecError."""
-    return spec_from_root_table(parse_toml(text), path)
+    return spec_from_root_table(_root_table(text), path)
 
 
 def import_columns(text: str) -> dict[str, Any]:
@@ -328,7 +368,16 @@ def describe_column(tables: Mapping[str, Any], name: str, folder: Path) -> dict[
     """What one column's declaration gives: its cells, labels and mock values, or why it gives none."""
     root = {k: tables[k] for k in ("schema_defaults",) if k in tables} | {"schema": {name: tables["schema"][name]}}
     text = "\n".join(f"{key} = {inline_toml(value)}" for key, value in root.items())
-    return dict(_describe_cached_column(text, name, str(folder), column_files(root["schema"], folder)))
+    declared = _Declared(text, root)
+    return dict(_describe_cached_column(declared, name, str(folder), column_files(root["schema"], folder)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Declared:
+    """The tables that declare a column, known by their text."""
+
+    text: str
+    tables: dict[str, Any] = field(compare=False)
 
 
 def column_files(schema: object, folder: Path) -> tuple[tuple[str, int, int], ...]:
@@ -346,11 +395,11 @@ def column_files(schema: object, folder: Path) -> tuple[tuple[str, int, int], ..
 
 @lru_cache(maxsize=4_096)
 def _describe_cached_column(
-    text: str, name: str, folder: str, files: tuple[tuple[str, int, int], ...]
+    declared: _Declared, name: str, folder: str, files: tuple[tuple[str, int, int], ...]
 ) -> tuple[tuple[str, Any], ...]:
     del files  # of the key alone
     try:
-        root = parse_toml(text)
+        root = parse_toml(declared.text, declared.tables)
         if blanks := root.blanks():
             return (("blank", ", ".join(field_word(where.rpartition(".")[2]) for where, _ in blanks)),)
         domain = read_schema(root, Path(folder))

@@ -15,7 +15,7 @@ from typing import Any
 from sfumato._util.checks import read_number, read_text, same_table, suggest_name
 from sfumato.errors import InvalidInput, SpecError
 
-__all__ = ["Section", "check_public", "find_fault", "parse_toml", "read_toml"]
+__all__ = ["Section", "WrittenNumber", "check_public", "find_fault", "parse_toml", "read_toml", "toml_tables"]
 
 _MAX_DEPTH = 8  # a spec is four levels deep; deeper ones would exhaust the stack somewhere
 _MAX_DIGITS = 400  # 17 tell a double from its neighbours; exact fractions of millions of digits would take hours
@@ -54,7 +54,7 @@ def find_fault(tree: object) -> tuple[Place, str] | None:
             return place, "whole numbers are at most 2^63"
         elif isinstance(value, (dict, list)):
             pairs = value.items() if isinstance(value, dict) else enumerate(value)
-            waiting += [((*place, k), v) for k, v in pairs]
+            waiting += [((*place, k), v) for k, v in pairs if not isinstance(v, str)]
     return None
 
 
@@ -63,30 +63,47 @@ def read_toml(path: str | PathLike[str]) -> Section:
     return parse_toml(read_text(path, "the spec file"))
 
 
-def parse_toml(written: str) -> Section:
-    """The root table of a TOML text, as `read_toml` has it of a file."""
+class WrittenNumber(Decimal):
+    """A number of a TOML file with a point or an exponent: its exact value, and its text as it was written."""
+
+    written: str
+
+    def __new__(cls, text: str) -> WrittenNumber:
+        """Read the text of a number; an exponent beyond what even Decimal holds is infinite."""
+        try:
+            made = super().__new__(cls, text)
+        except InvalidOperation:
+            made = super().__new__(cls, "inf")
+        made.written = text
+        return made
+
+    def __deepcopy__(self, memo: object) -> WrittenNumber:
+        """The number itself, which nobody changes."""
+        return self
+
+
+def parse_toml(written: str, values: dict[str, Any] | None = None) -> Section:
+    """The root table of a TOML text, as `read_toml` has it of a file; `values` are its tables, where they were read."""
     text = written.replace("\r\n", "\n")
+    values_read = toml_tables(text) if values is None else values
+    root = Section(values_read, (), _Lines(text))
+    if fault := find_fault(values_read):
+        raise root.refuse(fault[1], *fault[0])
+    return root
+
+
+def toml_tables(text: str) -> dict[str, Any]:
+    """The tables of a TOML text, whatever they hold. Raises SpecError for what is not TOML."""
     if found := _LONG_KEY.search(text):
         raise SpecError("a key has more than 64 parts", text.count("\n", 0, found.start()) + 1)
     try:
-        values = tomllib.loads(text, parse_float=_exact_decimal)
+        return tomllib.loads(text, parse_float=WrittenNumber)
     except RecursionError as error:
         raise SpecError(f"the file is nested deeper than {_MAX_DEPTH} levels") from error
     except ValueError as error:
         message, at = str(error), _AT_LINE.search(str(error))
         line = int(at[1]) if at else text.count("\n") + 1 if "end of document" in message else None
         raise SpecError(f"this is not TOML: {_AT_LINE.sub('', message)}", line) from error
-    root = Section(values, (), _Lines(text))
-    if fault := find_fault(values):
-        raise root.refuse(fault[1], *fault[0])
-    return root
-
-
-def _exact_decimal(text: str) -> Decimal:
-    try:
-        return Decimal(text)
-    except InvalidOperation:  # an exponent beyond what even Decimal holds
-        return Decimal("inf")
 
 
 class _Lines:
@@ -221,7 +238,7 @@ class Section:
                 found.append((self.where(*place), self._lines.of((*self.place, *place))))
             elif isinstance(value, (dict, list)):
                 pairs = value.items() if isinstance(value, dict) else enumerate(value)
-                waiting += [((*place, k), v) for k, v in pairs]
+                waiting += [((*place, k), v) for k, v in pairs if v == "" or isinstance(v, (dict, list))]
         return sorted(found, key=lambda blank: blank[1] or 0)
 
     def refuse_blanks(self) -> None:
