@@ -39,9 +39,17 @@ from numpy.typing import NDArray
 import sfumato as sf
 from sfumato.operators import Grouping, Identity, LinearOperator
 from sfumato.postprocess.geography import NodeCounts, descend_tree
-from sfumato.postprocess.geography_cells import QuadraticForm, Sets, Simplices, nearest_in_norm
+from sfumato.postprocess.geography_cells import (
+    CellHalves,
+    QuadraticForm,
+    Sets,
+    Simplices,
+    nearest_in_norm,
+    splitting_chain,
+    whole_family,
+    whole_parts,
+)
 from sfumato.postprocess.geography_estimates import PlacedCounts, Readings, TreeMeasurements
-from sfumato.postprocess.geography_integers import CellHalves, splitting_chain, whole_family, whole_parts
 from sfumato.strategies.geography import Spine
 from sfumato.strategies.geography_tree import GroupTree, Passes, variance_slopes
 

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 import sfumato as sf
 from sfumato.operators import Dense
 from sfumato.postprocess.cones import project_onto_hull
-from sfumato.postprocess.correlation import nearest_correlation
-from sfumato.postprocess.correlation_pairs import NearestCorrelation, product_scale
+from sfumato.postprocess.correlation import NearestCorrelation, nearest_correlation, product_scale
 from sfumato.postprocess.parities import parity_answers, parity_matrix
 
 Floats = NDArray[np.float64]

@@ -17,7 +17,7 @@ from tilted import read_workload
 
 import sfumato as sf
 from sfumato.operators import AllRange
-from sfumato.strategies.dense_pure import optimize_pure
+from sfumato.strategies.dense_optimal import optimize_pure
 
 HDMM = {  # the best of its random starts
     ("prefix", 64): 3.7639, ("prefix", 256): 5.1985, ("prefix", 1024): 6.8342,

@@ -15,8 +15,7 @@ from sfumato.curator.rows.written import Source
 from sfumato.domain import Domain
 from sfumato.domain.predicates import compile_predicate
 from sfumato.errors import WorkloadError
-from sfumato.mechanisms.mechanism import Mechanism
-from sfumato.mechanisms.registry import make_mechanism, mechanism_class
+from sfumato.mechanisms.registry import Mechanism, make_mechanism, mechanism_class
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.releases import load_release

@@ -11,9 +11,17 @@ from scipy.optimize import linprog
 
 import sfumato as sf
 from sfumato.errors import PlanError
-from sfumato.postprocess import geography_parts as parts
-from sfumato.postprocess.geography_cells import LevelBounds, TableCells, level_limits, tighten_limits
-from sfumato.postprocess.geography_integers import CellHalves, real_family, splitting_chain, whole_family
+from sfumato.postprocess import geography as parts
+from sfumato.postprocess.geography_cells import (
+    CellHalves,
+    LevelBounds,
+    TableCells,
+    level_limits,
+    real_family,
+    splitting_chain,
+    tighten_limits,
+    whole_family,
+)
 from sfumato.strategies.geography_tree import PlaceOrder
 from support.places import grown, nested, tree_codes
 

@@ -22,9 +22,9 @@ from sfumato.strategies import dense_planning as matrix
 from sfumato.strategies import residual_planning as marginals
 from sfumato.strategies import union_planning as unions
 from sfumato.strategies.certificates import exact_sensitivity
-from sfumato.strategies.compound import Compound, join_problem_attributes, joined_attributes, planned_jointly
 from sfumato.strategies.dense_optimal import optimize_dense
 from sfumato.strategies.design import Design, Problem
+from sfumato.strategies.stacked import Compound, join_problem_attributes, joined_attributes, planned_jointly
 from sfumato.workloads import QueryBlock, Workload
 from sfumato.workloads.core import block_on_domain
 from support.reconstructions import check_covariances, reconstructions

@@ -17,9 +17,18 @@ import sfumato as sf
 from sfumato.errors import InvalidInput, NotAnswerable, PlanError
 from sfumato.operators.base import FloatArray
 from sfumato.postprocess.geography import Run, composition_strength
-from sfumato.postprocess.geography_cells import QuadraticForm, Simplices, TableCells, nearest_in_norm
+from sfumato.postprocess.geography_cells import (
+    CellHalves,
+    QuadraticForm,
+    Simplices,
+    TableCells,
+    nearest_in_norm,
+    nearest_whole,
+    splitting_chain,
+    whole_family,
+    whole_parts,
+)
 from sfumato.postprocess.geography_estimates import FamilyEstimates, PlacedCounts
-from sfumato.postprocess.geography_integers import CellHalves, nearest_whole, splitting_chain, whole_family, whole_parts
 from sfumato.postprocess.projection import Projection
 from support.places import grown, nested, tree_codes
 

@@ -10,10 +10,12 @@ import pytest
 import sfumato as sf
 from sfumato.errors import PlanError
 from sfumato.plans.plan import price_design
-from sfumato.postprocess import geography_parts as parts
-from sfumato.postprocess.geography_cells import LevelBounds, TableCells, level_limits
-from sfumato.postprocess.geography_integers import (
+from sfumato.postprocess import geography as parts
+from sfumato.postprocess.geography_cells import (
     CellHalves,
+    LevelBounds,
+    TableCells,
+    level_limits,
     nearest_real,
     nearest_whole,
     splitting_chain,

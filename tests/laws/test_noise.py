@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato.errors import InvalidInput
-from sfumato.plans.intervals import noise_cdf, noise_quantile
+from sfumato.plans.predictions import noise_cdf, noise_quantile
 from sfumato.privacy import amounts as certified
 from sfumato.privacy import noise
 from sfumato.privacy import noise as sampling

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from sfumato.operators import Dense, Identity, LinearOperator, Prefix, Total
-from sfumato.strategies import orbit_bound as module
+from sfumato.strategies import union_planning as module
 from sfumato.strategies.dense_optimal import optimize_dense
 from sfumato.strategies.merged_planning import optimize_all_pairs
-from sfumato.strategies.orbit_bound import orbit_bound
+from sfumato.strategies.union_planning import orbit_bound
 
 Products = list[tuple[float, dict[str, LinearOperator]]]
 SIZES = ((5, 4, 3), (6, 3, 4), (7, 5), (4, 4, 2, 3))

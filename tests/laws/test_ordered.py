@@ -18,7 +18,7 @@ from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.strategies.certificates import exact_sensitivity
 from sfumato.strategies.dense_dual import pair_bound
 from sfumato.strategies.dense_optimal import optimize_dense
-from sfumato.strategies.ranges import OrderedStrategy
+from sfumato.strategies.range_bounds import OrderedStrategy
 from sfumato.strategies.toeplitz import (
     FINE_ROOT,
     Roots,

@@ -14,11 +14,10 @@ from sfumato.privacy.noise import RoundedGaussian
 from sfumato.privacy.stream_price import IntegerFilter, StreamTerms, family_multiples
 from sfumato.strategies.buffered_toeplitz import BufferParameters
 from sfumato.strategies.periods import parse_question
-from sfumato.strategies.time_decoding import Decoder
 from sfumato.strategies.time_errors import errors_of_filter
 from sfumato.strategies.time_fitting import Goal, fit_time_parameters, initial_time_parameters, listed_parameters
 from sfumato.strategies.time_shapes import TimeShape, dense_bound, quantise_time_shape, shape_for
-from sfumato.strategies.toeplitz import partial_fraction_residues
+from sfumato.strategies.toeplitz import Decoder, partial_fraction_residues
 from support.insecure_bits import InsecureTestBits
 from support.streams import filtered
 

@@ -14,7 +14,7 @@ import pytest
 import sfumato as sf
 from sfumato.errors import InvalidInput, PlanError
 from sfumato.plans.plan import price_design
-from sfumato.postprocess import geography_parts as parts_module
+from sfumato.postprocess import geography as parts_module
 from sfumato.postprocess.geography_estimates import PlacedCounts, Readings
 from sfumato.postprocess.projection import largest_tables
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
@@ -194,7 +194,7 @@ def test_two_projections_do_not_work_in_one_folder(tmp_path: Path) -> None:
         release.project(integer=True, folder=folder, progress=second)
     assert refused == ["once"]
     script = (
-        "import sys, time; from pathlib import Path; from sfumato.releases.geography_by_part import hold_folder_lock\n"
+        "import sys, time; from pathlib import Path; from sfumato.releases.geography import hold_folder_lock\n"
         "with hold_folder_lock(Path(sys.argv[1])): print('held', flush=True); time.sleep(600)"
     )
     other = subprocess.Popen([sys.executable, "-c", script, str(folder)], stdout=subprocess.PIPE, text=True)

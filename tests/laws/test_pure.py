@@ -12,10 +12,15 @@ import sfumato as sf
 from sfumato.errors import WorkloadError
 from sfumato.operators import AllRange, Block, Dense, Prefix
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.strategies import dense_pure as pure
+from sfumato.strategies import dense_optimal as pure
 from sfumato.strategies.certificates import exact_sensitivity
-from sfumato.strategies.dense_optimal import optimize_dense
-from sfumato.strategies.dense_pure import PureStrategy, optimize_pure, pure_error_and_gradient, rotate_to_least_l1
+from sfumato.strategies.dense_optimal import (
+    PureStrategy,
+    optimize_dense,
+    optimize_pure,
+    pure_error_and_gradient,
+    rotate_to_least_l1,
+)
 from sfumato.strategies.factors import Matrix, quantise
 
 ADD_REMOVE = PrivacyUnit(Neighbours.ADD_REMOVE)

@@ -14,7 +14,6 @@ from sfumato.operators import Family, Identity
 from sfumato.privacy.noise import RoundedGaussian
 from sfumato.privacy.stream_price import MOST_COUNT, StreamTerms, WindowFilter
 from sfumato.strategies.periods import Periods, TimeQuestion, parse_question
-from sfumato.strategies.time_decoding import Decoder
 from sfumato.strategies.time_errors import errors_of_filter
 from sfumato.strategies.time_shapes import (
     band_width_for,
@@ -24,6 +23,7 @@ from sfumato.strategies.time_shapes import (
     dense_filter,
     mean_bound,
 )
+from sfumato.strategies.toeplitz import Decoder
 from support.streams import drawn_window, filtered, heard
 
 QUESTIONS = ("totals", "increments", "last 3", "decayed 0.7", "ranges")

@@ -18,7 +18,7 @@ from sfumato.curator.curator import Curator
 from sfumato.errors import LedgerMismatch, PlanError
 from sfumato.operators import Block, Combination, Grouping, Identity, Scaled
 from sfumato.plans.plan import Plan, price_design
-from sfumato.postprocess import geography_parts as parts
+from sfumato.postprocess import geography as parts
 from sfumato.privacy import sensitivity as wall
 from sfumato.privacy.accounting import GaussianEvent
 from sfumato.privacy.debits import _unit_from_text, _unit_to_text  # pyright: ignore[reportPrivateUsage]

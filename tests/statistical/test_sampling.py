@@ -16,7 +16,7 @@ from scipy.stats import chi2, norm
 from tests.support.insecure_bits import InsecureTestBits, ScriptedTestBits
 
 from sfumato.errors import InvalidInput
-from sfumato.plans.intervals import noise_cdf, noise_quantile
+from sfumato.plans.predictions import noise_cdf, noise_quantile
 from sfumato.privacy.amounts import exp_bounds, normal_cdf_bounds
 from sfumato.privacy.noise import (
     LINE_BITS,

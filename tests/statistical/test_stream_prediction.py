@@ -7,7 +7,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.plans.streams import StreamPlan
-from sfumato.strategies.time_decoding import Decoder
+from sfumato.strategies.toeplitz import Decoder
 from support.insecure_bits import InsecureTestBits
 
 STREAMS = 20_000

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from sfumato.plans.intervals import noise_masses
+from sfumato.plans.predictions import noise_masses
 from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw, RoundedGaussian
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from sfumato.errors import PlanError
-from sfumato.plans.intervals import (
+from sfumato.plans.predictions import (
     check_confidence,
     interval_margins,
     noise_cdf,

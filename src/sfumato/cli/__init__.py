@@ -9,9 +9,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from sfumato.cli import keys, ledgers, pages, planning, releases, sessions, statistics, streams
-from sfumato.cli import pages as studio
-from sfumato.cli import planning as samples
+from sfumato.cli import keys, ledgers, pages, planning, releases, sessions, streams
 from sfumato.cli.options import message_for_command, typed_command
 from sfumato.errors import NotWritten, SfumatoError
 from sfumato.terminal import use_utf8_output
@@ -85,9 +83,6 @@ def _about(
 app.add_typer(planning.commands)
 app.add_typer(releases.commands)
 app.add_typer(pages.commands)
-app.add_typer(samples.commands)
-app.add_typer(statistics.commands)
-app.add_typer(studio.commands)
 app.add_typer(planning.schema, name="schema")
 app.add_typer(ledgers.commands, name="ledger")
 app.add_typer(sessions.commands, name="session")

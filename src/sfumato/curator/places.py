@@ -14,8 +14,7 @@ from sfumato.privacy.accounting import Event
 from sfumato.privacy.chain import Format
 from sfumato.privacy.debits import Debits, Receipt
 from sfumato.privacy.files import is_nonempty_file
-from sfumato.privacy.kinds import is_file_of_kind
-from sfumato.privacy.unit import PrivacyUnit
+from sfumato.privacy.unit import PrivacyUnit, is_file_of_kind
 
 __all__ = ["check_place", "check_same_opening", "check_unopened", "pay_for_file"]
 

@@ -23,8 +23,8 @@ from sfumato.interactive.session import (
     SessionOpening,
     begin_session,
 )
-from sfumato.plans.intervals import check_confidence, interval_margins
 from sfumato.plans.keys import KeyPlan
+from sfumato.plans.predictions import check_confidence, interval_margins
 from sfumato.postprocess.weights import SparseHypothesis
 from sfumato.privacy.conversation_price import Step
 from sfumato.privacy.keyed import KeyMeasurement, KeyQuestion

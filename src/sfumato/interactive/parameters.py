@@ -25,7 +25,7 @@ import numpy as np
 
 from sfumato.errors import PlanError
 from sfumato.operators.base import FloatArray
-from sfumato.plans.intervals import noise_quantile
+from sfumato.plans.predictions import noise_quantile
 from sfumato.privacy.accounting import Event, GaussianEvent, PureEvent, ZcdpEvent
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.conversation_price import Terms, mu_squared_of_pures

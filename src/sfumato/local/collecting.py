@@ -21,7 +21,7 @@ from sfumato.cells import Codes
 from sfumato.domain import Attribute, Bins, Booleans, Categories, Dates, Domain, Hierarchy, Integers
 from sfumato.errors import InvalidInput, PlanError
 from sfumato.operators.base import FloatArray
-from sfumato.plans.intervals import check_confidence
+from sfumato.plans.predictions import check_confidence
 from sfumato.postprocess.bodies import project
 from sfumato.postprocess.projection import Projection
 from sfumato.privacy.amounts import read_exact, readable_number

@@ -13,8 +13,7 @@ is the lowered map. A planner that lowers wrongly changes what is measured, neve
 """
 
 from sfumato.maps.base import Map, check_price
-from sfumato.maps.blocks import BlockMap, FamilyMap
-from sfumato.maps.composite import CombinationMap, KroneckerMap, MergedMap, MultipleMap, StackMap
+from sfumato.maps.composite import BlockMap, CombinationMap, FamilyMap, KroneckerMap, MergedMap, MultipleMap, StackMap
 from sfumato.maps.explicit import AlikeMap, DenseMap, RangesMap, SparseMap, ToeplitzMap, TotalMap
 
 __all__ = [

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from sfumato.mechanisms.iterative import Mwem as mwem
     from sfumato.mechanisms.local_reports import Local as local
     from sfumato.mechanisms.multiplicative_weights import Pmw as pmw
-    from sfumato.mechanisms.noisy_histogram import Histogram as histogram
     from sfumato.mechanisms.projected import Projection as projection
     from sfumato.mechanisms.research.biased import Approximate as approximate
     from sfumato.mechanisms.research.boosting import Boosting as boosting
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from sfumato.mechanisms.streams import Continual as continual
     from sfumato.mechanisms.textbook import Factorization as factorization
     from sfumato.mechanisms.textbook import Gaussian as gaussian
+    from sfumato.mechanisms.textbook import Histogram as histogram
     from sfumato.mechanisms.textbook import Laplace as laplace
     from sfumato.mechanisms.textbook import Marginals as marginals
     from sfumato.mechanisms.textbook import TreeMechanism as tree

@@ -11,8 +11,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from sfumato._util.display import Progress
 from sfumato.errors import BudgetError, PlanError
 from sfumato.mechanisms.denoised_pairs import denoising_candidate
-from sfumato.mechanisms.mechanism import KEYS, KINDS, LOCAL, QUESTIONS, STREAMS, TABLES, Request
-from sfumato.mechanisms.registry import mechanism_class
+from sfumato.mechanisms.registry import KEYS, KINDS, LOCAL, QUESTIONS, STREAMS, TABLES, Request, mechanism_class
 from sfumato.mechanisms.searches import DIRECT, LONG, PARTS, SEARCHES, Found, Search, run, tree_search
 from sfumato.mechanisms.tables import Tables
 from sfumato.plans.plan import Plan

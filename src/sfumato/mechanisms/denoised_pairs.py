@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from sfumato._util.display import Progress
 from sfumato.errors import NotAnswerable, PlanError
-from sfumato.mechanisms.mechanism import Mechanism
+from sfumato.mechanisms.registry import Mechanism
 from sfumato.mechanisms.searches import Found
 from sfumato.mechanisms.tables import Tables
 from sfumato.operators import Family, Identity

@@ -16,8 +16,7 @@ from sfumato.curator import Curator
 from sfumato.curator.selecting import select
 from sfumato.errors import PlanError
 from sfumato.measurements import Measurement, Selection
-from sfumato.mechanisms.mechanism import TABLES, Mechanism, Request, check_whole_option
-from sfumato.mechanisms.registry import mechanism_class
+from sfumato.mechanisms.registry import TABLES, Mechanism, Request, check_whole_option, mechanism_class
 from sfumato.mechanisms.tables import make_problem
 from sfumato.operators import Block, Dense
 from sfumato.operators.base import FloatArray

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from sfumato.errors import PlanError
 from sfumato.local.plan import REPORTERS, LocalPlan, plan_local
-from sfumato.mechanisms.mechanism import LOCAL, Mechanism, Request
+from sfumato.mechanisms.registry import LOCAL, Mechanism, Request
 from sfumato.privacy.unit import Neighbours
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from sfumato.errors import PlanError
 from sfumato.interactive.parameters import SessionShape, pmw_min_alpha, search_least_alpha
 from sfumato.interactive.plan import BETA, SessionPlan, check_options, check_shape, make_plan
 from sfumato.interactive.plan import QUESTIONS as USUAL
-from sfumato.mechanisms.mechanism import QUESTIONS, TABLES, Mechanism, Request, read_currency
+from sfumato.mechanisms.registry import QUESTIONS, TABLES, Mechanism, Request, read_currency
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours
 from sfumato.strategies.calibration import price_of

@@ -22,7 +22,7 @@ from sfumato.operators.base import FloatArray, single_thread
 from sfumato.plans.plan import Plan
 from sfumato.plans.predictions import answer_item
 from sfumato.postprocess.bodies import BODIES, automatic_body
-from sfumato.postprocess.correlation_pairs import product_scale
+from sfumato.postprocess.correlation import product_scale
 from sfumato.postprocess.parities import parity_matrix
 from sfumato.postprocess.projection import joint_attributes, possible_operator
 from sfumato.postprocess.width import Forecast, HullCells, LargestProduct, forecast_of_hull

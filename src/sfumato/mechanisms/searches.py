@@ -25,19 +25,19 @@ from sfumato.strategies import (
     geography_planning,
     merged_planning,
     moments,
-    orbit_bound,
-    ordered_planning,
     residual_planning,
     spectral_search,
     trees,
     union_planning,
     weighted_planning,
 )
-from sfumato.strategies.compound import join_problem_attributes
+from sfumato.strategies import trees as ordered_planning
+from sfumato.strategies import union_planning as orbit_bound
 from sfumato.strategies.design import Candidate, Design, Problem
 from sfumato.strategies.factors import MAX_DENSE_CELLS
 from sfumato.strategies.geography_tree import neighbour_relation
 from sfumato.strategies.residuals import Residuals
+from sfumato.strategies.stacked import join_problem_attributes
 
 __all__ = ["LONG", "SEARCHES", "Bound", "Found", "Search", "labelled", "run", "tree_search"]
 

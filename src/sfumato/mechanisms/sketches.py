@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sfumato.errors import PlanError, WorkloadError
-from sfumato.mechanisms.mechanism import KEYS, Mechanism, Request
-from sfumato.mechanisms.registry import mechanisms_serving
+from sfumato.mechanisms.registry import KEYS, Mechanism, Request, mechanisms_serving
 from sfumato.plans.keys import KeyCandidate, KeyPlan
 from sfumato.privacy.accounting import ApproxEvent, Event
 from sfumato.privacy.amounts import Currency, Number, read_exact

@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from sfumato.errors import BudgetError, InvalidInput, PlanError
-from sfumato.mechanisms.mechanism import STREAMS, Mechanism, Request, check_whole_option
+from sfumato.mechanisms.registry import STREAMS, Mechanism, Request, check_whole_option
 from sfumato.mechanisms.tables import make_problem
 from sfumato.plans.streams import StreamPlan
 from sfumato.privacy.accounting import Event, GaussianEvent

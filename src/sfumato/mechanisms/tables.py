@@ -10,15 +10,16 @@ from typing import Any, ClassVar
 
 from sfumato._util.display import Progress
 from sfumato.errors import PlanError, SfumatoError
-from sfumato.mechanisms.mechanism import LOCAL, TABLES, Mechanism, Request
-from sfumato.mechanisms.registry import mechanisms_serving
+from sfumato.mechanisms.registry import LOCAL, TABLES, Mechanism, Request, mechanisms_serving
 from sfumato.mechanisms.searches import FORMULA, SEARCHED, Found, Search, run
 from sfumato.operators import Tree
 from sfumato.plans.plan import Plan, price_design
 from sfumato.plans.predictions import Alone
 from sfumato.privacy.accounting import PureEvent, event_price
 from sfumato.privacy.unit import Neighbours
-from sfumato.strategies import direct, given, ordered_planning, trees
+from sfumato.strategies import direct, trees
+from sfumato.strategies import direct as given
+from sfumato.strategies import trees as ordered_planning
 from sfumato.strategies.calibration import NOISES, noise_for
 from sfumato.strategies.design import Candidate, Design, Problem, read_objective
 from sfumato.strategies.geography_tree import neighbour_relation, read_totals

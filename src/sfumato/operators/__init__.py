@@ -1,7 +1,6 @@
 """Structured linear algebra, usable alone: numpy and, for sparse matrices, scipy."""
 
-from sfumato.operators.base import LinearOperator
-from sfumato.operators.basic import Identity, Residual, Total
+from sfumato.operators.base import Identity, LinearOperator, Residual, Total
 from sfumato.operators.compose import Compose, Grouping, Kronecker, Padded, Scaled, Stack, Sum
 from sfumato.operators.explicit import Dense, Sparse
 from sfumato.operators.marginal import Block, Combination, Family, OnMarginal

@@ -12,8 +12,16 @@ from numpy.typing import NDArray
 from sfumato._util.codec import storable
 from sfumato.errors import WorkloadError
 from sfumato.maps import AlikeMap, KroneckerMap, Map, MergedMap, MultipleMap, SparseMap, StackMap
-from sfumato.operators.base import DENSE_LIMIT, INT64, FloatArray, LinearOperator, Numbers, check_dense
-from sfumato.operators.basic import Identity, check_length
+from sfumato.operators.base import (
+    DENSE_LIMIT,
+    INT64,
+    FloatArray,
+    Identity,
+    LinearOperator,
+    Numbers,
+    check_dense,
+    check_length,
+)
 from sfumato.operators.explicit import Dense
 
 __all__ = ["Compose", "Grouping", "Kronecker", "Padded", "Scaled", "Stack", "Sum"]

@@ -13,8 +13,7 @@ from sfumato._util.codec import storable
 from sfumato.errors import WorkloadError
 from sfumato.maps import BlockMap, CombinationMap, FamilyMap, Map, MergedMap
 from sfumato.maps.base import LinearMap
-from sfumato.operators.base import FloatArray, LinearOperator, Numbers
-from sfumato.operators.basic import Identity, check_length
+from sfumato.operators.base import FloatArray, Identity, LinearOperator, Numbers, check_length
 from sfumato.operators.compose import Kronecker, Scaled
 from sfumato.operators.explicit import Dense
 

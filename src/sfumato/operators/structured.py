@@ -13,8 +13,7 @@ from sfumato._util.codec import deferred_field, storable
 from sfumato.errors import PlanError, WorkloadError
 from sfumato.maps import Map, RangesMap, ToeplitzMap
 from sfumato.maps.explicit import causal_exact, fft_length
-from sfumato.operators.base import DENSE_LIMIT, INT64, FloatArray, LinearOperator, Numbers, check_dense
-from sfumato.operators.basic import check_length
+from sfumato.operators.base import DENSE_LIMIT, INT64, FloatArray, LinearOperator, Numbers, check_dense, check_length
 from sfumato.operators.explicit import Dense
 
 __all__ = ["AllRange", "Contiguous", "Prefix", "Toeplitz", "Tree", "Window", "causal_convolution"]

@@ -13,8 +13,7 @@ import numpy as np
 from sfumato._util.display import Progress
 from sfumato.domain import Domain
 from sfumato.errors import PlanError
-from sfumato.mechanisms.mechanism import LOCAL, TABLES, Mechanism
-from sfumato.mechanisms.registry import make_mechanism
+from sfumato.mechanisms.registry import LOCAL, TABLES, Mechanism, make_mechanism
 from sfumato.mechanisms.registry import make_mechanism as value_of
 from sfumato.mechanisms.tables import Need
 from sfumato.operators import Family

@@ -19,9 +19,9 @@ from sfumato.plans.iterative import IterativePlan
 from sfumato.plans.keys import KeyPlan
 from sfumato.plans.plan import Plan
 from sfumato.plans.streams import StreamPlan
-from sfumato.privacy.kinds import is_file_of_kind
 from sfumato.privacy.ledger import Ledger
 from sfumato.privacy.ledger.ledger import FORMAT
+from sfumato.privacy.unit import is_file_of_kind
 from sfumato.releases.files import load_release
 from sfumato.releases.released import as_ledger
 from sfumato.releases.sketches import SketchRelease

@@ -21,8 +21,7 @@ from sfumato.interactive.plan import SessionPlan
 from sfumato.interactive.session import KeySession, QuerySession, Session, SessionOpening
 from sfumato.interactive.streams import Stream, open_stream
 from sfumato.mechanisms import carry_out
-from sfumato.mechanisms.mechanism import Mechanism
-from sfumato.mechanisms.registry import mechanism_class, plan_with_mechanism
+from sfumato.mechanisms.registry import Mechanism, mechanism_class, plan_with_mechanism
 from sfumato.planner.planning import make_request
 from sfumato.plans.plan import Plan
 from sfumato.plans.streams import StreamPlan

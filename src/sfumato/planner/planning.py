@@ -8,8 +8,17 @@ from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict, TypeVar, Un
 from sfumato._util.display import Progress, show_progress
 from sfumato.domain import Domain
 from sfumato.errors import PlanError
-from sfumato.mechanisms.mechanism import KEYS, LOCAL, QUESTIONS, STREAMS, TABLES, Mechanism, Request
-from sfumato.mechanisms.registry import make_mechanism, plan_with_mechanism
+from sfumato.mechanisms.registry import (
+    KEYS,
+    LOCAL,
+    QUESTIONS,
+    STREAMS,
+    TABLES,
+    Mechanism,
+    Request,
+    make_mechanism,
+    plan_with_mechanism,
+)
 from sfumato.mechanisms.tables import Tables, plan_table_mechanism
 from sfumato.plans.plan import Plan
 from sfumato.privacy.budget import Budget

@@ -11,8 +11,8 @@ from sfumato.errors import PlanError
 from sfumato.measurements import Measurement
 from sfumato.mechanisms.carry_out import projected_release
 from sfumato.operators.base import FloatArray, Numbers
-from sfumato.plans.intervals import check_confidence
 from sfumato.plans.plan import Plan
+from sfumato.plans.predictions import check_confidence
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.releases import Provenance, Release
 from sfumato.strategies.strategy import marginalise

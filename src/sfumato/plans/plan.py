@@ -15,23 +15,25 @@ from sfumato._util.description import Description
 from sfumato._util.frames import Frame
 from sfumato.errors import PlanError, SfumatoError
 from sfumato.operators.base import FloatArray
-from sfumato.plans import plots
+from sfumato.plans import explain as plots
 from sfumato.plans.explain import plan_lines, predicted_errors, table_plan_facts
-from sfumato.plans.intervals import check_confidence, interval_margins, widest_margins
-from sfumato.plans.intervals import simultaneous_confidence as together
 from sfumato.plans.planned import WorkloadPlan
 from sfumato.plans.predictions import (
     Alone,
     ErrorEntry,
     Question,
     answer_item,
+    check_confidence,
     compare_with_alone,
+    interval_margins,
     order_errors_frame,
     question_covariance,
     table_covariance_frame,
     table_errors_frame,
+    widest_margins,
     worst_bias,
 )
+from sfumato.plans.predictions import simultaneous_confidence as together
 from sfumato.postprocess.width import Forecast
 from sfumato.privacy.accounting import Event, GaussianEvent
 from sfumato.privacy.budget import Budget

@@ -27,7 +27,7 @@ from sfumato.domain.impossible import Tied, joint_possible_mask
 from sfumato.errors import InvalidInput
 from sfumato.operators.base import FloatArray
 from sfumato.postprocess.cones import Orthant
-from sfumato.postprocess.correlation_pairs import Anderson
+from sfumato.postprocess.correlation import Anderson
 from sfumato.postprocess.possible import Incidence, TableLayout, collect_components, lift_components
 from sfumato.strategies.attribute_sets import Sets, distinct_sets, downward_closure, locate_sets
 

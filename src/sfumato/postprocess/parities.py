@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.errors import InvalidInput, NotAnswerable
 from sfumato.operators.base import FloatArray, LinearOperator, real_array, single_thread
-from sfumato.postprocess.correlation_pairs import (
+from sfumato.postprocess.correlation import (
     EPS,
     Anderson,
     feasible_correlation,

@@ -19,8 +19,7 @@ from sfumato.domain.core import cell_texts, has_unequal_widths, is_year
 from sfumato.errors import NotAnswerable
 from sfumato.operators import Identity, Padded, Prefix
 from sfumato.operators.base import FloatArray
-from sfumato.plans.intervals import widest_sum_margin
-from sfumato.plans.predictions import expand_to_queries
+from sfumato.plans.predictions import expand_to_queries, widest_sum_margin
 from sfumato.present.words import round_to_error, show_figures
 from sfumato.releases import Release, Table
 from sfumato.releases.moments import read_moments

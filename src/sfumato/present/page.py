@@ -42,9 +42,8 @@ from sfumato.present.answers import (
     small_tables,
 )
 from sfumato.present.projected import MODEL_READING, model_answers, model_lead, moved_section
-from sfumato.present.provenance import provenance_sections
 from sfumato.present.streams import stream_figures, stream_lead, stream_sections
-from sfumato.present.words import predicted_families, round_to_error, show_figures, typical_table
+from sfumato.present.words import predicted_families, provenance_sections, round_to_error, show_figures, typical_table
 from sfumato.releases import Release
 from sfumato.releases.released import WorkloadRelease
 from sfumato.releases.streams import StreamRelease

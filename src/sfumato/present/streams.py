@@ -9,8 +9,8 @@ import numpy as np
 
 from sfumato._util.description import Bar, Bars, Chart, Description, Figures, Sentences, TitledTable
 from sfumato._util.frames import Frame, safe_text
-from sfumato.plans.intervals import interval_margins
-from sfumato.plans.intervals import simultaneous_confidence as together
+from sfumato.plans.predictions import interval_margins
+from sfumato.plans.predictions import simultaneous_confidence as together
 from sfumato.plans.streams import StreamPlan
 from sfumato.present.charts import over_time_chart
 from sfumato.present.sections import guarantee_equation, measured_facts_section, plural, table_text

@@ -1,17 +1,20 @@
-"""Whose privacy is protected: the neighbour relation and what one person can contribute."""
+"""Whose privacy is protected: the neighbour relation and what one person can contribute; the kinds of chains."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato._util.codec import deferred_field, storable, value_fingerprint
-from sfumato.errors import PlanError
+from sfumato.errors import LedgerError, PlanError
+from sfumato.privacy.chain import Format
+from sfumato.privacy.files import FileStore
 
-__all__ = ["Neighbours", "PrivacyUnit", "Within"]
+__all__ = ["Neighbours", "PrivacyUnit", "Within", "is_file_of_kind"]
 
 
 @storable
@@ -128,3 +131,13 @@ class PrivacyUnit:
         rows = "" if self.rows_per_person == 1 else f" with at most {self.rows_per_person} rows"
         verb = "added or removed" if self.neighbours is Neighbours.ADD_REMOVE else "replaced by another"
         return f"{who}{rows} {verb}" + (f" of the same {self.within.name}" if self.within else "")
+
+
+def is_file_of_kind(path: Path, form: Format) -> bool:
+    """Whether a file says of itself that it is of a kind; nothing else is checked."""
+    try:
+        # by SQLite: to open and close it would give up the locks that this process has on it
+        with FileStore(path, form.words).transaction(write=False) as connection:
+            return connection.execute("PRAGMA application_id").fetchone()[0] == form.application_id
+    except LedgerError:
+        return False

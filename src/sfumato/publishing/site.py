@@ -1,32 +1,264 @@
-"""The folder that `sfumato publish` writes: pages and data for any web server, which load nothing from elsewhere."""
+"""The folder that `sfumato publish` writes: pages and data for any web server, which load nothing from elsewhere.
+
+Tables are small files for a browser, with what it takes to know how any two sums of cells err together. Cells of tables
+that rest on residuals, or on agreement alone, have covariances in closed form [XZK23]: those of the tables A and B are
+
+    sum over sets S of attributes within both of u_S · (⊗_S M ⊗_rest t tᵀ),
+
+where an attribute that only one table holds meets its t. One number u_S for every set says it for all tables together;
+M is I - J/n and t is 1/n, but for attributes whose residuals are tilted: these have a file of their own. Other tables
+of few cells carry their matrix; of the rest single cells are told alone.
+"""
 
 from __future__ import annotations
 
+import gzip
+import itertools
 import json
+import math
 import os
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from markupsafe import Markup
 
 from sfumato._util.description import Description, DescriptionBlock, Facts, Sentences, Warnings, page_html
 from sfumato._util.frames import Frame, safe_text
 from sfumato.errors import NotAnswerable, PlanError
-from sfumato.plans.intervals import widest_sum_margin
+from sfumato.operators import Block, Identity
+from sfumato.operators.base import FloatArray
+from sfumato.plans.predictions import expand_to_queries, widest_sum_margin
 from sfumato.present import charts, sections
 from sfumato.present.answers import measures_table, singles_table
 from sfumato.present.page import asset_text, template_environment
-from sfumato.present.provenance import provenance_facts
-from sfumato.present.words import CONFIDENCE, numeric_names, small_groupings, typical_table
-from sfumato.publishing.tables import Shelf, write_tables
+from sfumato.present.words import CONFIDENCE, numeric_names, provenance_facts, small_groupings, typical_table
 from sfumato.releases import Release
 from sfumato.releases.comparing import check_comparable
 from sfumato.releases.files import Draft
+from sfumato.releases.tables import answer_range
 from sfumato.releases.warnings import reader_lines
+from sfumato.strategies.residuals import Residuals
+from sfumato.workloads import RECORDS, QueryBlock, Workload
+from sfumato.workloads.levels import table_block, table_names
+
+# The smallest tables, so many cells together, as they are: 8 bytes each, of which one is noise that compresses to none.
+_EXACT = 150_000
+# Larger ones to a 256th of their standard errors, or less: that adds a millionth to their variance.
+_STEPS = 8
+_MOST_CELLS = 20_000_000  # in one site: some 40 MB
+_DENSE = 200  # cells of a table that carries its matrix: 160 kB
+_LISTED = 120  # named queries that carry their matrix together
+_TILTED = 300  # cells of an attribute with residuals of its own: its file has the square of that, 720 kB
+_AGREE = 1e-9  # rounding of a sum of some dozens of covariances; what is told otherwise differs by far more
+
+
+@dataclass(slots=True)
+class Shelf:
+    """What a page must know of the tables before it loads one: their names, and how they err together."""
+
+    tables: list[dict[str, Any]] = field(default_factory=list)
+    agree: dict[str, float] = field(default_factory=dict)
+    tilts: dict[str, str] = field(default_factory=dict)
+    left_out: int = 0
+
+
+def tables_to_publish(release: Release) -> list[tuple[str, ...]]:
+    """The names of every marginal table that was asked for, each once, the smallest first."""
+    domain = release.plan.workload.domain
+    names: dict[tuple[str, ...], None] = {}
+    for item in release.workload.items:
+        for query in item.blocks():
+            found = table_names(domain, query.block)
+            if found and item.unit == RECORDS:
+                names.setdefault(found)
+    return sorted(names, key=lambda n: (math.prod(domain.sizes(n)), len(n), n))
+
+
+def write_tables(release: Release, folder: Path, start: int = 0) -> Shelf:
+    """Write one file for every table that was asked for, and one for what was asked besides."""
+    shelf, domain = Shelf(), release.plan.workload.domain
+    folder.mkdir(exist_ok=True)
+    written = 0
+    for names in tables_to_publish(release):
+        cells = math.prod(domain.sizes(names))
+        if written + cells > _MOST_CELLS:
+            shelf.left_out += 1
+            continue
+        written += cells
+        place = f"{folder.name}/{start + len(shelf.tables)}.bin"
+        entry = _write_table(release, names, folder.parent / place, exact=written <= _EXACT, shelf=shelf)
+        if entry is None:
+            shelf.left_out += 1
+        else:
+            shelf.tables.append(entry | {"file": place})
+    named = list(_named_queries(release))
+    if named:
+        place = f"{folder.name}/named.bin"
+        shelf.tables.append(_write_named(release, named, folder.parent / place) | {"file": place})
+    return shelf
+
+
+def _write_table(
+    release: Release, names: tuple[str, ...], path: Path, *, exact: bool, shelf: Shelf
+) -> dict[str, Any] | None:
+    """One table; None where its errors are not known."""
+    block = table_block(release.plan.workload.domain, names)
+    error, margin = np.sqrt(release.variances(block)), release.margins(block, 0.95)
+    if not np.isfinite(error).all():
+        return None
+    parts = _published_values(release, block, None if exact else float(error.max(initial=0.0)))
+    source, how = _noise_source(release, block), "single"
+    if _in_closed_form(release, names, block, shelf, source, path.parent):
+        how = "agree"
+    elif block.rows <= _DENSE:
+        how = "dense"
+        matrix = release.plan.covariance(names)
+        parts["covariance"] = matrix[np.triu_indices(len(matrix))]
+    least, most = answer_range(block.operator, release.measurement.total)
+    shape = list(error.shape) or [1]
+    _pack_arrays(
+        path, parts | {"error": error, "margin": margin}, {"shape": shape, "range": [least, _finite_or_null(most)]}
+    )
+    return {"names": list(names), "how": how, "source": source}
+
+
+def _published_values(release: Release, block: Block, error: float | None) -> dict[str, Any]:
+    """Answers, and the unprojected ones; rounded where the largest standard error is given."""
+    found = {"value": release.answer_block(block)}
+    if release.projection is not None:
+        found["raw"] = release.raw.answer_block(block)
+    if not error:
+        return found
+    step = 2.0 ** (math.floor(math.log2(error)) - _STEPS)
+    if max(float(np.abs(v).max(initial=0.0)) for v in found.values()) / step >= 2**31:
+        return found
+    return {name: (np.rint(v / step).astype("<i4"), step) for name, v in found.items()}
+
+
+def _noise_source(release: Release, block: Block) -> str:
+    """What answers a block: the noise of two sources is independent."""
+    strategy = release.plan.strategy
+    found = strategy.source(block)
+    pieces = getattr(strategy, "pieces", ())
+    return str(next((i for i, piece in enumerate(pieces) if piece is found), 0))
+
+
+def _in_closed_form(
+    release: Release, names: tuple[str, ...], block: Block, shelf: Shelf, source: str, folder: Path
+) -> bool:
+    """Whether the numbers u_S say the covariances of a table; new ones are noted, and tilts written."""
+    if not all(isinstance(f, Identity) for f in block.factors):
+        return False
+    strategy, variance = release.plan.strategy.source(block), release.measurement.noise.variance
+    if not isinstance(strategy, Residuals):
+        found = release.plan.strategy.table_covariance(block, block)
+        return found is not None and _covariances_follow(names, release, found * variance, shelf.agree, source)
+    places = {n: i for i, n in enumerate(strategy.names)}
+    lifts = {n: strategy.lifts[places[n]] for n in names}
+    if any(lift is not None and len(lift.tilt) > _TILTED for lift in lifts.values()):
+        return False
+    for name, lift in lifts.items():
+        key = _attribute_set_key(source, [name])
+        if lift is not None and key not in shelf.tilts:
+            shelf.tilts[key] = f"{folder.name}/tilt-{len(shelf.tilts)}.bin"
+            parts = {"tilt": lift.tilt, "form": lift.spread @ lift.spread.T}
+            _pack_arrays(folder.parent / shelf.tilts[key], parts, {"shape": [len(lift.tilt)], "range": [None, None]})
+    for size in range(len(names) + 1):
+        for chosen in itertools.combinations(names, size):
+            axes = tuple(sorted(places[n] for n in chosen))
+            shelf.agree[_attribute_set_key(source, chosen)] = strategy.set_variance(axes) * variance
+    return True
+
+
+def _attribute_set_key(source: str, names: Sequence[str]) -> str:
+    """How a page calls a set of attributes."""
+    return json.dumps([source, *sorted(names)], separators=(",", ":"), ensure_ascii=False)
+
+
+def _covariances_follow(
+    names: Sequence[str], release: Release, patterns: FloatArray, agree: dict[str, float], source: str
+) -> bool:
+    """Whether the numbers of the sets of attributes say the covariances of a table; new ones are noted."""
+    sizes = release.plan.workload.domain.sizes(names)
+    new: dict[str, float] = {}
+    for chosen in itertools.product((False, True), repeat=len(names)):
+        value = patterns
+        for axis, (inside, size) in enumerate(zip(chosen, sizes, strict=True)):
+            same = value.take([0], axis=axis)
+            different = value.take([1], axis=axis) if value.shape[axis] > 1 else np.zeros_like(same)
+            # what the attribute's differences err, or its sum
+            value = same - different if inside else same + (size - 1) * different
+        rest = math.prod(n for n, inside in zip(sizes, chosen, strict=True) if not inside)
+        key = _attribute_set_key(source, list(itertools.compress(names, chosen)))
+        found = float(value.reshape(-1)[0]) * rest
+        if any(inside and size == 1 for inside, size in zip(chosen, sizes, strict=True)):
+            found = 0.0  # a single cell has no differences
+        if abs(agree.get(key, found) - found) > _AGREE * abs(found):
+            return False
+        new[key] = found
+    agree.update(new)
+    return True
+
+
+def _named_queries(release: Release) -> Iterator[QueryBlock]:
+    """What was asked besides tables and long lists: named counts, sums, the total."""
+    domain = release.plan.workload.domain
+    rows, total = 0, False
+    for item in release.workload.items:
+        if not isinstance(item, QueryBlock) or (item.unit == RECORDS and table_names(domain, item.block)):
+            continue
+        if item.rows == 1 and rows < _LISTED and release.plan.strategy.deviations(item.block) is None:
+            if not item.attributes and item.unit == RECORDS:
+                if total:  # the same number asked twice
+                    continue
+                total = True
+            rows += 1
+            yield item
+
+
+def _write_named(release: Release, queries: Sequence[QueryBlock], path: Path) -> dict[str, Any]:
+    work = Workload(release.plan.workload.domain, tuple(queries))
+    found = release.ask(work)
+    error = np.concatenate([expand_to_queries(np.sqrt(release.variances(q.block)), q) for q in queries])
+    margin = np.concatenate([expand_to_queries(release.margins(q.block, 0.95), q) for q in queries])
+    if not np.isfinite(error).all():
+        raise NotAnswerable("named queries beyond what was measured have no errors to publish")
+    matrix = release.plan.covariance(work)
+    parts = {"value": np.array(found["answer"]), "covariance": matrix[np.triu_indices(len(matrix))]}
+    if release.projection is not None:
+        parts["raw"] = np.concatenate([release.raw.answer_block(q.block) for q in queries])
+    parts |= {"error": error, "margin": margin, "low": np.array(found["low"]), "high": np.array(found["high"])}
+    _pack_arrays(path, parts, {"shape": [len(queries)], "range": [None, None]})
+    labels, units = list(found["label"]), [q.unit for q in queries]
+    return {"queries": labels, "units": units, "names": [], "how": "dense", "source": "named"}
+
+
+def _finite_or_null(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _pack_arrays(path: Path, parts: dict[str, Any], header: dict[str, Any]) -> None:
+    """A line of JSON, then the arrays one after the other: doubles, or integers of a step by planes of bytes."""
+    payload, told = b"", list[Any]()
+    for name, part in parts.items():
+        if isinstance(part, tuple):
+            whole, step = part
+            # the high bytes of neighbours are alike: apart from the noisy low ones they compress to nothing
+            payload += np.ascontiguousarray(whole.reshape(-1, 1).view(np.uint8).T).tobytes()
+            told.append([name, int(whole.size), step])
+        else:
+            flat = np.ascontiguousarray(part, dtype="<f8").reshape(-1)
+            payload += flat.tobytes()
+            told.append([name, int(flat.size), 0])
+    head = json.dumps(header | {"parts": told}, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+    path.write_bytes(gzip.compress(head + payload, compresslevel=6, mtime=0))
+
 
 _DECILES = [0.05, 0.1, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.9, 0.95]  # what official tables give
 _MOST = 60  # files of some 20 kB each

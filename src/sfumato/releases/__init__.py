@@ -3,10 +3,9 @@
 from sfumato.releases.answers import Answer
 from sfumato.releases.comparing import Comparison
 from sfumato.releases.files import load_release, save_release
-from sfumato.releases.modelled import ModelRelease
+from sfumato.releases.modelled import ModelRelease, Synthetic
 from sfumato.releases.release import Release, combine, difference
 from sfumato.releases.released import Provenance
-from sfumato.releases.synthetic import Synthetic
 from sfumato.releases.tables import Batch, Intervals, Table
 
 __all__ = [

@@ -22,8 +22,8 @@ import numpy as np
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
-from sfumato.plans.intervals import widest_sum_margin
 from sfumato.plans.planned import rows_text
+from sfumato.plans.predictions import widest_sum_margin
 
 if TYPE_CHECKING:
     from sfumato.releases.release import Release

@@ -13,8 +13,13 @@ from sfumato._util.codec import value_fingerprint
 from sfumato._util.frames import Frame
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators.base import FloatArray
-from sfumato.plans.intervals import check_confidence, interval_margins, simultaneous_confidence
-from sfumato.plans.predictions import entry_biases, expand_to_queries
+from sfumato.plans.predictions import (
+    check_confidence,
+    entry_biases,
+    expand_to_queries,
+    interval_margins,
+    simultaneous_confidence,
+)
 from sfumato.postprocess.consistency import ResidualNoise
 from sfumato.postprocess.noisy_pairs import NoisyPairs, read_noisy
 from sfumato.postprocess.projection import joint_attributes, largest_tables

@@ -25,8 +25,8 @@ from sfumato.domain.core import range_restriction
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import Block, Dense
 from sfumato.operators.base import FloatArray
-from sfumato.plans.intervals import check_confidence, widest_sum_margin
 from sfumato.plans.planned import is_answered
+from sfumato.plans.predictions import check_confidence, widest_sum_margin
 from sfumato.releases.answers import SIZE_ERRORS, too_few_note
 from sfumato.releases.quantiles import by_names
 from sfumato.releases.tables import column_heading

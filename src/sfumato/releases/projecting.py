@@ -19,14 +19,14 @@ from sfumato.operators.base import FloatArray
 from sfumato.postprocess.bodies import BODIES, automatic_body
 from sfumato.postprocess.bodies import project as project_answers
 from sfumato.postprocess.consistency import ResidualNoise
-from sfumato.postprocess.hierarchical import is_joint_table_small, project_hierarchically
 from sfumato.postprocess.hierarchical_rungs import LISTED, Axes, DerivedQueries, NoisyEstimates
+from sfumato.postprocess.hierarchical_tables import is_joint_table_small, project_hierarchically
 from sfumato.postprocess.integers import to_integers
 from sfumato.postprocess.possible import TableCounts
 from sfumato.postprocess.projection import Projection, joint_attributes, largest_tables
 from sfumato.releases.comparing import check_earlier, measured_pairs, measured_triples, noisy_table, residual_noise
 from sfumato.releases.geography import levels_asked, project_down_tree
-from sfumato.releases.synthetic import held_queries, unheld_queries
+from sfumato.releases.modelled import held_queries, unheld_queries
 from sfumato.strategies.residuals import Residuals
 from sfumato.workloads import QueryBlock, QueryFamily, Workload
 from sfumato.workloads.levels import table_block

@@ -26,9 +26,8 @@ from sfumato.domain.ordered import format_day as day_shown
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import Block, Dense
 from sfumato.operators.base import FloatArray
-from sfumato.plans.intervals import check_confidence, widest_sum_margin
 from sfumato.plans.planned import is_answered
-from sfumato.plans.predictions import entry_biases
+from sfumato.plans.predictions import check_confidence, entry_biases, widest_sum_margin
 from sfumato.releases.answers import SIZE_ERRORS, fieller_interval, too_few_note
 from sfumato.releases.tables import column_heading
 from sfumato.workloads.levels import lift_to_attribute, table_block

@@ -23,7 +23,7 @@ from sfumato._util.frames import Frame, safe_text
 from sfumato.domain.core import range_restriction
 from sfumato.errors import PlanError
 from sfumato.operators.base import FloatArray
-from sfumato.plans.intervals import check_confidence, widest_sum_margin
+from sfumato.plans.predictions import check_confidence, widest_sum_margin
 from sfumato.privacy.measures import MAX_MEASURES
 from sfumato.releases.answers import SIZE_ERRORS, too_few_note
 from sfumato.releases.moments import inverse_covariance, moment_powers, read_moments

@@ -20,16 +20,23 @@ from sfumato.errors import InvalidInput, NotAnswerable, PlanError
 from sfumato.measurements import Measurement
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
-from sfumato.plans import plots
+from sfumato.plans import explain as plots
 from sfumato.plans.explain import predicted_errors, starving_line_text
-from sfumato.plans.intervals import check_confidence, interval_margins
 from sfumato.plans.plan import Plan
 from sfumato.plans.planned import rows_text
-from sfumato.plans.predictions import Question, answer_item, entry_biases, expand_to_queries
+from sfumato.plans.predictions import (
+    Question,
+    answer_item,
+    check_confidence,
+    entry_biases,
+    expand_to_queries,
+    interval_margins,
+)
 from sfumato.postprocess.denoising import AdaptedTables
 from sfumato.postprocess.projection import Projection
 from sfumato.privacy.noise import DiscreteLaplace
-from sfumato.releases import files, gaps, linear, means, moments, projecting, regression, released
+from sfumato.releases import files, linear, means, moments, projecting, regression, released
+from sfumato.releases import means as gaps
 from sfumato.releases import quantiles as statistics
 from sfumato.releases.answers import Answer, LinearAnswer
 from sfumato.releases.comparing import (
@@ -43,8 +50,8 @@ from sfumato.releases.comparing import (
 )
 from sfumato.releases.files import Contents
 from sfumato.releases.linear import single_rows, split_into_products
+from sfumato.releases.modelled import Synthetic, projected_answer, synthesize_records
 from sfumato.releases.released import Provenance, WorkloadRelease
-from sfumato.releases.synthetic import Synthetic, projected_answer, synthesize_records
 from sfumato.releases.tables import (
     Batch,
     Intervals,

@@ -15,9 +15,9 @@ from sfumato._util.codec import storable, value_fingerprint
 from sfumato._util.description import Description, Facts
 from sfumato._util.documents import read_document
 from sfumato.errors import InvalidInput, WorkloadError
-from sfumato.plans.intervals import check_confidence, interval_margins
 from sfumato.plans.keys import KeyPlan
 from sfumato.plans.planned import protection_lines
+from sfumato.plans.predictions import check_confidence, interval_margins
 from sfumato.privacy.keyed import KeyMeasurement
 from sfumato.releases.answers import Answer
 from sfumato.releases.released import Provenance, ReleaseBase

@@ -18,15 +18,15 @@ from sfumato._util.frames import Frame, optional_package
 from sfumato.errors import InvalidInput, NotAnswerable
 from sfumato.measurements import Measurement
 from sfumato.operators.base import FloatArray
-from sfumato.plans.intervals import check_confidence
-from sfumato.plans.intervals import simultaneous_confidence as together
 from sfumato.plans.planned import protection_lines
+from sfumato.plans.predictions import check_confidence
+from sfumato.plans.predictions import simultaneous_confidence as together
 from sfumato.plans.streams import StreamPlan, cumulative_period_weights
 from sfumato.privacy.stream_price import Published
 from sfumato.releases.release import Release
 from sfumato.releases.released import Provenance, ReleaseBase
 from sfumato.releases.warnings import ERRORS, Caution, find_cautions
-from sfumato.strategies.time_decoding import Decoder
+from sfumato.strategies.toeplitz import Decoder
 from sfumato.workloads import predicates
 from sfumato.workloads import total as sum_of_all
 

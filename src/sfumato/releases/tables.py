@@ -16,7 +16,7 @@ from sfumato._util.frames import Frame, FrameConvertible
 from sfumato.errors import PlanError
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray, LinearOperator
-from sfumato.plans import plots
+from sfumato.plans import explain as plots
 from sfumato.postprocess.denoising import AdaptedTables
 from sfumato.strategies.strategy import row_shape
 from sfumato.workloads import RECORDS, Workload

@@ -23,8 +23,7 @@ from sfumato.domain.core import range_text
 from sfumato.errors import NotAnswerable
 from sfumato.operators import Block, Sparse
 from sfumato.operators.base import FloatArray
-from sfumato.plans.intervals import check_confidence, interval_margins, widest_sum_margin
-from sfumato.plans.predictions import entry_biases
+from sfumato.plans.predictions import check_confidence, entry_biases, interval_margins, widest_sum_margin
 from sfumato.releases.answers import Answer
 from sfumato.strategies.strategy import KnownGroups
 from sfumato.workloads.levels import lift_to_attribute, table_block

@@ -28,8 +28,7 @@ from sfumato.errors import PlanError
 from sfumato.operators import AllRange, LinearOperator, Window
 from sfumato.operators.base import DENSE_LIMIT, FloatArray, Numbers
 from sfumato.operators.structured import Toeplitz, causal_convolution
-from sfumato.strategies.range_bounds import largest_pair
-from sfumato.strategies.ranges import OrderedStrategy, as_contiguous_ranges
+from sfumato.strategies.range_bounds import OrderedStrategy, as_contiguous_ranges, largest_pair
 from sfumato.strategies.toeplitz import Buffers, decayed_sums, inverse_series, partial_fraction_residues
 
 __all__ = [

@@ -18,13 +18,12 @@ from sfumato.errors import PlanError
 from sfumato.operators import Identity, LinearOperator, Stack, Total
 from sfumato.operators.base import FloatArray, single_thread
 from sfumato.privacy.unit import Neighbours
-from sfumato.strategies import descent, given, merged_planning
-from sfumato.strategies.compound import joined_attributes
+from sfumato.strategies import descent, merged_planning
+from sfumato.strategies import direct as given
 from sfumato.strategies.dense_blocks import Queries
 from sfumato.strategies.dense_dual import optimality_title, pair_bound
 from sfumato.strategies.dense_largest import LargestErrorOptimum, optimize_largest, optimize_largest_rows
-from sfumato.strategies.dense_optimal import optimize_dense
-from sfumato.strategies.dense_pure import PureStrategy, optimize_pure, rotate_to_least_l1
+from sfumato.strategies.dense_optimal import PureStrategy, optimize_dense, optimize_pure, rotate_to_least_l1
 from sfumato.strategies.design import Design, Problem
 from sfumato.strategies.factors import (
     BIAS_BITS,
@@ -37,7 +36,7 @@ from sfumato.strategies.factors import (
     row_basis,
 )
 from sfumato.strategies.product import Product
-from sfumato.strategies.stacked import FINE, StackedPiece, column_price, share_design, weighted_error
+from sfumato.strategies.stacked import FINE, StackedPiece, column_price, joined_attributes, share_design, weighted_error
 from sfumato.strategies.trees import is_ordered
 from sfumato.workloads import QueryBlock
 from sfumato.workloads.core import block_on_domain

@@ -24,8 +24,7 @@ from sfumato.privacy.terms import distinct_columns
 from sfumato.privacy.unit import Neighbours
 from sfumato.strategies.dense_dual import optimality_title, relative_gap
 from sfumato.strategies.dense_largest import LargestErrorOptimum, optimize_largest
-from sfumato.strategies.dense_optimal import optimize_dense
-from sfumato.strategies.dense_pure import rotate_to_least_l1
+from sfumato.strategies.dense_optimal import optimize_dense, rotate_to_least_l1
 from sfumato.strategies.dense_swap import swap_near, swap_optimum
 from sfumato.strategies.design import Design, Problem
 from sfumato.strategies.merged import Merged, columns_by_class

@@ -22,7 +22,7 @@ from sfumato.strategies.covariance import (
     combine_kronecker_terms,
 )
 from sfumato.strategies.factors import Cells, Matrix, StrategyFactor, TotalOnly
-from sfumato.strategies.ranges import OrderedStrategy
+from sfumato.strategies.range_bounds import OrderedStrategy
 from sfumato.strategies.strategy import Estimate, Strategy, marginalise, row_shape
 
 __all__ = ["Product"]

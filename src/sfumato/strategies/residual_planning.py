@@ -18,12 +18,12 @@ from sfumato.operators import LinearOperator
 from sfumato.operators.base import FloatArray, real_array
 from sfumato.privacy.unit import Neighbours
 from sfumato.strategies.attribute_sets import Sets, downward_closure
-from sfumato.strategies.compound import planned_jointly
 from sfumato.strategies.covariance import Lift, component_powers
 from sfumato.strategies.design import Design, Problem
 from sfumato.strategies.residual_allocation import Effect, max_objective, sum_objective
 from sfumato.strategies.residual_tables import ResidualAllocation, allocate_residuals, extreme_rows
 from sfumato.strategies.residuals import Residuals
+from sfumato.strategies.stacked import planned_jointly
 from sfumato.strategies.strategy import Known
 from sfumato.strategies.tilted import (
     Product,

@@ -18,9 +18,9 @@ from sfumato.errors import PlanError
 from sfumato.operators import LinearOperator
 from sfumato.operators.base import FloatArray, single_thread
 from sfumato.privacy.unit import Neighbours
-from sfumato.strategies.compound import planned_jointly
 from sfumato.strategies.design import Design, Problem
 from sfumato.strategies.spectral import Spectral
+from sfumato.strategies.stacked import planned_jointly
 from sfumato.strategies.tilted import Product, Union, contrast_basis, is_plain, optimise_shapes
 from sfumato.strategies.tilted_bounds import number_among
 

@@ -1,31 +1,43 @@
-"""Several strategies measured together, each query answered by the one that answers it best."""
+"""Several strategies measured together, each query answered by the one that answers it best; and joined attributes.
+
+Attributes that some query joins are taken as one, so that planners of products serve such queries too. A difference
+a - b, or a sum a + b of at most c, is no product of a map of a and one of b. Over the pairs of their cells it is a
+matrix like any other. So the pair is made one attribute, the workload is written over the domain that has it in place
+of the two, and what is planned there is measured over the pair. The queries are the same, up to their order.
+"""
 
 from __future__ import annotations
 
 import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato._util.codec import deferred_field, storable, value_fingerprint
-from sfumato.errors import NotAnswerable
-from sfumato.operators import Block, Combination, Family
+from sfumato.domain import Domain
+from sfumato.errors import NotAnswerable, PlanError
+from sfumato.operators import Block, Combination, Family, Identity, Kronecker, LinearOperator, OnMarginal
 from sfumato.operators.base import FloatArray, Numbers
 from sfumato.strategies.budget_split import relative_scales
 from sfumato.strategies.covariance import agreement_levels, check_covariance_size
 from sfumato.strategies.design import Design, Problem
 from sfumato.strategies.product import Product
 from sfumato.strategies.strategy import Estimate, Strategy
+from sfumato.workloads import QueryBlock, Workload
 
 __all__ = [
     "FINE",
+    "Compound",
     "Stacked",
     "StackedPiece",
     "column_price",
+    "join_problem_attributes",
+    "joined_attributes",
+    "planned_jointly",
     "share_design",
     "weighted_error",
 ]
@@ -264,3 +276,206 @@ def share_design(
         return built[0] if len(built) == 1 else Stacked(built, title, largest)
 
     return Design(mechanism, build, max(p.fine / r for p, r in zip(pieces, scales, strict=True)), bound)
+
+
+_MOST_TABLES = 512  # each is written as a block of its own
+_MOST_CELLS = 4_096  # of attributes that are joined: the Gram of a query has the square of it, 128 MB
+
+
+@dataclass(frozen=True, slots=True)
+class _JoinedAttributes:
+    """Some attributes as one: its name, theirs in the order of its cells, and how many cells each has."""
+
+    name: str
+    attributes: tuple[str, ...]
+    sizes: tuple[int, ...]
+
+    def over_all(self, groups: Sequence[tuple[str, ...]], factors: Sequence[LinearOperator]) -> LinearOperator:
+        """Factors over some of the attributes as one map of all of them."""
+        asked = tuple(a for g in groups for a in g)
+        axes = tuple(self.attributes.index(a) for a in asked)
+        if axes == tuple(range(len(self.attributes))) and all(isinstance(f, Identity) for f in factors):
+            return Identity(math.prod(self.sizes))
+        whole = factors[0] if len(factors) == 1 else Kronecker(tuple(factors))
+        return whole if asked == self.attributes else OnMarginal(self.sizes, axes, whole)
+
+
+class _LiftedBlock(NamedTuple):
+    """A block over joined attributes, and per factor of it the numbers of the factors that it was made of."""
+
+    block: Block
+    places: tuple[tuple[int, ...], ...]
+
+
+def _lift_block(block: Block, joined: Sequence[_JoinedAttributes]) -> _LiftedBlock:
+    owner = {a: j for j in joined for a in j.attributes}
+    places: dict[object, list[int]] = {}
+    for i, group in enumerate(block.groups):
+        # a factor over no attribute is of its own
+        key = owner[group[0]].name if group and group[0] in owner else (group or i)
+        places.setdefault(key, []).append(i)
+    groups: list[tuple[str, ...]] = []
+    factors: list[LinearOperator] = []
+    for some in places.values():
+        first = block.groups[some[0]]
+        one = owner.get(first[0]) if first else None
+        own = [block.groups[i] for i in some], [block.factors[i] for i in some]
+        groups.append((one.name,) if one else first)
+        factors.append(one.over_all(*own) if one else own[1][0])
+    return _LiftedBlock(Block(tuple(groups), tuple(factors)), tuple(map(tuple, places.values())))
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class Compound(Strategy):
+    """A strategy over attributes of which some stand for several.
+
+    names: of these; attributes: those that each stands for, in the order of its cells; sizes: their numbers of cells.
+    """
+
+    measured: Strategy
+    names: tuple[str, ...]
+    attributes: tuple[tuple[str, ...], ...]
+    sizes: tuple[tuple[int, ...], ...]
+
+    @functools.cached_property
+    def _joined(self) -> tuple[_JoinedAttributes, ...]:
+        return tuple(map(_JoinedAttributes, self.names, self.attributes, self.sizes))
+
+    @functools.cached_property
+    def _parts(self) -> tuple[tuple[Block, ...], ...]:
+        """Per block or family of the strategy its blocks, each of which is measured by itself."""
+        out: list[tuple[Block, ...]] = []
+        for part in self.measured.blocks:
+            assert isinstance(part, (Block, Family))  # combinations are not planned for products
+            out.append((part,) if isinstance(part, Block) else tuple(part.blocks()))
+        return tuple(out)
+
+    @functools.cached_property
+    def _blocks(self) -> tuple[Block, ...]:
+        """What is measured, over the attributes themselves: the maps stay, their cells have the same order."""
+        own = dict(zip(self.names, self.attributes, strict=True))
+        out: list[Block] = []
+        for block in (b for some in self._parts for b in some):
+            groups = tuple(tuple(a for name in g for a in own.get(name, (name,))) for g in block.groups)
+            out.append(Block(groups, block.factors))
+        return tuple(out)
+
+    @property
+    def blocks(self) -> tuple[Block | Family | Combination, ...]:
+        return self._blocks
+
+    @property
+    def summary(self) -> str:
+        return self.measured.summary
+
+    @property
+    def max_abs(self) -> int:
+        return self.measured.max_abs
+
+    @functools.cached_property
+    def _known_lifts(self) -> dict[int, tuple[Block, _LiftedBlock]]:
+        return {}
+
+    def _lift(self, query: Block) -> _LiftedBlock:
+        held = self._known_lifts.get(id(query))
+        if held is None or held[0] is not query:
+            held = self._known_lifts[id(query)] = query, _lift_block(query, self._joined)
+        return held[1]
+
+    def check(self, query: Block) -> None:
+        self.measured.check(self._lift(query).block)
+
+    def row_powers(self, query: Block, power: int) -> FloatArray:
+        block, places = self._lift(query)
+        powers = self.measured.row_powers(block, power)
+        shape: list[int] = []
+        for length, some in zip(powers.shape, places, strict=True):
+            shape += [1 if length == 1 else query.factors[i].shape[0] for i in some]
+        return np.asarray(powers.reshape(shape).transpose(_inverse_axis_order(places)), dtype=np.float64)
+
+    def row_errors(self, query: Block) -> tuple[float, float] | None:
+        return self.measured.row_errors(self._lift(query).block)
+
+    def covariance(self, first: Block, second: Block) -> FloatArray:
+        (one, ours), (other, theirs) = self._lift(first), self._lift(second)
+        found = self.measured.covariance(one, other)
+        return found[np.ix_(_lifted_row_order(first, ours), _lifted_row_order(second, theirs))]
+
+    def estimate(self, values: Sequence[Numbers], total: int | None) -> Estimate:
+        given = iter(values)
+        whole = [np.concatenate([np.asarray(next(given)).reshape(-1) for _ in some]) for some in self._parts]
+        return self.measured.estimate(whole, total)
+
+    def answer(self, estimate: Estimate, query: Block) -> FloatArray:
+        block, places = self._lift(query)
+        return self.measured.answer(estimate, block)[_lifted_row_order(query, places)]
+
+    def bias_bound(self, query: Block) -> float:
+        return self.measured.bias_bound(self._lift(query).block)
+
+
+def _inverse_axis_order(places: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """The axes of factors in the order of `places`, in the order of their numbers."""
+    return tuple(np.argsort([i for some in places for i in some]).tolist())
+
+
+def _lifted_row_order(query: Block, places: Sequence[tuple[int, ...]]) -> NDArray[np.intp]:
+    """(rows,) the place of each row of a query among those of the lifted one."""
+    shape = [query.factors[i].shape[0] for some in places for i in some]
+    return np.arange(math.prod(shape)).reshape(shape).transpose(_inverse_axis_order(places)).reshape(-1)
+
+
+def joined_attributes(workload: Workload) -> tuple[tuple[str, ...], ...]:
+    """Attributes that factors join, one with the next or by way of others, each group in the order of the domain."""
+    groups: list[set[str]] = []
+    for item in workload.items:
+        for joint in (set(g) for g in (item.block.groups if isinstance(item, QueryBlock) else ()) if len(g) > 1):
+            near = [g for g in groups if g & joint]
+            groups = [*(g for g in groups if not g & joint), joint.union(*near)]
+    return tuple(map(workload.domain.ordered, groups))
+
+
+def join_problem_attributes(problem: Problem) -> tuple[Problem, tuple[_JoinedAttributes, ...]]:
+    """The problem over joined attributes, and these; the same problem where no query joins any.
+
+    Raises PlanError where joined attributes have too many cells.
+    """
+    work, joint = problem.workload, joined_attributes(problem.workload)
+    if not joint:
+        return problem, ()
+    if problem.known or work.tables > _MOST_TABLES:
+        many = "public tables" if problem.known else f"{work.tables:,} tables, above {_MOST_TABLES:,},"
+        raise PlanError(f"{many} beside queries that join attributes")
+    found: list[_JoinedAttributes] = []
+    for some in joint:
+        sizes = work.domain.sizes(some)
+        cells = math.prod(sizes)
+        if cells > _MOST_CELLS:
+            raise PlanError(f"queries join {', '.join(some)}, of {cells:,} cells, above the limit of {_MOST_CELLS:,}")
+        name = " x ".join(some)
+        while name in (*work.domain.names, *work.domain.levels, *(j.name for j in found)):
+            name += "'"
+        found.append(_JoinedAttributes(name, some, sizes))
+    inside = {a for some in joint for a in some}
+    kept = {n: a for n, a in work.domain.attributes.items() if n not in inside}
+    over = Domain({**kept, **{j.name: math.prod(j.sizes) for j in found}})
+    items = tuple(QueryBlock(q.part, _lift_block(q.block, found).block, q.weight, q.unit) for q in work.blocks)
+    return replace(problem, workload=Workload(over, items)), tuple(found)
+
+
+def planned_jointly(problem: Problem, planner: Callable[[Problem], Design]) -> Design:
+    """What a planner of products finds over joined attributes, as a design for the problem as it is.
+
+    Raises PlanError where the planner does, or `joined`.
+    """
+    whole, found = join_problem_attributes(problem)
+    design = planner(whole)
+    if not found:
+        return design
+    names, attributes, sizes = zip(*((j.name, j.attributes, j.sizes) for j in found), strict=True)
+
+    def build(s: float) -> Compound:
+        return Compound(design.build(s), names, attributes, sizes)
+
+    return replace(design, build=build)

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from sfumato.operators import Identity, LinearOperator, Total
 from sfumato.operators.base import FloatArray
 from sfumato.strategies.budget_split import root_error
+from sfumato.strategies.dense_optimal import optimize_pure
 from sfumato.strategies.dense_planning import laplace_note
-from sfumato.strategies.dense_pure import optimize_pure
 from sfumato.strategies.design import Design, Problem
 from sfumato.strategies.factors import Cells, StrategyFactor, quantise
 from sfumato.strategies.residual_planning import tables_bound

@@ -30,7 +30,7 @@ from sfumato.present.page import asset_text, template_environment
 from sfumato.studio import conversations, paying, reading
 from sfumato.studio import reading as downloads
 from sfumato.studio.calls import CALLS, Asked, Json, release_of
-from sfumato.studio.page_state import ledger_csv, spec_state
+from sfumato.studio.what_if import ledger_csv, spec_state
 from sfumato.studio.workspace import Workspace
 from sfumato.terminal import replace_nonfinite
 

@@ -17,7 +17,7 @@ from sfumato.present.sections import guarantee_sentences
 from sfumato.privacy.budget import Budget
 from sfumato.releases import Release
 from sfumato.studio import conversations, drafts, paying, reading, what_if
-from sfumato.studio.page_state import spec_state
+from sfumato.studio.what_if import spec_state
 from sfumato.studio.workspace import Workspace
 
 Json = dict[str, Any]

@@ -20,8 +20,8 @@ import xlsxwriter
 from sfumato._util.description import Chart, Description, Facts, Figures, TitledTable, Warnings
 from sfumato._util.frames import Frame, safe_text
 from sfumato.errors import InvalidInput, NotAnswerable, SfumatoError
-from sfumato.plans.intervals import check_confidence
 from sfumato.plans.planned import is_answered
+from sfumato.plans.predictions import check_confidence
 from sfumato.present import charts
 from sfumato.present.answers import attribute_distribution, measures_table, single_answers, singles_table, small_table
 from sfumato.present.projected import moved_section

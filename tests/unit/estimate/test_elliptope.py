@@ -10,10 +10,10 @@ import pytest
 from numpy.typing import NDArray
 
 from sfumato.errors import InvalidInput
-from sfumato.postprocess.correlation import nearest_correlation
-from sfumato.postprocess.correlation_pairs import (
+from sfumato.postprocess.correlation import (
     CorrelationProblem,
     feasible_correlation,
+    nearest_correlation,
     nearest_tetrahedra,
     pair_coordinates,
     pair_tables,

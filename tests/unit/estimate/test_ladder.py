@@ -12,7 +12,6 @@ from scipy.optimize import minimize
 from sfumato.operators.base import FloatArray
 from sfumato.postprocess import hierarchical_tables as cone
 from sfumato.postprocess.cones import project_onto_simplex
-from sfumato.postprocess.hierarchical import project_hierarchically
 from sfumato.postprocess.hierarchical_rungs import (
     Axes,
     DerivedQueries,
@@ -22,7 +21,7 @@ from sfumato.postprocess.hierarchical_rungs import (
     hierarchical_total,
     rake_cells,
 )
-from sfumato.postprocess.hierarchical_tables import agreeing_tables, joint_cells
+from sfumato.postprocess.hierarchical_tables import agreeing_tables, joint_cells, project_hierarchically
 
 
 def margin(cells: FloatArray, axes: Axes) -> FloatArray:

@@ -12,7 +12,7 @@ from scipy.special import ndtr
 
 import sfumato as sf
 from sfumato.errors import InvalidInput
-from sfumato.postprocess.correlation_pairs import pair_coordinates, pair_tables
+from sfumato.postprocess.correlation import pair_coordinates, pair_tables
 from sfumato.postprocess.parities import most_correlated
 
 BITS = sf.Domain({f"x{i}": sf.Booleans() for i in range(4)})

@@ -14,7 +14,7 @@ import sfumato as sf
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators.base import FloatArray
 from sfumato.planner.inverse import plan_for
-from sfumato.plans.intervals import interval_margins, simultaneous_confidence
+from sfumato.plans.predictions import interval_margins, simultaneous_confidence
 from sfumato.present import write_report
 from sfumato.privacy.noise import DiscreteLaplace, RoundedGaussian
 from support.words import plan_with

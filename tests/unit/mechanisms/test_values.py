@@ -15,8 +15,7 @@ from sfumato import specs
 from sfumato.errors import PlanError
 from sfumato.interactive.plan import SessionPlan
 from sfumato.mechanisms import MECHANISMS, make_mechanism, mechanism_class, mechanisms_serving
-from sfumato.mechanisms.mechanism import KEYS, LOCAL, QUESTIONS, STREAMS, TABLES
-from sfumato.mechanisms.registry import ASKED_FOR
+from sfumato.mechanisms.registry import ASKED_FOR, KEYS, LOCAL, QUESTIONS, STREAMS, TABLES
 from sfumato.mechanisms.sketches import read_key_request
 from sfumato.mechanisms.tables import Designed
 from sfumato.planner.planning import make_request

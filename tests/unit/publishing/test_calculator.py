@@ -14,7 +14,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import NotAnswerable
-from sfumato.plans.intervals import widest_sum_margin
+from sfumato.plans.predictions import widest_sum_margin
 from sfumato.publishing import publish
 from sfumato.releases import Release
 from support import node
@@ -186,7 +186,7 @@ def test_intervals_hold_as_often_as_they_say(tmp_path: Path) -> None:
 
 @needs_node
 def test_large_tables_are_rounded_far_below_their_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfumato.publishing.tables._EXACT", 0)
+    monkeypatch.setattr("sfumato.publishing.site._EXACT", 0)
     release = released(4)
     site = publish(release, tmp_path / "site")
     tables = json.loads((site / "site.json").read_text())["releases"][0]["tables"]

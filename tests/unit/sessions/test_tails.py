@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import chi2
 
 from sfumato.interactive.parameters import farthest_draw, largest_sum, noise_energy_bound
-from sfumato.plans.intervals import noise_cdf
+from sfumato.plans.predictions import noise_cdf
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian
 
 

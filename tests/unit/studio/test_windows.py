@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from sfumato.errors import NameTaken
-from sfumato.studio import page_state as saying
+from sfumato.studio import what_if as saying
 from sfumato.studio import workspace as desks
 from sfumato.studio.drafts import text_version, write_spec_text
-from sfumato.studio.page_state import spec_state
+from sfumato.studio.what_if import spec_state
 from support.studio import SPEC, folder, studio
 
 CHANGE = [{"place": ["schema", "sex", "values"], "value": ["one", "two", "three"]}]

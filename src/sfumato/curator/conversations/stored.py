@@ -9,7 +9,7 @@ from typing import Any
 
 from sfumato.curator.conversations.transcript import FORMAT, FileTranscript
 from sfumato.privacy.conversation_price import Step, Terms
-from sfumato.privacy.kinds import is_file_of_kind
+from sfumato.privacy.unit import is_file_of_kind
 
 __all__ = ["StoredTranscript", "is_conversation", "read_transcript"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from sfumato.curator.keys.lazy_histogram import NoisyCounts
 from sfumato.curator.keys.store import FORMAT, KeyStore
-from sfumato.privacy.kinds import is_file_of_kind
+from sfumato.privacy.unit import is_file_of_kind
 
 __all__ = ["StoredHistogram", "is_histogram", "read_histogram"]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from sfumato.curator.streams.state import FORMAT, read_stream_lines
 from sfumato.privacy.chain import FileChain
-from sfumato.privacy.kinds import is_file_of_kind
 from sfumato.privacy.stream_price import Published
+from sfumato.privacy.unit import is_file_of_kind
 
 __all__ = ["StoredStream", "is_stream", "read_stream"]
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 from sfumato.errors import PlanError
 from sfumato.interactive.key_plans import SparsePlan, plan_sparse
 from sfumato.interactive.plan import BETA, QUESTIONS, check_options
-from sfumato.mechanisms.mechanism import KEYS, Mechanism, Request, read_currency
+from sfumato.mechanisms.registry import KEYS, Mechanism, Request, read_currency
 from sfumato.mechanisms.sketches import (
     INDEPENDENCE,
     KeyRequest,
