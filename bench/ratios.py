@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
 import sfumato as sf
-from sfumato.releases import quantiles as statistics
+from sfumato.releases import quantiles
 
 LEVEL = 0.95
 LEVELS = (0.05, 0.25, 0.5, 0.9)
@@ -107,7 +107,7 @@ def coverage(tables: int, draws: int, seed: int) -> None:
 
 def widths(seed: int) -> None:
     """Print how wide intervals are by the size of the group, and how many say nothing."""
-    statistics.SIZE_ERRORS = 0.0
+    quantiles.SIZE_ERRORS = 0.0
     rng = np.random.default_rng(seed)
     print(f"\n{'size in standard errors':26}{'median width: share':>20}{'mean':>8}{'median':>8}{'say nothing':>14}")
     for size in (2, 3, 4, 5, 6, 8, 10):

@@ -342,8 +342,9 @@ class Curator:
             if f < len(families):
                 family, into = families[f]
                 for group in family.alike(chosen):
-                    exact = family.apply(chosen[group], tables[group]) * whole
-                    noisy = exact + noise.sample(exact.size, self._holding.bits).reshape(exact.shape)
+                    exact = family.apply(chosen[group], tables[group])
+                    noisy = noise.sample(exact.size, self._holding.bits).reshape(exact.shape)
+                    noisy += exact * whole if whole > 1 else exact
                     family.place(chosen[group], noisy, into)
                     drawn += exact.size
                     missing -= exact.size

@@ -24,6 +24,7 @@ from sfumato.maps.explicit import AlikeMap
 __all__ = ["BlockMap", "CombinationMap", "FamilyMap", "KroneckerMap", "MergedMap", "MultipleMap", "StackMap"]
 
 
+_LONG_BLOCK = 256  # rows: above, one copy a block is faster than an index for every row
 _MAX_MULTIPLE = 2**62  # multiples are 63-bit integers, with a bit to spare
 
 
@@ -217,6 +218,9 @@ class FamilyMap:
             into[starts[0] : starts[-1] + width] = rows.reshape(-1)
         elif self._uniform:
             into.reshape(len(self), width)[chosen] = rows
+        elif width > _LONG_BLOCK:
+            for start, row in zip(starts.tolist(), rows, strict=True):
+                into[start : start + width] = row
         else:
             into[starts[:, None] + np.arange(width)] = rows
 

@@ -152,7 +152,10 @@ class AlikeMap(Map):
         return self.along(vectors, 0)
 
     def along(self, table: Numbers, axis: int) -> Numbers:
-        return table if self.binary else self.own * table + self.other * table.sum(axis=axis, keepdims=True)
+        if self.binary:
+            return table
+        made, others = self.own * table, self.other * table.sum(axis=axis, keepdims=True)
+        return np.add(made, others, out=made if made.dtype == others.dtype else None)
 
     def column_sums(self, power: int) -> Numbers:
         return np.full(self.n, abs(self.own + self.other) ** power + (self.n - 1) * abs(self.other) ** power, object)

@@ -32,7 +32,6 @@ from sfumato.strategies import (
     weighted_planning,
 )
 from sfumato.strategies import trees as ordered_planning
-from sfumato.strategies import union_planning as orbit_bound
 from sfumato.strategies.design import Candidate, Design, Problem
 from sfumato.strategies.factors import MAX_DENSE_CELLS
 from sfumato.strategies.geography_tree import neighbour_relation
@@ -342,7 +341,7 @@ def _bounds(problem: Problem, found: Found, progress: Progress | None) -> list[B
     ]  # raises where more tables than are listed one by one, or too many joint cells
     products = whole.products
     replaced = problem.unit.total_is_public
-    proved = None if products is None else orbit_bound.orbit_bound(products, whole.sizes, replaced=replaced)
+    proved = None if products is None else union_planning.orbit_bound(products, whole.sizes, replaced=replaced)
     return [] if proved is None else [Bound(proved)]
 
 

@@ -18,7 +18,6 @@ from sfumato.plans.predictions import Alone
 from sfumato.privacy.accounting import PureEvent, event_price
 from sfumato.privacy.unit import Neighbours
 from sfumato.strategies import direct, trees
-from sfumato.strategies import direct as given
 from sfumato.strategies import trees as ordered_planning
 from sfumato.strategies.calibration import NOISES, noise_for
 from sfumato.strategies.design import Candidate, Design, Problem, read_objective
@@ -462,7 +461,7 @@ def price_given_strategy(problem: Problem, strategy: object, reconstruction: Any
         raise PlanError("reconstruction= needs strategy=, the matrix that is measured")
     if isinstance(strategy, str):
         return price_design(named_design(problem, strategy, reconstruction), problem)
-    return price_design(given.design_given(problem, strategy, reconstruction), problem)
+    return price_design(direct.design_given(problem, strategy, reconstruction), problem)
 
 
 def _add_cost_notes(made: Plan) -> Plan:

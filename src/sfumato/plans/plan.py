@@ -15,8 +15,7 @@ from sfumato._util.description import Description
 from sfumato._util.frames import Frame
 from sfumato.errors import PlanError, SfumatoError
 from sfumato.operators.base import FloatArray
-from sfumato.plans import explain as plots
-from sfumato.plans.explain import plan_lines, predicted_errors, table_plan_facts
+from sfumato.plans.explain import chart_errors, plan_lines, predicted_errors, table_plan_facts
 from sfumato.plans.planned import WorkloadPlan
 from sfumato.plans.predictions import (
     Alone,
@@ -25,6 +24,7 @@ from sfumato.plans.predictions import (
     answer_item,
     check_confidence,
     compare_with_alone,
+    expand_entries,
     interval_margins,
     order_errors_frame,
     question_covariance,
@@ -212,7 +212,8 @@ class Plan(WorkloadPlan):
         Raises:
             PlanError: There is no such part, or there are more than 200 million queries.
         """
-        return np.concatenate([e.expand(np.sqrt(e.powers * self.noise.variance)) for e in self._listed(part)])
+        listed = self._listed(part)
+        return expand_entries(listed, (np.sqrt(e.powers * self.noise.variance) for e in listed))
 
     def level(self, confidence: float, *, simultaneous: bool, count: int) -> float:
         """The confidence of each interval such that `count` intervals have a confidence each, or together.
@@ -255,7 +256,7 @@ class Plan(WorkloadPlan):
         """
         listed = self._listed(part)
         level = self.level(confidence, simultaneous=simultaneous, count=sum(e.item.rows for e in listed))
-        return np.concatenate([e.expand(self.margins(e, level)) for e in listed])
+        return expand_entries(listed, (self.margins(e, level) for e in listed))
 
     def _listed(self, part: str | None) -> list[ErrorEntry]:
         chosen = [e for e in self.entries if part in (None, e.item.part)]
@@ -575,7 +576,7 @@ class Plan(WorkloadPlan):
         Raises:
             MissingExtra: Altair is not installed.
         """
-        return plots.chart_errors(self.errors())
+        return chart_errors(self.errors())
 
     def brief(self) -> str:
         return f"{self.mechanism}: {len(self.workload):,} queries, error {self.mean_error:.4g}"

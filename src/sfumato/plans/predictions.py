@@ -56,6 +56,9 @@ __all__ = [
 ]
 
 
+_LONG_TABLE = 256  # cells of a table: above, one assignment a table is faster than an index for every cell
+
+
 @storable
 @dataclass(frozen=True, slots=True)
 class Alone:
@@ -220,6 +223,23 @@ def worst_bias(entries: Iterable[ErrorEntry], weights: Iterable[float] | None = 
     weighted = zip(itertools.repeat(1.0) if weights is None else weights, entries)  # noqa: B905  (endless)
     sums = [w * e.off for w, e in weighted if e.off is not None]
     return float(np.sum(sums, axis=0).max()) if sums else 0.0
+
+
+def expand_entries(entries: Sequence[ErrorEntry], values: Iterable[FloatArray]) -> FloatArray:
+    """(queries,) numbers compact as the powers of each entry, spread to one per query, entry after entry."""
+    if any(e.mean is not None for e in entries) or not entries:
+        return np.concatenate([e.expand(v) for e, v in zip(entries, values, strict=True)])
+    spread = np.empty(sum(e.item.rows for e in entries))
+    at = 0
+    for e, compact in zip(entries, values, strict=True):
+        rows = e.item.rows
+        if isinstance(e.item, QueryFamily) and rows > _LONG_TABLE * len(compact):
+            # one pass over what may be a gigabyte, where `expand` and a copy of it would be three
+            for value, cells in zip(compact.tolist(), e.item.family.rows_each.tolist(), strict=True):
+                spread[at : (at := at + cells)] = value
+        else:
+            spread[at : (at := at + rows)] = e.expand(compact)
+    return spread
 
 
 def expand_to_queries(values: FloatArray, query: QueryBlock) -> FloatArray:

@@ -20,8 +20,7 @@ from sfumato.errors import InvalidInput, NotAnswerable, PlanError
 from sfumato.measurements import Measurement
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
-from sfumato.plans import explain as plots
-from sfumato.plans.explain import predicted_errors, starving_line_text
+from sfumato.plans.explain import chart_cumulative_shares, chart_shares, predicted_errors, starving_line_text
 from sfumato.plans.plan import Plan
 from sfumato.plans.planned import rows_text
 from sfumato.plans.predictions import (
@@ -36,7 +35,6 @@ from sfumato.postprocess.denoising import AdaptedTables
 from sfumato.postprocess.projection import Projection
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.releases import files, linear, means, moments, projecting, regression, released
-from sfumato.releases import means as gaps
 from sfumato.releases import quantiles as statistics
 from sfumato.releases.answers import Answer, LinearAnswer
 from sfumato.releases.comparing import (
@@ -492,15 +490,13 @@ class Release(WorkloadRelease):
             PlanError: The confidence is no such probability.
         """
         if self.plan.workload.domain[attribute].ordered:
-            return plots.chart_cumulative_shares(
-                self.cdf(attribute, by, confidence), attribute, rows_text(self.plan.unit)
-            )
-        return plots.chart_shares(self.share(attribute, by, confidence), attribute, rows_text(self.plan.unit))
+            return chart_cumulative_shares(self.cdf(attribute, by, confidence), attribute, rows_text(self.plan.unit))
+        return chart_shares(self.share(attribute, by, confidence), attribute, rows_text(self.plan.unit))
 
     quantiles = statistics.attribute_quantiles
     cdf = statistics.cumulative_shares
     mean = means.attribute_mean
-    gap = gaps.gap
+    gap = means.gap
     variance = moments.variance
     std = moments.std
     covariance_between = moments.covariance_between

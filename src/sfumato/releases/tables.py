@@ -16,7 +16,7 @@ from sfumato._util.frames import Frame, FrameConvertible
 from sfumato.errors import PlanError
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray, LinearOperator
-from sfumato.plans import explain as plots
+from sfumato.plans.explain import chart_cells
 from sfumato.postprocess.denoising import AdaptedTables
 from sfumato.strategies.strategy import row_shape
 from sfumato.workloads import RECORDS, Workload
@@ -159,7 +159,7 @@ class Table(FrameConvertible):
         """
         if len(self.attributes) not in (1, 2):
             raise PlanError(f"a table over {len(self.attributes)} attributes has no simple picture; choose one or two")
-        return plots.chart_cells(self.frame(), [column_heading(a) for a in self.attributes], self.of)
+        return chart_cells(self.frame(), [column_heading(a) for a in self.attributes], self.of)
 
     def __repr__(self) -> str:
         return str(self.frame())

@@ -18,8 +18,7 @@ from sfumato.errors import PlanError
 from sfumato.operators import Identity, LinearOperator, Stack, Total
 from sfumato.operators.base import FloatArray, single_thread
 from sfumato.privacy.unit import Neighbours
-from sfumato.strategies import descent, merged_planning
-from sfumato.strategies import direct as given
+from sfumato.strategies import descent, direct, merged_planning
 from sfumato.strategies.dense_blocks import Queries
 from sfumato.strategies.dense_dual import optimality_title, pair_bound
 from sfumato.strategies.dense_largest import LargestErrorOptimum, optimize_largest, optimize_largest_rows
@@ -126,7 +125,7 @@ def asks_columns(problem: Problem) -> bool:
     if len(tables) == 1:
         (names, _), few_rows = tables[0], not problem.unit.total_is_public
         if math.prod(problem.sizes[a] for a in names) <= MAX_DENSE or (
-            few_rows and given.asks_few_queries(problem, names, problem.workload.blocks)
+            few_rows and direct.asks_few_queries(problem, names, problem.workload.blocks)
         ):
             return False
     return not problem.is_marginal
@@ -225,7 +224,7 @@ def families(problem: Problem) -> list[_Family]:
         if (
             len(members) == 1
             or cells <= MAX_DENSE
-            or given.asks_few_queries(problem, names, [blocks[i] for i in members])
+            or direct.asks_few_queries(problem, names, [blocks[i] for i in members])
         ):
             out.append((names, members))
         else:
@@ -254,11 +253,11 @@ def _solve_family(
         solved[0] = replace(first, bound=first.bound * weight)
         return query.groups, solved
     # by the symmetry of their cells, the optimum is that of one of them, measured in each
-    shared = given.shared_groups(blocks) if math.prod(problem.sizes[a] for a in names) > MAX_DENSE else ()
+    shared = direct.shared_groups(blocks) if math.prod(problem.sizes[a] for a in names) > MAX_DENSE else ()
     rest = tuple(a for a in names if not any(a in g for g in shared))
     domain = Domain({a: problem.workload.domain[a] for a in rest})
     operators = [
-        (block_on_domain(domain, given.block_beside_groups(q.block, shared)), problem.objective_weight(q))
+        (block_on_domain(domain, direct.block_beside_groups(q.block, shared)), problem.objective_weight(q))
         for q in blocks
     ]
     whole = operators[0][0] if len(operators) == 1 else Stack(tuple(o for o, _ in operators))
@@ -280,8 +279,8 @@ def _solve_factor(
     cells = whole.shape[1]
     ordered = all(is_ordered(o) for o, _ in weighted)
     limit = MAX_DENSE_ORDERED if ordered else MAX_DENSE
-    if cells > limit and given.is_small_integral(whole):
-        best, basis, found = given.optimize_spanning_rows(
+    if cells > limit and direct.is_small_integral(whole):
+        best, basis, found = direct.optimize_spanning_rows(
             whole, weighted, laplace=problem.noise == "laplace", progress=progress
         )
         # the largest variance is at least their mean

@@ -11,7 +11,7 @@ import pytest
 import sfumato as sf
 from sfumato.errors import PlanError
 from sfumato.mechanisms import searches
-from sfumato.strategies import trees as hierarchical
+from sfumato.strategies import trees
 
 N = 9_000
 BUDGET = sf.approx(1, "1e-6")
@@ -161,7 +161,7 @@ def test_no_branching_errs_less_than_those_that_are_tried(seed: int, monkeypatch
     work = sf.prefix(domain, "a") if len(sizes) == 1 else sf.prefix(domain, "a") * sf.prefix(domain, "b")
     budget = sf.gdp(1) if seed % 2 else sf.pure(1)
     best = sf.plan(work, budget, neighbours="add-remove", mechanism="tree").rmse
-    monkeypatch.setattr(hierarchical, "branchings_to_try", lambda sizes, power: tuple(range(2, max(sizes) + 1)))
+    monkeypatch.setattr(trees, "branchings_to_try", lambda sizes, power: tuple(range(2, max(sizes) + 1)))
     every = sf.plan(work, budget, neighbours="add-remove", mechanism="tree").rmse
     assert best <= every * (1 + 1e-3)  # multiples are whole numbers, rounded by themselves
 
