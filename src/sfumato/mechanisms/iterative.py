@@ -171,7 +171,7 @@ def price_per_measurement(whole: Event, spent: Fraction, count: int) -> Event:
 
 
 def zero_cost_event(like: Event) -> Event:
-    """What learning nothing costs, as an event of the same kind."""
+    """A zero-cost event of the same kind."""
     return PureEvent(Fraction(0)) if isinstance(like, PureEvent) else GaussianEvent(Fraction(0))
 
 
