@@ -154,6 +154,47 @@ def _output(output: dict[str, Any]) -> str:
     return f'<pre class="output">{html.escape(text.rstrip())}</pre>' if text.strip() else ""
 
 
+_CODE = re.compile(
+    r"^(```|~~~).*?^\1|^(?: {4,}|\t).*?$|`[^`\n]+`|\$\$.*?\$\$|\$[^$\n]+\$|<!--.*?-->", re.DOTALL | re.MULTILINE
+)
+_TAGS = "a|b|br|code|div|em|hr|i|img|kbd|p|pre|span|sub|sup|table|td|th|tr"
+_TAG = re.compile(rf"<(?!/?(?:{_TAGS})\b[^<>]*>|https?:|mailto:)")
+
+
+def keep_signs(text: str) -> str:
+    """A page whose formulas keep the signs that Markdown takes for its own: `<x, y>`, `M* is ℓ*`, `‖R‖_F ‖M‖_{1→2}`.
+
+    Code stays as it is, and so does what is typeset ($...$).
+    """
+    code: list[str] = []
+
+    def aside(found: re.Match[str]) -> str:
+        code.append(found[0])
+        return f"\0{len(code) - 1}\0"
+
+    text = _TAG.sub("&lt;", _CODE.sub(aside, text))
+    text = re.sub(r"(?<=[^\s\w(*|\\])_", r"\\_", text)
+    text = "\n\n".join(map(_keep_stars, text.split("\n\n")))
+    return re.sub(r"\0(\d+)\0", lambda found: code[int(found[1])], text)
+
+
+def _keep_stars(paragraph: str) -> str:
+    """A paragraph in which stars that open or close nothing are signs."""
+    opened: list[int] = []
+    signs: list[re.Match[str]] = []
+    for found in re.finditer(r"(?<![\\*])\*{1,3}(?!\*)", paragraph):
+        before, after = paragraph[: found.start()][-1:], paragraph[found.end() :][:1]
+        if opened and before.strip() and opened[-1] == len(found[0]):
+            opened.pop()
+        elif not before.strip(" \n(—|\"'·") and after.strip():
+            opened.append(len(found[0]))
+        elif before.strip():
+            signs.append(found)
+    for found in reversed(signs):
+        paragraph = paragraph[: found.start()] + "\\*" * len(found[0]) + paragraph[found.end() :]
+    return paragraph
+
+
 def assemble(folder: Path) -> None:
     """Write what MkDocs builds from: pages, pictures, and its configuration beside them."""
     pages = folder / "pages"
@@ -182,12 +223,16 @@ def assemble(folder: Path) -> None:
         text = re.sub(r"\]\((\.\./)+(README|CONTRIBUTING|CHANGELOG|SECURITY)\.md", rf"]({up}\2.md", text)
         text = text.replace("README.md)", "index.md)").replace("(decisions/)", "(decisions/index.md)")
         text = re.sub(r"\[([^\]]*)\]\((?:\.\./)*(?:bench|tests|src|scripts|changelog\.d|LICENSE)[^)]*\)", r"\1", text)
+        if place.parent.name != "gallery":  # whose output is HTML
+            text = keep_signs(text)
         place.write_text(text, encoding="utf-8")
     assets = pages / "assets"
     assets.mkdir()
     shutil.copyfile(ROOT / "src/sfumato/present/vendor/vega-bundle.js", assets / "vega-bundle.js")
+    shutil.copytree(ROOT / "scripts/vendor/katex", assets / "katex", ignore=shutil.ignore_patterns("README.md"))
     (assets / "draw.js").write_text(_DRAW, encoding="utf-8")
     (assets / "style.css").write_text(_STYLE, encoding="utf-8")
+    shutil.copyfile(__file__, folder / "docs_script.py")
     (folder / "fence.py").write_text(_FENCE, encoding="utf-8")
     (folder / "mkdocs.yml").write_text(json.dumps(configuration(), indent=1), encoding="utf-8")  # JSON is YAML
 
@@ -240,9 +285,14 @@ def configuration() -> dict[str, Any]:
                 }
             },
         ],
-        "markdown_extensions": ["tables", "attr_list", "pymdownx.superfences", {"toc": {"permalink": True}}],
-        "extra_css": ["assets/style.css"],
-        "extra_javascript": ["assets/vega-bundle.js", "assets/draw.js"],
+        "markdown_extensions": [
+            "tables",
+            "pymdownx.superfences",
+            {"pymdownx.arithmatex": {"generic": True}},
+            {"toc": {"permalink": True}},
+        ],
+        "extra_css": ["assets/katex/katex.min.css", "assets/style.css"],
+        "extra_javascript": ["assets/vega-bundle.js", "assets/katex/katex.min.js", "assets/draw.js"],
         "validation": {"links": {"not_found": "warn", "unrecognized_links": "warn", "anchors": "info"}},
         "nav": [
             {"sfumato": "index.md"},
@@ -260,6 +310,7 @@ def configuration() -> dict[str, Any]:
 _FENCE = """
 import re
 import griffe
+from docs_script import keep_signs
 
 
 class Fence(griffe.Extension):
@@ -277,11 +328,15 @@ class Fence(griffe.Extension):
                 if not inside:
                     line = re.sub(r"\\[([A-Z][A-Za-z]*\\d\\d)\\]", r"[[\\1]](../references.md)", line)
                 lines.append(line)
-            obj.docstring.value = "\\n".join(lines + ["```"] * inside)
+            obj.docstring.value = keep_signs("\\n".join(lines + ["```"] * inside))
 """
 _DRAW = """
 for (const place of document.querySelectorAll(".vega")) {
   vegaEmbed(place, JSON.parse(place.dataset.spec), { actions: false, renderer: "svg", ast: true });
+}
+for (const place of document.querySelectorAll(".arithmatex")) {
+  const shown = place.textContent.startsWith("\\\\[");
+  katex.render(place.textContent.slice(2, -2), place, { displayMode: shown });
 }
 """
 _STYLE = """
