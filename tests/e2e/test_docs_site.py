@@ -40,8 +40,8 @@ def test_the_site_builds_and_is_whole(site: Path) -> None:
     [
         ("notation.html", "min ‖R‖_F ‖M‖_{1→2} / √k over R M = F"),
         ("notation.html", "mean width, a unit vector, E ‖G‖₂"),
-        ("errata.html", "error at most c ‖R‖_F ‖M‖_{1→2} / (√k n)"),
-        ("errata.html", "n ≫ ℓ*(K_Q) / (√k α² ρ)"),
+        ("notation.html", "ℓ*(K) · λ"),
+        ("sparse.html", "√s · √(v + ‖D‖²/W)"),
         ("decisions/0012-projection.html", "by <e, P - F h>, so"),
     ],
 )
@@ -54,7 +54,7 @@ def test_formulas_in_plain_text_keep_their_signs(site: Path, page: str, text: st
 def test_formulas_are_set(site: Path, browser: Browser) -> None:
     """Every formula of every page is shown by KaTeX, without an error, and within the width of a phone's page."""
     pages = [p for p in sorted(site.rglob("*.html")) if 'class="arithmatex"' in p.read_text(encoding="utf-8")]
-    assert {"projection.html", "marginals.html", "pure.html"} <= {p.name for p in pages}
+    assert {"projection.html", "marginals.html", "pure.html", "errata.html"} <= {p.name for p in pages}
     for page in pages:
         browser.go(page.as_uri())
         places = browser.all(".arithmatex")
