@@ -123,8 +123,9 @@ def api_pages() -> dict[str, str]:
         listed += ["", f"## {title}", ""]
         for name in names:
             listed.append(f"- [`sf.{name}`]({page_name(name)}.md)")
-            members = "\n    options:\n      members: true" if name in MODULES else ""
-            pages[f"api/{page_name(name)}.md"] = f"# sf.{name}\n\n::: {target(name)}{members}\n"
+            options = "{members: true}" if name in MODULES else f"{{heading: sf.{name}, show_root_heading: true}}"
+            title = f"# sf.{name}\n\n" if name in MODULES else ""
+            pages[f"api/{page_name(name)}.md"] = f"{title}::: {target(name)}\n    options: {options}\n"
     pages["api/index.md"] = "\n".join(listed) + "\n"
     return pages
 
@@ -266,6 +267,8 @@ def configuration() -> dict[str, Any]:
                                 "show_source": False,
                                 "show_root_heading": False,
                                 "show_root_toc_entry": False,
+                                "heading_level": 1,
+                                "line_length": 80,
                                 "members_order": "source",
                                 "separate_signature": True,
                                 "show_signature_annotations": True,
@@ -315,6 +318,8 @@ from docs_script import keep_signs
 
 class Fence(griffe.Extension):
     def on_object(self, *, obj, **_):
+        if obj.is_function:
+            obj.overloads = None  # the whole signature names every argument
         if obj.docstring:
             lines, inside = [], False
             for line in obj.docstring.value.split("\\n"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from pathlib import Path
@@ -29,6 +30,11 @@ def test_the_site_builds_and_is_whole(site: Path) -> None:
     for name in sf.__all__:
         page = (site / "api" / f"{DOCS.page_name(name)}.html").read_text(encoding="utf-8")
         assert "doc-contents" in page, name
+        value = getattr(sf, name)
+        assert inspect.isclass(value) or inspect.ismodule(value) or 'class="doc-signature' in page, name
+    signature = re.sub(r"<[^>]+>", "", (site / "api" / "plan.html").read_text(encoding="utf-8"))
+    assert signature.count("plan(\n") == 1
+    assert "neighbours: Relation | Neighbours | None = None," in signature
     found = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
     assert any("Fieller" in entry["text"] for entry in found["docs"])
     gallery = (site / "gallery" / "1-analyst.html").read_text(encoding="utf-8")
