@@ -345,6 +345,9 @@ for (const place of document.querySelectorAll(".arithmatex")) {
 }
 """
 _STYLE = """
+/* code of 120 characters a line fits in the column of a desk's screen */
+.md-grid { max-width: 82rem; }
+.md-typeset pre > code { font-size: 0.62rem; }
 .output { overflow-x: auto; border-left: 2px solid var(--md-default-fg-color--lighter); padding-left: 0.8rem; }
 .output { font-size: 0.7rem; }
 .output table { font-size: inherit; }
