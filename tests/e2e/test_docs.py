@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-import typer.main
 
 import sfumato as sf
-from sfumato.cli import app
+from sfumato.cli import command
 from sfumato.plans.plan import Plan
 from sfumato.releasing import plan_from_spec
 
@@ -238,7 +237,7 @@ def test_command_lines_within_sentences_name_what_exists() -> None:
     for page in PAGES:
         prose = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
         for quoted in re.findall(r"`sfumato ([^`]+)`", prose):
-            place: Any = typer.main.get_command(app)
+            place: Any = command()
             words = shlex.split(quoted)
             while words and hasattr(place, "commands"):
                 name = words.pop(0)
