@@ -24,9 +24,18 @@ from support.lies import LIES
 from support.released import PLANS, SKETCHES, STREAMS, made
 
 
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, Path]]:
+    @cache
+    def of(kind: str) -> tuple[Path, Path]:
+        return made(kind, tmp_path_factory.mktemp("honest"))
+
+    return of
+
+
 @pytest.mark.parametrize("kind", [*PLANS, *SKETCHES, *STREAMS])
-def test_a_release_of_every_kind_is_accepted(kind: str, tmp_path: Path) -> None:
-    assert verdict(*made(kind, tmp_path)) == ("accepted", set(), [])
+def test_a_release_of_every_kind_is_accepted(kind: str, honest: Callable[[str], tuple[Path, Path]]) -> None:
+    assert verdict(*honest(kind)) == ("accepted", set(), [])
 
 
 def test_release_json_says_how_many_persons_were_cut(tmp_path: Path) -> None:
@@ -38,15 +47,6 @@ def test_release_json_says_how_many_persons_were_cut(tmp_path: Path) -> None:
     place.write_text(json.dumps(facts), encoding="utf-8")
     why = "release.json says another number of persons who had more rows"
     assert check_release.Check(release, ledger).wrong == [("files", why)]
-
-
-@pytest.fixture(scope="module")
-def honest(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, Path]]:
-    @cache
-    def of(kind: str) -> tuple[Path, Path]:
-        return made(kind, tmp_path_factory.mktemp("honest"))
-
-    return of
 
 
 @pytest.mark.parametrize(("lie", "kind"), [(lie, kind) for lie, told in LIES.items() for kind in told.kinds])
@@ -124,13 +124,15 @@ def test_courses_of_absurd_length_end_no_days_work(honest: Callable[[str], tuple
             sf.load(forged.release)
 
 
-def test_halving_the_noise_of_the_number_of_records_is_no_lie_where_that_is_public(tmp_path: Path) -> None:
+def test_halving_the_noise_of_the_number_of_records_is_no_lie_where_that_is_public(
+    honest: Callable[[str], tuple[Path, Path]], tmp_path: Path
+) -> None:
     """A lie about a look that costs nothing is none: what is told of mwem is told of looks that cost.
 
     Rounds of mwem may select the number of records itself. Mutants: the last look, whichever that is, is lied about;
     a look of no attributes is believed because of how it is written.
     """
-    release, ledger = made("mwem, replaced", tmp_path)
+    release, ledger = honest("mwem, replaced")
     for change, expected in ((lambda look: None, "accepted"), (lambda look: look["blocks"].clear(), "rejected")):
         forged = Forged(release, ledger, tmp_path / expected)
         first = forged.doc["measurement"][0]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sfumato.cli import app
+from sfumato import cli
 from sfumato.cli.options import message_for_command, typed_command
 from support.typed import Run, refused, release
 
@@ -29,7 +29,7 @@ from support.typed import Run, refused, release
     ],
 )
 def test_keywords_are_said_as_options(command: str, text: str, expected: str) -> None:
-    assert message_for_command(text, typed_command(app, [*command.split(), "x"])) == expected
+    assert message_for_command(text, typed_command(cli.command(), [*command.split(), "x"])) == expected
 
 
 def test_a_name_that_was_paid_for_says_where_to_look(run: Run) -> None:

@@ -6,19 +6,19 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 import tomllib
+from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-import typer.main
 
 import sfumato as sf
-from sfumato.cli import app
+from sfumato.cli import command
 from sfumato.plans.plan import Plan
 from sfumato.releasing import plan_from_spec
+from support.forked import served
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -180,12 +180,12 @@ def check_spec(block: Block) -> None:
 
 @pytest.mark.parametrize("page", written("sh"), ids=names)
 def test_command_lines_run_in_order(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, typed: list[str]
 ) -> None:
     """In a shell, in a folder with the files that the page speaks of: whoever types does not run its Python."""
     serve(page, monkeypatch, request)
     shell = tmp_path / "work"
-    prepare(shell, " ".join(b.text for b in blocks(page)))
+    prepare(shell, " ".join(b.text for b in blocks(page)), typed)
     if page.name == "streams.md":
         for week in range(1, 4):
             rows = "".join(f"{i},{20 + (i * week) % 70},{'north' if i % 3 else 'east'}\n" for i in range(50))
@@ -211,13 +211,20 @@ def test_command_lines_run_in_order(
     assert ran > 0
 
 
-def prepare(folder: Path, typed: str) -> None:
+@pytest.fixture(scope="module")
+def typed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
+    """What a shell runs for `sfumato`."""
+    with served(tmp_path_factory.mktemp("served")) as words:
+        yield words
+
+
+def prepare(folder: Path, typed: str, words: list[str]) -> None:
     """What is there before a page's first command: tables, specs, and what its commands use but do not make."""
     (folder / ".bin").mkdir(parents=True)
     (folder / ".venv" / "bin").mkdir(parents=True)
     (folder / ".venv" / "bin" / "activate").write_text("sfumato --help > help.txt\n", encoding="utf-8")
     command = folder / ".bin" / "sfumato"
-    run = shlex.join([sys.executable, "-c", "from sfumato.cli import main; main()"])
+    run = shlex.join(words)
     # after `init` the blanks are refused, and whoever read the page fills them in
     fill = 'if [ "$1" = init ]; then ! $0 plan people.toml 2> blanks.txt; grep -q blank blanks.txt'
     command.write_text(f'#!/bin/sh\nset -e\n{run} "$@"\n{fill}; cp filled.toml people.toml; fi\n', encoding="utf-8")
@@ -238,7 +245,7 @@ def test_command_lines_within_sentences_name_what_exists() -> None:
     for page in PAGES:
         prose = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
         for quoted in re.findall(r"`sfumato ([^`]+)`", prose):
-            place: Any = typer.main.get_command(app)
+            place: Any = command()
             words = shlex.split(quoted)
             while words and hasattr(place, "commands"):
                 name = words.pop(0)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import signal
 import sqlite3
 import sys
@@ -39,6 +38,7 @@ from sfumato.privacy.conversation_price import Step, Terms
 from sfumato.privacy.noise import RoundedGaussian
 from sfumato.privacy.selection import Candidates, Epochs
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from support.boundaries import At, counted, killed
 from support.experiments import carry_out
 
 Figures = dict[str, Any]
@@ -169,11 +169,11 @@ def kills(folder: Path, kills: int) -> Figures:
     return figures
 
 
-def boundaries(folder: Path, opening: bool, lossy: bool = False, first: int = 1) -> Figures:
-    """kill -9 before and after every statement that reaches SQLite, in an opening or in two questions and answers.
+def boundaries(folder: Path, opening: bool, lossy: bool = False) -> Figures:
+    """kill -9 before and after every statement that reaches SQLite, in an opening or in two questions and answers,
+    wherever the files have changed since.
 
-    `lossy` is the control: a transaction that is undone where it should be committed, from the `first` statement on of
-    the questions; before there is nothing to find.
+    `lossy` is the control: a transaction that is undone where it should be committed.
     """
     figures: Figures = {"kills": 0, "unpaid": 0, "usable": 0}
     warm_up(folder)
@@ -182,47 +182,32 @@ def boundaries(folder: Path, opening: bool, lossy: bool = False, first: int = 1)
         sf.Ledger.create(folder / "before" / "l.db", total=sf.zcdp(10**9))
     else:
         opened(folder / "before", 2)
-    for target in range(first, 1000):
-        for after in (False, True):
-            place = folder / f"{target}{after}"
-            shutil.copytree(folder / "before", place)
 
-            def worker(place: Path = place, target: int = target, after: bool = after) -> None:
-                made = curator(place)
-                resumed = resume_conversation(made, place / "c.db") if lossy else None
-                counter = iter(range(1, 10**6))
+    def act(place: Path, at: At) -> None:
+        made = curator(place)
+        resumed = resume_conversation(made, place / "c.db") if lossy else None
 
-                class Killing(sqlite3.Connection):
-                    def execute(self, *args: Any) -> sqlite3.Cursor:
-                        now = next(counter) == target
-                        if now and not after:
-                            os.kill(os.getpid(), signal.SIGKILL)
-                        swap = lossy and args[0] == "COMMIT"
-                        cursor = super().execute("ROLLBACK") if swap else super().execute(*args)
-                        if now:
-                            os.kill(os.getpid(), signal.SIGKILL)
-                        return cursor
+        class Watched(sqlite3.Connection):
+            def execute(self, *args: Any) -> sqlite3.Cursor:
+                return counted(at, super().execute, *(("ROLLBACK",) if lossy and args[0] == "COMMIT" else args))
 
-                files.sqlite3.connect = partial(sqlite3.connect, factory=Killing)
-                if opening:
-                    open_conversation(
-                        made, terms(2), terms(2).cost(ZcdpEvent), name="c", plan_hash=HASH, store=place / "c.db"
-                    )
-                else:
-                    go_on(resumed or resume_conversation(made, place / "c.db"), place / "log", 2)
+        files.sqlite3.connect = partial(sqlite3.connect, factory=Watched)
+        if opening:
+            open_conversation(made, terms(2), terms(2).cost(ZcdpEvent), name="c", plan_hash=HASH, store=place / "c.db")
+        else:
+            go_on(resumed or resume_conversation(made, place / "c.db"), place / "log", 2)
 
-            ended = statuses([child(worker)]) == [0]
-            if opening and not ended:
-                add(figures, _left(place))
-            if not opening:
-                add(figures, {k: v for k, v in judge(place, 2).items() if k not in ("steps", "told")})
-            figures["kills"] += not ended
-            if ended or (lossy and figures["told_not_kept"]):
-                return figures
-            if not opening:
-                go_on(resume_conversation(curator(place), place / "c.db"), place / "log")
-                add(figures, {"unfinished": int(judge(place, 2)["steps"] != 4)})
-    raise AssertionError("it never ends")
+    for place, moments in killed(folder, child, act, figures):
+        if opening and moments:
+            add(figures, {k: moments * v for k, v in _left(place).items()})
+        if not opening:
+            add(figures, {k: v for k, v in judge(place, 2).items() if k not in ("steps", "told")})
+        if lossy and figures["told_not_kept"]:
+            break
+        if not opening:
+            go_on(resume_conversation(curator(place), place / "c.db"), place / "log")
+            add(figures, {"unfinished": int(judge(place, 2)["steps"] != 4)})
+    return figures
 
 
 def _left(place: Path) -> Figures:

@@ -19,10 +19,13 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-# Run as a script, this folder is on the path.
+# Run as a script, this folder is on the path, and the one above is not.
+sys.path.append(str(Path(__file__).parents[1]))
+
 from ledger_damage import PLAN, RESULT, UNIT, Figures, corruptions, facts, hot_copy, sample_ledger
 
 from sfumato.errors import BudgetExceeded, LedgerError, LedgerMismatch
@@ -31,6 +34,7 @@ from sfumato.privacy.accounting import PureEvent
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger
 from sfumato.privacy.unit import PrivacyUnit
+from support.boundaries import At, counted, killed
 
 
 def child(body: Callable[[], None]) -> int:
@@ -187,33 +191,27 @@ def kills(folder: Path, kills: int, workers: int, mutant: bool = False) -> Figur
 
 
 def boundaries(folder: Path, mutant: bool = False) -> Figures:
-    """kill -9 just before and just after every statement that reaches SQLite in one debit, publish and mark."""
-    tally = Tally()
-    for target in range(1, 1000):
-        for after in (False, True):
-            tally.start(folder / f"{target}{after}.db", folder / f"{target}{after}.log")
+    """kill -9 just before and just after every statement that reaches SQLite in one debit, publish and mark, wherever
+    the files have changed since."""
+    tally, figures = Tally(), Figures(kills=0)
+    (folder / "before").mkdir()
+    tally.start(folder / "before" / "l.db", folder / "before" / "log")
+    begun = vars(tally).copy()
 
-            def worker(target: int = target, after: bool = after) -> None:
-                genuine, counter = sqlite3.connect, iter(range(1, 10**6))
+    def act(place: Path, at: At) -> None:
+        class Watched(sqlite3.Connection):
+            def execute(self, *args: Any) -> sqlite3.Cursor:
+                return counted(at, super().execute, *args)
 
-                class Killing(sqlite3.Connection):
-                    def execute(self, *args: Any) -> sqlite3.Cursor:
-                        now = next(counter) == target
-                        if now and not after:
-                            os.kill(os.getpid(), signal.SIGKILL)
-                        cursor = super().execute(*args)
-                        if now:
-                            os.kill(os.getpid(), signal.SIGKILL)
-                        return cursor
+        files.sqlite3.connect = partial(sqlite3.connect, factory=Watched)
+        release_loop(place / "l.db", place / "log", "x", mutant, rounds=1)
 
-                files.sqlite3.connect = lambda *a, **k: genuine(*a, **k, factory=Killing)
-                release_loop(tally.path, tally.log, "x", mutant, rounds=1)
-
-            if statuses([child(worker)]) == [0]:
-                return tally.figures
+    for place, moments in killed(folder, child, act, figures):
+        if moments:
+            vars(tally).update(begun, path=place / "l.db", log=place / "log")
             tally.add(1)
             Ledger(tally.path).debit("afterwards", PLAN, PureEvent(1), UNIT)
-    raise AssertionError("a release never ends")
+    return figures | tally.figures
 
 
 # Forks ---------------------------------------------------------------------------------------------------------------

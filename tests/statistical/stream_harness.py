@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
-import signal
 import sqlite3
 import sys
 from fractions import Fraction
@@ -37,6 +35,7 @@ from sfumato.privacy.accounting import GaussianEvent
 from sfumato.privacy.noise import RoundedGaussian
 from sfumato.privacy.stream_price import IntegerFilter, Published, StreamTerms
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from support.boundaries import At, counted, killed
 from support.experiments import carry_out
 from support.patching import put
 
@@ -71,7 +70,7 @@ def source(folder: Path, t: int) -> Any:
     return str(folder / f"p{t}.csv") if of_people(folder) else sf.Histogram(TABLES[t])
 
 
-def counted() -> tuple[np.ndarray, np.ndarray]:
+def admitted() -> tuple[np.ndarray, np.ndarray]:
     """What is counted of people, and of each in how many periods, and the last; in Python."""
     tables, known = np.zeros((PERIODS, 2, 3), dtype=np.int64), np.zeros((NAMES, 2), dtype=np.int64)
     for t, i in zip(*np.nonzero(GOING), strict=True):
@@ -119,7 +118,7 @@ def warm_up(folder: Path) -> None:
 @cache
 def reference(periods: int, *, people: bool) -> np.ndarray:
     """The state after so many periods, from the tables alone."""
-    all_ = (counted()[0] if people else TABLES)[:periods]
+    all_ = (admitted()[0] if people else TABLES)[:periods]
     found = terms(periods)
     tables = (all_.sum(axis=(1, 2))[:, None], all_.sum(axis=2), all_.sum(axis=1), all_.reshape(periods, -1))
     multiples = (1, 2, 2, 4)
@@ -172,7 +171,7 @@ def _as_it_should_be(folder: Path, found: PublicStream) -> bool:
     """Whether the state is that of a stream that was never killed; digests of people are of a key of its own."""
     name = "s.db.odd" if len(found.published) % 2 else "s.db.even"
     people = of_people(folder)
-    known = counted()[1] if people else np.zeros((0, 2), dtype=np.int64)
+    known = admitted()[1] if people else np.zeros((0, 2), dtype=np.int64)
     wanted = reference(len(found.published), people=people)
     state = np.fromfile(folder / name, dtype="<i8")
     sums, stored = state[: wanted.size].reshape(wanted.shape), state[wanted.size :].reshape(-1, 4)
@@ -203,8 +202,9 @@ def kills(folder: Path, kills: int, *, people: bool = False) -> Figures:
     return figures
 
 
-def boundaries(folder: Path, opening: bool, lossy: str = "", first: int = 1) -> Figures:
-    """kill -9 before and after every statement that reaches SQLite or the files of state, in an opening or two periods.
+def boundaries(folder: Path, opening: bool, lossy: str = "") -> Figures:
+    """kill -9 before and after every statement that reaches SQLite or the files of state, in an opening or two periods,
+    wherever the files have changed since.
 
     `lossy` names the control: "commit", a transaction that is undone in place of committed; "state", one that is
     committed before its state is written.
@@ -216,66 +216,51 @@ def boundaries(folder: Path, opening: bool, lossy: str = "", first: int = 1) -> 
         sf.Ledger.create(folder / "before" / "l.db", total=sf.gdp(10))
     else:
         opened(folder / "before", SHORT)
-    for target in range(first, 1000):
-        for after in (False, True):
-            place = folder / f"{target}{after}"
-            shutil.copytree(folder / "before", place)
 
-            def worker(place: Path = place, target: int = target, after: bool = after) -> None:
-                made = curator(place)
-                if opening:
-                    _kill_at(target, after=after)
-                    open_public_stream(made, terms(), PRICE, name="s", plan_hash=HASH, store=place / "s.db")
-                elif lossy:  # the control has nothing to show before it appends
-                    appended = resume_stream(made, place / "s.db")
-                    _kill_at(target, after=after, lossy=lossy)
-                    go_on(appended, place, 2)
-                else:
-                    _kill_at(target, after=after)
-                    go_on(resume_stream(made, place / "s.db"), place, 2)
+    def act(place: Path, at: At) -> None:
+        made = curator(place)
+        if opening:
+            _watch(at)
+            open_public_stream(made, terms(), PRICE, name="s", plan_hash=HASH, store=place / "s.db")
+        elif lossy:  # the control has nothing to show before it appends
+            appended = resume_stream(made, place / "s.db")
+            _watch(at, lossy)
+            go_on(appended, place, 2)
+        else:
+            _watch(at)
+            go_on(resume_stream(made, place / "s.db"), place, 2)
 
-            ended = statuses([child(worker)]) == [0]
-            if opening and not ended:
-                add(figures, _left(place))
-            if not opening:
-                try:
-                    go_on(resume_stream(curator(place), place / "s.db"), place)
-                    found = judge(place)
-                    add(figures, found | {"unfinished": int(found["periods"] != SHORT)})
-                except sf.errors.LedgerError:
-                    add(figures, {"stuck": 1})
-            figures["kills"] += not ended
-            if ended or (lossy and (figures.get("told_not_kept") or figures.get("stuck") or figures["other_state"])):
-                return figures
-    raise AssertionError("it never ends")
+    for place, moments in killed(folder, child, act, figures):
+        if opening and moments:
+            add(figures, {k: moments * v for k, v in _left(place).items()})
+        if not opening:
+            try:
+                go_on(resume_stream(curator(place), place / "s.db"), place)
+                found = judge(place)
+                add(figures, found | {"unfinished": int(found["periods"] != SHORT)})
+            except sf.errors.LedgerError:
+                add(figures, {"stuck": 1})
+        if lossy and (figures.get("told_not_kept") or figures.get("stuck") or figures["other_state"]):
+            break
+    return figures
 
 
-def _kill_at(target: int, *, after: bool, lossy: str = "") -> None:
-    """Have this process killed at a statement."""
-    counter = iter(range(1, 10**6))
+def _watch(at: At, lossy: str = "") -> None:
+    """Have this process come past a moment before each statement and after it."""
 
-    def counted(call: Any, *args: Any, **more: Any) -> Any:
-        now = next(counter) == target
-        if now and not after:
-            os.kill(os.getpid(), signal.SIGKILL)
-        found = call(*args, **more)
-        if now:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return found
-
-    class Killing(sqlite3.Connection):
+    class Watched(sqlite3.Connection):
         def execute(self, *args: Any) -> sqlite3.Cursor:
             swap = lossy == "commit" and args[0] == "COMMIT"
-            return counted(super().execute, *(("ROLLBACK",) if swap else args))
+            return counted(at, super().execute, *(("ROLLBACK",) if swap else args))
 
     class Counting:
         """The module `os`, counted where it changes files."""
 
         def __getattr__(self, name: str) -> Any:
             found = getattr(os, name)
-            return partial(counted, found) if name in ("open", "fsync", "fchmod") else found
+            return partial(counted, at, found) if name in ("open", "fsync", "fchmod") else found
 
-    files.sqlite3.connect = partial(sqlite3.connect, factory=Killing)
+    files.sqlite3.connect = partial(sqlite3.connect, factory=Watched)
     put(states, "os", Counting())
     if lossy == "state":
         put(states.FileStates, "write", lambda self, _, state: self._digest(state))

@@ -29,19 +29,22 @@ def test_200_kills_lose_no_step_and_give_none_away() -> None:
 def test_a_kill_at_every_boundary_of_an_answer_loses_nothing() -> None:
     """Mutants: as above, at every statement that reaches SQLite; and the conversation goes on to its end afterwards."""
     found = experiment("boundaries", opening=False)
-    assert found["kills"] > 40
-    assert {k: found[k] for k in (*BROKEN, "unfinished")} == dict.fromkeys((*BROKEN, "unfinished"), 0)
+    assert found["moments"] > 40
+    assert found["kills"] >= 6
+    assert {k: found[k] for k in (*BROKEN, "unfinished", "failed")} == dict.fromkeys(
+        (*BROKEN, "unfinished", "failed"), 0
+    )
 
 
 def test_the_kills_catch_an_answer_before_its_commit() -> None:
     """The control: the same kills must find what is told and not kept."""
-    assert experiment("boundaries", opening=False, lossy=True, first=15)["told_not_kept"] > 0
+    assert experiment("boundaries", opening=False, lossy=True)["told_not_kept"] > 0
 
 
 def test_a_kill_at_every_boundary_of_an_opening_leaves_what_the_same_call_opens() -> None:
     """Mutants: a threshold before the debit; a debit that the same call makes twice; a paid file it cannot open."""
     found = experiment("boundaries", opening=True)
-    assert found["wrong"] == 0
+    assert (found["wrong"], found["failed"]) == (0, False)
     assert min(found["unpaid"], found["usable"]) > 10
 
 

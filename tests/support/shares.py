@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 import numpy as np
@@ -97,13 +98,15 @@ def _largest(added: Any, power: int, *, replaced: bool) -> int:
     return max(int((np.abs(added - row) ** power).sum(axis=1).max()) for row in added)
 
 
-def errs(count: int, first: int, *, knots: bool = False) -> tuple[int, float]:
-    """(how many prices are too low, the largest price over what is found), of so many draws.
+def errs(count: int, first: int, *, knots: bool = False, enough: float = math.inf) -> tuple[int, float]:
+    """(how many prices are too low, the largest price over what is found), of so many draws, or until there are enough.
 
     knots: whether one of the two measures has up to three of them.
     """
     low, most = 0, 0.0
     for seed in range(first, first + count):
+        if low >= enough:
+            break
         rng = np.random.default_rng([152 if knots else 136, seed])
         pieces = int(rng.integers(2, 5)) if knots else 1
         blocks, sizes, measures = _drawn(rng, pieces)

@@ -23,6 +23,10 @@ SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     # compiling for long runs costs more than these jobs
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    # what an executor that is dead had kept is asked of it three times, five seconds apart
+    "spark.shuffle.io.maxRetries": "1",
+    "spark.shuffle.io.retryWait": "200ms",
 }
 
 

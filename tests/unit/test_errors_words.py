@@ -32,7 +32,7 @@ def test_memory_that_is_not_there_is_an_error_in_words(
     def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(type(cli.app), "__call__", fail)
+    monkeypatch.setattr(type(cli.command()), "__call__", fail)
     with pytest.raises(SystemExit, match="2"):
         cli.main()
     assert "memory is exhausted, before anything was spent" in capsys.readouterr().err

@@ -5,20 +5,35 @@ from __future__ import annotations
 import signal
 import sys
 from contextlib import suppress
+from functools import cache
 from typing import Annotated, NoReturn
 
 import typer
+import typer.core
+import typer.main
 
 from sfumato.cli import keys, ledgers, pages, planning, releases, sessions, streams
 from sfumato.cli.options import message_for_command, typed_command
 from sfumato.errors import NotWritten, SfumatoError
 from sfumato.terminal import use_utf8_output
 
-__all__ = ["app", "main"]
+__all__ = ["app", "command", "main"]
 
 DONE, BUG, REFUSED, NOT_WRITTEN = 0, 1, 2, 3  # 1 is what Python ends with by itself
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, context_settings={"max_content_width": 100})
+
+
+@cache
+def command() -> typer.core.TyperGroup:
+    """All commands as they are run: reading the signatures of so many takes longer than most of them do.
+
+    Returns:
+        the group `sfumato`, built once.
+    """
+    built = typer.main.get_command(app)
+    assert isinstance(built, typer.core.TyperGroup)
+    return built
 
 
 def main() -> None:
@@ -30,7 +45,7 @@ def main() -> None:
     with suppress(ValueError):  # of a program that runs it in another thread
         signal.signal(signal.SIGTERM, _terminated)
     try:
-        app(prog_name="sfumato")
+        command()(prog_name="sfumato")
     except SystemExit as ended:
         # typer ends by itself after Ctrl-C, whatever was said
         cause = getattr(ended.__context__, "__cause__", None)
@@ -56,7 +71,7 @@ def _terminated(number: int, _: object) -> NoReturn:
 
 
 def _exit_with_error(error: Exception, code: int) -> None:
-    typer.echo(f"sfumato: {message_for_command(str(error), typed_command(app, sys.argv[1:]))}", err=True)
+    typer.echo(f"sfumato: {message_for_command(str(error), typed_command(command(), sys.argv[1:]))}", err=True)
     raise SystemExit(code)
 
 

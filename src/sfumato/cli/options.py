@@ -63,9 +63,8 @@ def message_for_command(text: str, command: Any) -> str:
     return _KEYWORD.sub(said, text)
 
 
-def typed_command(app: typer.Typer, arguments: Sequence[str]) -> Any:
-    """The command that was typed; None where there is none."""
-    command: Any = typer.main.get_command(app)
+def typed_command(command: Any, arguments: Sequence[str]) -> Any:
+    """The command of a group that was typed; None where there is none."""
     for word in arguments:
         if not hasattr(command, "commands"):
             return command

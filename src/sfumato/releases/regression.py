@@ -85,7 +85,7 @@ def _nearest(
     going = np.arange(len(start))
     for _ in range(_ROUNDS):
         slope = -4 * np.einsum("bki,bk->bi", slopes, pull)
-        bent = 8 * np.einsum("bki,kl,blj->bij", slopes, weight, slopes)
+        bent = 8 * slopes.transpose(0, 2, 1) @ (weight @ slopes)
         bent -= 4 * np.einsum("bk,bkij->bij", pull, forms[going])
         bends, axes = np.linalg.eigh(bent)
         curve = np.abs(bends)

@@ -85,8 +85,9 @@ class Provenance:
         return f"ledger {self.ledger_id}, entry {self.sequence}, anchor {self.anchor}"
 
 
+@functools.cache
 def package_versions() -> Versions:
-    """What makes releases here."""
+    """What makes releases here, for as long as this process lives: to look takes as long as a small release."""
     packages = ("sfumato", "numpy", "scipy", "duckdb")
     return (("python", platform.python_version()), *((p, metadata.version(p)) for p in packages))
 
