@@ -80,6 +80,7 @@ GROUPS = {
 MODULES = ("errors", "mechanisms")
 GUIDE = (
     *(
+        "start",
         "tutorial",
         "studio",
         "how-to",

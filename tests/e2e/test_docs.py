@@ -22,10 +22,11 @@ from support.forked import served
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
-LANGUAGES = {"python", "sh", "toml", "text"}  # text: a drawing
+LANGUAGES = {"python", "sh", "toml", "text", "output", "output noisy"}  # text: a drawing
 
 NOT_RUN = {
     ("README.md", "make demo"): "sets up an environment and runs this very suite; the demo is run by test_demo.py",
+    ("start.md", "make demo"): "sets up an environment and runs the demo, which test_demo.py runs",
     ("CONTRIBUTING.md", "make setup"): "sets up an environment and runs tests of this very suite",
     ("CONTRIBUTING.md", "sed"): "breaks the sources to see a test fail; test_house.py does the same to a copy",
     ("CONTRIBUTING.md", "make style"): "runs this very suite",
@@ -124,18 +125,31 @@ def test_blocks_that_are_not_run_are_there() -> None:
 
 @pytest.mark.parametrize("page", written("python", "toml"), ids=names)
 def test_code_and_specs_run_in_order(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    page: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A spec may use the files that the code above it wrote, and is planned."""
+    """A spec may use the files that the code above it wrote, and is planned; an output is what the code prints."""
     monkeypatch.chdir(tmp_path)
     serve(page, monkeypatch, request)
     Path("people.csv").write_text(PEOPLE, encoding="utf-8")
     scope: dict[str, object] = {}
     for block in blocks(page):
         if block.language == "python":
+            capsys.readouterr()
             exec(compile("\n" * block.line + block.text, str(page), "exec"), scope)
         elif block.language == "toml":
             check_spec(block)
+        elif block.language.startswith("output"):
+            shown = {text: text for text in (block.text, capsys.readouterr().out)}
+            if block.language == "output noisy":
+                shown = {
+                    text: re.sub(r"[-+]?\d[\d,.]*|(?<= )-(?= |$)", "#", text, flags=re.MULTILINE) for text in shown
+                }
+            told, printed = ([line.split() for line in text.splitlines()] for text in shown.values())
+            assert printed == told
 
 
 def serve(page: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
