@@ -384,7 +384,7 @@ class _Changes:
 
 _Found = tuple[list[FloatArray], float, float]
 _KNOWN: dict[bytes, _Found] = {}
-_MOST_KNOWN, _MOST_KEPT = 64, 2**17  # searches, and numbers of each: 1 MB
+_MOST_KNOWN, _MOST_KEPT = 256, 2**15  # searches, and numbers of each: 64 MB in all
 
 
 def _best(asked: Sequence[_Asked], changes: _Changes, rounds: int = _ROUNDS) -> _Found:
