@@ -78,6 +78,7 @@ class Search:
         applies: "" where it is to be run, a reason why not, or None where the question does not arise.
         public: Whether it makes use of public tables; others are not run where there are some.
         bounded: Whether what is proved of Gaussian noise holds for what it finds.
+        grouped: Whether it plans for persons whose rows are counted once per group; others are not run for these.
     """
 
     label: str
@@ -87,6 +88,7 @@ class Search:
     applies: Callable[[Problem, Found], str | None] = lambda _problem, _found: ""
     public: bool = False
     bounded: bool = True
+    grouped: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -189,6 +191,11 @@ def run(
     found = Found(problem)
     if problem.measures:  # nothing else sums them
         searches = [_SUMS]
+    if problem.unit.once_per:
+        served = {s.label for s in searches if s.grouped}
+        for label in {s.label: None for s in searches if s.label not in served}:
+            found.refuse(label, "", "has no strategies for persons whose rows are counted once per group (once_per=)")
+        searches = [s for s in searches if s.grouped]
     if everything is not None:
         found, searches = everything, [s for s in searches if s not in everything.run]
         found.refused = [c for c in found.refused if c.note != _MET_ALREADY]
@@ -353,12 +360,12 @@ def _parts(problem: Problem, found: Found, progress: Progress | None) -> list[De
     return _some(separate_parts.parted(problem, find))
 
 
-DIRECT = Search("direct", "", FORMULA, lambda p, _found, _told: direct.design_direct(p))
+DIRECT = Search("direct", "", FORMULA, lambda p, _found, _told: direct.design_direct(p), grouped=True)
 
 
 def tree_search(branching: int | None) -> Search:
     """Trees of one branching, or of the best, run also where a factorization errs less."""
-    return Search("tree", "", SEARCHED, lambda p, _found, _told: trees.design_trees(p, branching))
+    return Search("tree", "", SEARCHED, lambda p, _found, _told: trees.design_trees(p, branching), grouped=True)
 
 
 SEARCHES: tuple[Search, ...] = (
@@ -371,6 +378,7 @@ SEARCHES: tuple[Search, ...] = (
         lambda p, _found, _told: residual_planning.design_residual_marginals(p),
         _residuals,
         public=True,
+        grouped=True,
     ),
     Search(
         "marginals",
