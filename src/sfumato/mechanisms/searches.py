@@ -194,7 +194,7 @@ def run(
     if problem.unit.once_per:
         served = {s.label for s in searches if s.grouped}
         for label in {s.label: None for s in searches if s.label not in served}:
-            found.refuse(label, "", "has no strategies for persons whose rows are counted once per group (once_per=)")
+            found.refuse(label, "", "is not for persons whose rows are counted once per group (once_per=)")
         searches = [s for s in searches if s.grouped]
     if everything is not None:
         found, searches = everything, [s for s in searches if s not in everything.run]
@@ -370,7 +370,7 @@ def tree_search(branching: int | None) -> Search:
 
 SEARCHES: tuple[Search, ...] = (
     DIRECT,
-    Search("marginals", _LEVELS, FORMULA, _levels, _leveled, public=True),
+    Search("marginals", _LEVELS, FORMULA, _levels, _leveled, public=True, grouped=True),
     Search(
         "marginals",
         _RESIDUALS,
@@ -387,6 +387,7 @@ SEARCHES: tuple[Search, ...] = (
         lambda p, _found, _told: [residual_planning.tilted_jointly(p)],
         _tilted,
         public=True,
+        grouped=True,
     ),
     Search(
         "marginals",
@@ -395,11 +396,17 @@ SEARCHES: tuple[Search, ...] = (
         lambda p, _found, _told: weighted_planning.design_weighted_tables(p),
         _weighted,
         public=True,
+        grouped=True,
     ),
     replace(tree_search(None), applies=_tree),
-    Search("factorization", _ORDERED, SEARCHED, _ordered, _fine),
+    Search("factorization", _ORDERED, SEARCHED, _ordered, _fine, grouped=True),
     Search(
-        "factorization", _SWAP, SEARCHED, lambda p, _, told: _some(dense_swap.design_swap_optimum(p, told)), _unsolved
+        "factorization",
+        _SWAP,
+        SEARCHED,
+        lambda p, _, told: _some(dense_swap.design_swap_optimum(p, told)),
+        _unsolved,
+        grouped=True,
     ),
     Search(
         "factorization",
@@ -407,16 +414,32 @@ SEARCHES: tuple[Search, ...] = (
         SEARCHED,
         lambda p, _, told: [dense_planning.over_columns(p, told)],
         _columns(first=True),
+        grouped=True,
     ),
-    Search("factorization", _SYMMETRY, SEARCHED, lambda p, _, told: [union_planning.design_union(p, told)], _symmetry),
+    Search(
+        "factorization",
+        _SYMMETRY,
+        SEARCHED,
+        lambda p, _, told: [union_planning.design_union(p, told)],
+        _symmetry,
+        grouped=True,
+    ),
     Search(
         "factorization",
         _COLUMNS,
         SEARCHED,
         lambda p, _, told: [dense_planning.over_columns(p, told)],
         _columns(first=False),
+        grouped=True,
     ),
-    Search("factorization", "", SEARCHED, lambda p, _, told: dense_planning.families_apart(p, told), _families),
+    Search(
+        "factorization",
+        "",
+        SEARCHED,
+        lambda p, _, told: dense_planning.families_apart(p, told),
+        _families,
+        grouped=True,
+    ),
     Search(
         "factorization",
         "the optimum over rows that span all queries",

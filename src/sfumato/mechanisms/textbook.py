@@ -148,6 +148,7 @@ class Factorization(Designed):
     """
 
     name: ClassVar[str] = "factorization"
+    grouped: ClassVar[bool] = True
     measures: ClassVar[Literal["refused", "beside", "summed"]] = "summed"
     label: ClassVar[str] = "factorization"
     considers: ClassVar[tuple[str, ...]] = ("factorization",)

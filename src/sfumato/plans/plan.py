@@ -608,7 +608,9 @@ def price_design(design: Design, problem: Problem) -> Plan:
         measures=problem.measures,
     )
     proved = design.bound is not None and problem.noise == "gaussian" and not problem.unit_lattice
-    proved = proved and design.grouped == bool(problem.unit.once_per)
+    # what designs prove and say of bounds is of rows that may lie anywhere, unless they say otherwise
+    own = design.grouped == bool(problem.unit.once_per)
+    proved = proved and own
     bound = bound_at_budget(problem, design.bound) if proved and design.bound is not None else None
     return Plan(
         problem.workload,
@@ -622,6 +624,6 @@ def price_design(design: Design, problem: Problem) -> Plan:
         done.sensitivity,
         bound,
         problem.records,
-        design.notes,
+        design.notes if own else (),
         cut=done.cut,
     )

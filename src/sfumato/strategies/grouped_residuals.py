@@ -137,11 +137,15 @@ class LinearOptimum:
 def least_under_prices(errors: FloatArray, prices: FloatArray) -> LinearOptimum:
     """The least sum of errors / weights over positive weights whose prices are at most 1 each.
 
-    Constraints are taken in as they are broken. For any multipliers m >= 0 with h = prices^T m >= 0 no weights have a
-    sum below (sum of roots of errors h)^2 / sum of m: that is `lower`, whatever the search did.
+    Some price must leave no weight free. Constraints are taken in as they are broken. For any multipliers m >= 0 with
+    h = prices^T m >= 0 no weights have a sum below (sum of roots of errors h)^2 / sum of m: that is `lower`, whatever
+    the search did.
     """
     weights = np.sqrt(errors / np.maximum(prices.max(axis=0), 1e-300))
-    active = [int(np.argmax(prices @ weights))]
+    # with that one no weight grows without end while others are waited for
+    bounding = np.flatnonzero((prices > 0).all(axis=1))
+    each = prices @ weights
+    active = list(dict.fromkeys([int(bounding[np.argmax(each[bounding])]), int(np.argmax(each))]))
     lower = 0.0
     for _ in range(_ROUNDS):
         weights, multipliers = _barrier(errors, prices[active], weights)
