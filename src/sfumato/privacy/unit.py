@@ -96,7 +96,8 @@ class PrivacyUnit:
     Raises:
         PlanError: A number or a name is not allowed, or options contradict each other.
 
-    >>> sf.PrivacyUnit("add-remove", "patient", 16, once_per=("department",)).describe()
+    >>> from sfumato.privacy.unit import PrivacyUnit
+    >>> PrivacyUnit("add-remove", "patient", 16, once_per=("department",)).describe()
     "one person (column 'patient') with at most 16 rows, one per department, added or removed"
     """
 
