@@ -47,11 +47,14 @@ def allocate_grouped_residuals(
     residuals = downward_closure(families, len(sizes))
     lattice, n = Lattice(residuals, len(sizes)), np.asarray(sizes, dtype=np.float64)
     weight = np.zeros(sum(map(len, residuals)))
-    for part, found, asked, w in zip(lattice.split(weight), residuals, families, weights, strict=True):
-        part[locate_sets(found, asked, len(sizes))] = w
+    for part, below, asked, w in zip(lattice.split(weight), residuals, families, weights, strict=True):
+        part[locate_sets(below, asked, len(sizes))] = w
     errors = lattice.products(n * (n - 1)) * lattice.up(weight * lattice.products(1 / n))
     used = sorted({int(a) for s in residuals for a in np.unique(s)})
-    held = np.array([[a in row for row in _rows(residuals)] for a in used]).reshape(len(used), len(errors))
+    if len(used) > _MOST_ATTRIBUTES:
+        raise PlanError("the attributes are too many to list which of them agree in two rows")
+    rows = [set(row) for s in residuals for row in s.tolist()]
+    held = np.array([[a in row for row in rows] for a in used], dtype=bool).reshape(len(used), len(errors))
     by_name = dict(zip(names, sizes, strict=True))
     found: list[ResidualAllocation] = []
     ways = coarser_groups(unit, by_name)
@@ -62,10 +65,6 @@ def allocate_grouped_residuals(
         precision = tuple(np.sqrt(part) for part in lattice.split(best.weights))
         found.append(ResidualAllocation(residuals, precision, math.sqrt(best.upper), math.sqrt(max(bound, 0.0))))
     return found
-
-
-def _rows(residuals: Sequence[Sets]) -> list[set[int]]:
-    return [set(row) for s in residuals for row in s.tolist()]
 
 
 def _prices(
@@ -88,8 +87,6 @@ def _prices(
     rest = unit.rows_per_person - full * unit.rows_per_group
     rest = rest if full < math.prod(sizes[a] for a in groups) else 0
     bodies = [(q, 0) for q in _listed(full)] + ([(full, rest)] if rest else [])
-    if len(used) > _MOST_ATTRIBUTES:
-        raise PlanError("the attributes are too many to list which of them agree in two rows")
     listed = list(itertools.product([False, True], repeat=len(used)))
     patterns = np.array(listed, dtype=bool).reshape(len(listed), len(used))
     if len(patterns) * len(bodies) * held.shape[1] > _MOST_ENTRIES:
