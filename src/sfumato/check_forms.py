@@ -161,7 +161,8 @@ Plan workload:Workload budget:Budget unit:PrivacyUnit mechanism:text objective:t
     price:Event sensitivity:Sensitivity bound:float|none records:count|none notes:[text] considered:[Candidate]
     body:text|none forecast:Forecast|none alone?:[Alone] cut?:count
 Prefix n:size
-PrivacyUnit neighbours:Neighbours person:text|none rows_per_person:size within?:Within
+PrivacyUnit neighbours:Neighbours person:text|none rows_per_person:size within?:Within once_per?:[text]
+    rows_per_group?:size
 Product groups:[[text]] sizes:[[int]] factors:[Factor] multiple:size public_total:bool raw:Block|none
     reconstruction:float64*|none bias:float|int title:text
 Products units:[int] costs:[int] shift:int

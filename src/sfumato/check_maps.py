@@ -12,7 +12,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from functools import reduce
 from hashlib import sha256
-from itertools import pairwise, product
+from itertools import combinations, pairwise, product
 from typing import Any
 
 import numpy as np
@@ -499,6 +499,102 @@ def largest_record_change(
         return far if public else max(far, one)
     # |a - b|^p <= |a|^p + |b|^p where no entry is negative, else 2^(p - 1) times that
     return one[0] * (2 if all(ops[f].kind in PLAIN or map_entries(ops[f]).min() >= 0 for f in ops) else 2**p), False
+
+
+def products_of_cells(f: Any, op: Any, sizes: Any, differ: Any) -> tuple[int, int]:
+    """Between which two numbers the product of two columns of a map lies; of cells that differ in one attribute, where
+    that is one of its."""
+    names, n = f[0], math.prod(sizes[a] for a in f[0])
+    top = int(max(column_power_sums(op, 2)))
+    if op.kind in ALIKE and len(names) == 1:
+        other = {"Identity": 0, "Total": top, "Residual": -n}[op.kind]
+        return (other, other) if differ in names or other == top else (min(other, top), top)
+    if n > 1000 or (names and names[0].startswith(COMBINED)):
+        return -top, top
+    entries = map_entries(op).astype(object)
+    gram = entries.T @ entries
+    if differ not in names:
+        return int(gram.min()), int(gram.max())
+    place = np.indices([sizes[a] for a in names])[names.index(differ)].ravel()
+    apart = gram[place[:, None] != place]
+    return int(apart.min()), int(apart.max())
+
+
+def product_bound(blocks: Any, ops: Any, sizes: Any, differ: Any, sign: int) -> int:
+    """At most so large is `sign` times the product of two columns, of cells that differ in one attribute if named."""
+    held = {f for _, fs in blocks for f in fs}
+    ends = {f: products_of_cells(f, ops[f[1]], sizes, differ) for f in held}
+    plain = all(ops[f[1]].kind in ALIKE and len(f[0]) == 1 for f in held)
+    every = sorted({a for f in held for a in f[0]})
+    if not plain and math.prod(sizes[a] for a in every) <= 1000:  # all pairs of cells
+        place = dict(zip(every, np.indices([sizes[a] for a in every]).reshape(len(every), -1), strict=True))
+        total: Any = 0
+        for m, fs in blocks:
+            part: Any = m * m
+            for names, key in fs:
+                at = np.zeros(len(place[every[0]]), dtype=int)
+                for a in names:
+                    at = at * sizes[a] + place[a]
+                entries = map_entries(ops[key]).astype(object)
+                part = part * (entries.T @ entries)[np.ix_(at, at)]
+            total = total + part
+        total = np.broadcast_to(np.array(total, dtype=object), (len(place[every[0]]),) * 2)
+        apart = place[differ][:, None] != place[differ] if differ in every else np.full(total.shape, True)
+        return int(max(sign * total[apart]))
+    names = sorted({f[0][0] for f in held if sizes[f[0][0]] > 1}) if plain else []
+    if plain and len(names) <= 16:  # which attributes agree says all
+        totals = np.zeros(2 ** len(names), dtype=object)
+        agree = (np.arange(len(totals)) >> np.arange(len(names))[:, None]) % 2 == 0
+        for m, fs in blocks:
+            each: Any = np.full(len(totals), m * m, dtype=object)
+            for f in fs:
+                low, high = ends[f]
+                same = agree[names.index(f[0][0])] if f[0][0] in names else True
+                each = each * np.where(same, high, low)
+            totals += each
+        if differ in names:
+            totals = totals[~agree[names.index(differ)]]
+        return int(max(sign * totals))
+    total = 0
+    for m, fs in blocks:
+        low = high = m * m
+        for f in fs:
+            corners = [a * b for a in (low, high) for b in ends[f]]
+            low, high = min(corners), max(corners)
+        total += max(sign * low, sign * high)
+    return total
+
+
+def grouped_person_change(blocks: Any, ops: Any, sizes: Any, p: int, replace: bool, rows: int, groups: Any) -> int:
+    """A bound of the sum of |change|^p that a person makes of whose rows at most `groups[-1]` lie in each joint cell of
+    the attributes before it."""
+    column = largest_record_change(blocks, ops, sizes, p, False, False)[0]
+    *once_per, most = groups
+    kept = [a for a in once_per if sizes[a] > 1]
+    found = list[int]()
+    back = 0 if replace and p == 1 else product_bound(blocks, ops, sizes, None, -1) if replace else 0
+    subsets = [kept] if len(kept) > 6 else [s for k in range(len(kept) + 1) for s in combinations(kept, k)]
+    for some in subsets:
+        each = min(rows, most * math.prod(sizes[a] for a in kept if a not in some))
+        many = math.prod(sizes[a] for a in some)
+        full = min(rows // each, many)
+        rest = rows - full * each if full < many else 0
+        if p == 1:
+            found.append((full * each + rest) * column * (1 + replace))
+            continue
+        other = min(column, max((product_bound(blocks, ops, sizes, a, 1) for a in some), default=column))
+
+        def change(q: int, more: int, beside: int, each: int = each, other: int = other) -> int:
+            squares = q * each**2 + more**2
+            return squares * (column - other) + (q * each + more) ** 2 * (other + beside)
+
+        def worst(beside: int, full: int = full, rest: int = rest, other: int = other, change: Any = change) -> int:
+            turn = full if other + beside >= 0 else (column - other) // (-2 * (other + beside))
+            some = {min(max(q, 1), full) for q in (turn, turn + 1, full)}
+            return max(change(full, rest, beside), *(change(q, 0, beside) for q in some))
+
+        found.append(min(4 * worst(0), 2 * worst(max(0, back))) if replace else worst(0))
+    return min(found)
 
 
 def stream_filter_bounds(f: Any, times: int, apart: int) -> tuple[Fraction, Fraction]:

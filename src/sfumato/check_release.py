@@ -354,6 +354,9 @@ def protection_sentence(unit: Any) -> str:  # a unit in words
     who = "one record" if unit[1] is None else f"one person (column {unit[1]!r})"
     rows = "" if unit[2] == 1 else f" with at most {unit[2]} rows"
     verb = "added or removed" if unit[0] == "add-remove" else "replaced by another"
+    if len(unit) == 4:  # of each joint cell of some attributes so many
+        *names, each = unit[3]
+        return f"{who}{rows}, {'one' if each == 1 else f'at most {each}'} per {' and '.join(names)}, {verb}"
     return f"{who}{rows} {verb}" + (f" of the same {unit[3]}" if unit[3:] else "")
 
 
@@ -475,7 +478,11 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         cut = plan.cut or 0  # how often it is counted who had more rows than are counted: one person, so many
         right = [type(cut), type(m.cut)] == [int, int if cut else type(None)] and cut * bool(unit[1]) == abs(cut)
         self.must("maps", "persons who had more rows were not counted as the plan says", right)
-        self.paid(value := value * unit[2] ** p + cut**p, exact, m.noise, event)
+        value *= unit[2] ** p
+        if len(unit) == 4:
+            grouped = maps.grouped_person_change(found, ops, sizes, p, replaced, unit[2], unit[3])
+            value, exact = min(value, grouped), False
+        self.paid(value := value + cut**p, exact, m.noise, event)
         return found, value if exact else 0
 
     def single(self, plan: Any, m: Any, unit: Any) -> None:  # one look, at what the plan says
@@ -615,6 +622,20 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         )
         return [own.name, own.attribute, own.digest]
 
+    def groups(self, plan: Any, unit: Any) -> list[Any]:  # of which few rows of a person count, as ledgers name them
+        if plan.kind != "Plan":
+            raise Cannot("persons whose rows are counted once per group, beside tables of one look")
+        names, each = [*plan.unit.once_per], plan.unit.rows_per_group or 1
+        cells = declared_cell_counts(plan)
+        right = len(names) and names == sorted({*names}) and {*names} <= {*cells} - {*summed(plan)}
+        self.must("unit", "rows are counted once per what is no attribute", right)
+        self.must("unit", "groups have as many rows as a person, or none", unit[1] and 1 <= each < unit[2])
+        moved = plan.workload.domain.impossible
+        self.must("unit", "records are moved out of the groups in which they were chosen", not moved)
+        if not right or summed(plan):
+            raise Cannot("sums of measures of persons whose rows are counted once per group")
+        return [[*names, each]]
+
     def release(self, path: Path, ledger: Path, anchor: str | None, earlier: Path | None) -> None:
         it = read_release_document(path / "release.sfumato" if path.is_dir() else path)
         plan, proof, b = it.plan, it.provenance, it.plan.budget
@@ -627,6 +648,8 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         )
         if plan.unit.within is not None:
             unit += self.within(plan, unit)
+        if plan.unit.once_per is not None:
+            unit += self.groups(plan, unit)
         known = unit[0] in ("add-remove", "replace-one") and 1 <= unit[2] <= 10**6 and (unit[1] or unit[2] == 1)
         self.must("price", "there is no such unit", known and unit[1] != "")
         stated, given = number(b.parameter), number(b.delta or 0)
@@ -670,7 +693,8 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
             {} if b.delta is None else {"delta": str(number(b.delta))}
         )
         domain, several = plan.workload.domain, plan.kind == "CoursePlan"
-        within, impossible = unit[3:], list(domain.impossible or [])
+        within, groups = (unit[3:], []) if len(unit) != 4 else ([], unit[3])
+        impossible = list(domain.impossible or [])
         right = {
             "format": "sfumato release 1",
             "name": proof.name,
@@ -680,6 +704,7 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
             | {
                 "person": unit[1],
                 "rows_per_person": unit[2],
+                **({"once_per": groups[:-1], "rows_per_group": groups[-1]} if groups else {}),
                 "unit": protection_sentence(unit),
                 "budget": budget,
                 "statement": budget_sentence(b["kind"], number(b.parameter), number(b.delta or 0)),

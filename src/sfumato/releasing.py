@@ -156,6 +156,7 @@ def _spec_plan_options(spec: Spec) -> dict[str, Any]:
         "neighbours": spec.neighbours,
         "person": spec.person,
         "rows_per_person": spec.rows_per_person,
+        **({"once_per": spec.once_per, "rows_per_group": spec.rows_per_group} if spec.once_per else {}),
         "mechanism": spec.mechanism,
         "objective": spec.objective,
         "records": spec.records,

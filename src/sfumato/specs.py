@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, NoReturn, cast
@@ -76,6 +76,8 @@ class Spec:
         margins: The half-widths of 95 % intervals that parts should have, by part.
         periods: The periods of a stream, or None where the tables come once.
         bounds: Floors and caps, as `Release.project` takes them.
+        once_per: Attributes of whose joint cells each holds at most `rows_per_group` counted rows of a person.
+        rows_per_group: How many that are.
 
     >>> from pathlib import Path
     >>> lines = ["[schema.adult]", "type = 'boolean'", "outside = 'other'", "missing = 'other'"]
@@ -104,6 +106,8 @@ class Spec:
     margins: Mapping[str, float]
     periods: Periods | None = None
     bounds: Mapping[Any, Any] = field(default_factory=dict[Any, Any])
+    once_per: tuple[str, ...] = ()
+    rows_per_group: int = 1
 
 
 def read_spec(path: str | PathLike[str]) -> Spec:
@@ -170,6 +174,8 @@ def spec_from_root_table(root: Section, place: Path) -> Spec:
         neighbours=neighbour_relation(unit) if unit.within else unit.neighbours,
         person=unit.person,
         rows_per_person=unit.rows_per_person,
+        once_per=unit.once_per,
+        rows_per_group=unit.rows_per_group,
         mechanism=mechanism,
         objective=objective,
         records=records,
@@ -197,7 +203,7 @@ def _read_mechanism(plan: Section, folder: Path) -> Mechanism[Any]:
 
 def _read_privacy(root: Section, domain: Domain) -> tuple[Budget, PrivacyUnit]:
     privacy = root.section("privacy")
-    privacy.allow(*_PARAMETERS, "neighbours", "person", "rows_per_person")
+    privacy.allow(*_PARAMETERS, "neighbours", "person", "rows_per_person", "once_per", "rows_per_group")
     given = {key: privacy.raw(key) for key in privacy if key in _PARAMETERS}
     for key, value in given.items():
         with privacy.guard(key):
@@ -211,6 +217,12 @@ def _read_privacy(root: Section, domain: Domain) -> tuple[Budget, PrivacyUnit]:
     rows = privacy.whole("rows_per_person")
     with privacy.guard("rows_per_person" if rows is not None else "person"):
         unit = read_unit(text, privacy.text("person"), 1 if rows is None else rows, domain)
+    given_groups = [k for k in ("once_per", "rows_per_group") if k in privacy]
+    if given_groups:
+        once_per = tuple(_attribute_names(privacy, domain, "once_per"))
+        each = privacy.whole("rows_per_group")
+        with privacy.guard(given_groups[0]):
+            unit = replace(unit, once_per=once_per, rows_per_group=1 if each is None else each)
     if unit.neighbours is Neighbours.REPLACE_ONE:
         for name, attribute in domain.attributes.items():
             for policy in ("outside", "missing"):

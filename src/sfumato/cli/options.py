@@ -29,6 +29,8 @@ SPEC = {
     "neighbours": "privacy",
     "person": "privacy",
     "rows_per_person": "privacy",
+    "once_per": "privacy",
+    "rows_per_group": "privacy",
     "mechanism": "plan",
     "objective": "plan",
     "records": "plan",

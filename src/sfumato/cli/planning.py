@@ -298,7 +298,7 @@ def check(
     Example:
       sfumato check people.toml --sample mock.csv --public
     """
-    from dataclasses import asdict
+    from dataclasses import asdict, replace
 
     from sfumato.curator.rows.samples import named_or_spec_table, place_sample, refuse_protected_sample
     from sfumato.specs import read_spec
@@ -313,6 +313,7 @@ def check(
             "sfumato mock draws rows that anybody may see. Nothing was read"
         )
     unit = read_unit(read.neighbours, read.person, read.rows_per_person, read.domain)
+    unit = replace(unit, once_per=read.once_per, rows_per_group=read.rows_per_group)
     found = place_sample(named_or_spec_table(read.source, sample) or sample, read.domain, unit)
     if as_json:
         print_json({"sample": sample} | asdict(found))

@@ -77,6 +77,8 @@ def open_session_command(
             neighbours=found.neighbours,
             person=found.person,
             rows_per_person=found.rows_per_person,
+            once_per=found.once_per,
+            rows_per_group=found.rows_per_group,
         )
     paid = "" if out.is_dir() else f" --ledger {ledger}"
     kept = f"Read back from {out}: it was paid for before, and nothing was spent." if before else f"Kept in {out}."

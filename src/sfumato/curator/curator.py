@@ -76,6 +76,7 @@ class CuratedTable:
         self.declared, self.grid = domain, grid
         if self.unit.neighbours is Neighbours.REPLACE_ONE and grid.drops:
             raise PlanError("replace-one needs every record to be counted; an attribute of this domain drops rows")
+        _check_groups(self.unit, grid)
         if bits is not None and ledger.durable:
             raise PlanError("reproducible bits are for tests; a durable ledger refuses them")
         self.ledger, self.table, self.bits, self.packing = ledger, table, bits, packing
@@ -92,7 +93,13 @@ class CuratedTable:
         if self.counts is None:
             unit = self.unit
             self.counts = open_source(
-                self._source, self.grid, person=unit.person, rows_per_person=unit.rows_per_person, packing=self.packing
+                self._source,
+                self.grid,
+                person=unit.person,
+                rows_per_person=unit.rows_per_person,
+                once_per=unit.once_per,
+                rows_per_group=unit.rows_per_group,
+                packing=self.packing,
             )
             self._source = None
         return self.counts
@@ -111,6 +118,19 @@ def _refuse_measures(grid: Grid) -> None:
         raise PlanError(
             f"measures ({', '.join(grid.measures)}) are summed by plans of one look alone; declare a domain without "
             "them for streams, conversations and mechanisms that choose by the data"
+        )
+
+
+def _check_groups(unit: PrivacyUnit, grid: Grid) -> None:
+    """Refuse groups of a person's rows that are not those of the cells in which they are counted."""
+    axes = [grid.axis(a) for a in unit.once_per]
+    if any(grid.names[a] in grid.measures for a in axes):
+        raise PlanError("once_per= groups rows by cells, and a measure has none; name other attributes")
+    if axes and grid.moves:
+        # a record is moved after its person's rows are chosen: two of one group could come of two groups
+        raise PlanError(
+            "once_per= does not go with cells that are declared impossible, whose records are moved to others; leave "
+            "out one of them"
         )
 
 
@@ -410,6 +430,7 @@ def curator_holding(curator: Curator) -> CuratedTable:
     if type(curator) is not Curator:
         raise PlanError(f"a door of a table is opened by its Curator, not by a {type(curator).__name__}")
     _refuse_measures(curator._holding.grid)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    curator.unit.refuse_groups("streams, conversations and mechanisms that choose by the data")
     return curator._holding  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 

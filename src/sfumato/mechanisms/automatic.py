@@ -130,6 +130,7 @@ class Auto(Tables):
     """
 
     name: ClassVar[str] = "auto"
+    grouped: ClassVar[bool] = True
     measures: ClassVar[Literal["refused", "beside", "summed"]] = "summed"
     serves: ClassVar[tuple[str, ...]] = (TABLES, QUESTIONS, KEYS, LOCAL, STREAMS)
     takes_strategy: ClassVar[bool] = True
@@ -174,7 +175,8 @@ class Auto(Tables):
         Returns:
             Notes for the plan, and lines for its candidates; none where a noise was asked for, or measures are summed.
         """
-        return compare_noise_laws(problem, best, plans) if self.noise is None and not problem.measures else ((), ())
+        compared = self.noise is None and not problem.measures and not problem.unit.once_per
+        return compare_noise_laws(problem, best, plans) if compared else ((), ())
 
 
 def _laplace(problem: Problem, found: Found, progress: Progress | None) -> list[Plan]:

@@ -35,6 +35,7 @@ __all__ = [
     "TABLES",
     "Mechanism",
     "Request",
+    "check_groups",
     "check_whole_option",
     "make_mechanism",
     "mechanism_class",
@@ -83,6 +84,7 @@ class Mechanism(ABC, Generic[Made]):
     `honours`: whether it knows of cells that a domain declares impossible; otherwise such domains are refused.
     `measures`: what it does over a domain that has measures: "refused", "beside" where none of them is asked about, or
     "summed".
+    `grouped`: whether it plans for persons whose rows are counted once per group, which have a price of their own.
     `alone` is the option `currency` of a session with an account of its own.
     `unscaled` says why its margins do not follow from the budget alone, so that no budget is found from them, and
     `unknown` why no number of records is known for an error.
@@ -95,6 +97,7 @@ class Mechanism(ABC, Generic[Made]):
     needs_records: ClassVar[bool] = False
     honours: ClassVar[bool] = True
     measures: ClassVar[Literal["refused", "beside", "summed"]] = "refused"
+    grouped: ClassVar[bool] = False
     alone: ClassVar[str | None] = None
     unscaled: ClassVar[str] = ""
     unscaled_rmse: ClassVar[str] = ""
@@ -285,7 +288,27 @@ def plan_with_mechanism(value: Mechanism[Any], asked: Request) -> Any:
         )
     value.check(asked)
     _check_measures(value, asked)
+    check_groups(value, asked)
     return value.plan(asked)
+
+
+def check_groups(value: Mechanism[Any], asked: Request) -> None:
+    """Refuse persons whose rows are counted once per group where they have no price. Raises PlanError."""
+    if not asked.unit.once_per:
+        return
+    if asked.kind != TABLES or not value.grouped:
+        asked.unit.refuse_groups(f"mechanism={value.name!r} and {KINDS[asked.kind]}")
+    domain = asked.what.domain
+    if asked.what.measures:
+        asked.unit.refuse_groups("sums of measures")
+    if domain.impossible:
+        asked.unit.refuse_groups("domains with impossible cells")
+    unknown = [a for a in asked.unit.once_per if a not in domain.names or a in domain.measures]
+    if unknown:
+        known = ", ".join(a for a in domain.names if a not in domain.measures)
+        raise PlanError(f"once_per= names attributes that have cells: {known}; not {', '.join(unknown)}")
+    if asked.public is not None:
+        asked.unit.refuse_groups("tables that are public")
 
 
 def _check_measures(value: Mechanism[Any], asked: Request) -> None:

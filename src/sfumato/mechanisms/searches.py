@@ -77,6 +77,7 @@ class Search:
         applies: "" where it is to be run, a reason why not, or None where the question does not arise.
         public: Whether it makes use of public tables; others are not run where there are some.
         bounded: Whether what is proved of Gaussian noise holds for what it finds.
+        grouped: Whether it plans for persons whose rows are counted once per group; others are not run for these.
     """
 
     label: str
@@ -86,6 +87,7 @@ class Search:
     applies: Callable[[Problem, Found], str | None] = lambda _problem, _found: ""
     public: bool = False
     bounded: bool = True
+    grouped: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -188,6 +190,11 @@ def run(
     found = Found(problem)
     if problem.measures:  # nothing else sums them
         searches = [_SUMS]
+    if problem.unit.once_per:
+        served = {s.label for s in searches if s.grouped}
+        for label in {s.label: None for s in searches if s.label not in served}:
+            found.refuse(label, "", "is not for persons whose rows are counted once per group (once_per=)")
+        searches = [s for s in searches if s.grouped]
     if everything is not None:
         found, searches = everything, [s for s in searches if s not in everything.run]
         found.refused = [c for c in found.refused if c.note != _MET_ALREADY]
@@ -352,17 +359,17 @@ def _parts(problem: Problem, found: Found, progress: Progress | None) -> list[De
     return _some(separate_parts.parted(problem, find))
 
 
-DIRECT = Search("direct", "", FORMULA, lambda p, _found, _told: direct.design_direct(p))
+DIRECT = Search("direct", "", FORMULA, lambda p, _found, _told: direct.design_direct(p), grouped=True)
 
 
 def tree_search(branching: int | None) -> Search:
     """Trees of one branching, or of the best, run also where a factorization errs less."""
-    return Search("tree", "", SEARCHED, lambda p, _found, _told: trees.design_trees(p, branching))
+    return Search("tree", "", SEARCHED, lambda p, _found, _told: trees.design_trees(p, branching), grouped=True)
 
 
 SEARCHES: tuple[Search, ...] = (
     DIRECT,
-    Search("marginals", _LEVELS, FORMULA, _levels, _leveled, public=True),
+    Search("marginals", _LEVELS, FORMULA, _levels, _leveled, public=True, grouped=True),
     Search(
         "marginals",
         _RESIDUALS,
@@ -370,6 +377,7 @@ SEARCHES: tuple[Search, ...] = (
         lambda p, _found, _told: residual_planning.design_residual_marginals(p),
         _residuals,
         public=True,
+        grouped=True,
     ),
     Search(
         "marginals",
@@ -378,6 +386,7 @@ SEARCHES: tuple[Search, ...] = (
         lambda p, _found, _told: [residual_planning.tilted_jointly(p)],
         _tilted,
         public=True,
+        grouped=True,
     ),
     Search(
         "marginals",
@@ -386,11 +395,17 @@ SEARCHES: tuple[Search, ...] = (
         lambda p, _found, _told: weighted_planning.design_weighted_tables(p),
         _weighted,
         public=True,
+        grouped=True,
     ),
     replace(tree_search(None), applies=_tree),
-    Search("factorization", _ORDERED, SEARCHED, _ordered, _fine),
+    Search("factorization", _ORDERED, SEARCHED, _ordered, _fine, grouped=True),
     Search(
-        "factorization", _SWAP, SEARCHED, lambda p, _, told: _some(dense_swap.design_swap_optimum(p, told)), _unsolved
+        "factorization",
+        _SWAP,
+        SEARCHED,
+        lambda p, _, told: _some(dense_swap.design_swap_optimum(p, told)),
+        _unsolved,
+        grouped=True,
     ),
     Search(
         "factorization",
@@ -398,16 +413,32 @@ SEARCHES: tuple[Search, ...] = (
         SEARCHED,
         lambda p, _, told: [dense_planning.over_columns(p, told)],
         _columns(first=True),
+        grouped=True,
     ),
-    Search("factorization", _SYMMETRY, SEARCHED, lambda p, _, told: [union_planning.design_union(p, told)], _symmetry),
+    Search(
+        "factorization",
+        _SYMMETRY,
+        SEARCHED,
+        lambda p, _, told: [union_planning.design_union(p, told)],
+        _symmetry,
+        grouped=True,
+    ),
     Search(
         "factorization",
         _COLUMNS,
         SEARCHED,
         lambda p, _, told: [dense_planning.over_columns(p, told)],
         _columns(first=False),
+        grouped=True,
     ),
-    Search("factorization", "", SEARCHED, lambda p, _, told: dense_planning.families_apart(p, told), _families),
+    Search(
+        "factorization",
+        "",
+        SEARCHED,
+        lambda p, _, told: dense_planning.families_apart(p, told),
+        _families,
+        grouped=True,
+    ),
     Search(
         "factorization",
         "the optimum over rows that span all queries",

@@ -32,6 +32,7 @@ _GAUSSIAN = ("gaussian", "discrete-gaussian")
 
 class _DirectNoise(Designed):
     label: ClassVar[str] = "direct"
+    grouped: ClassVar[bool] = True
     takes_strategy: ClassVar[bool] = True
     considers: ClassVar[tuple[str, ...]] = ("direct",)
     textbook: ClassVar[bool] = True
@@ -116,6 +117,7 @@ class TreeMechanism(Designed):
     branching: int | None = None
 
     name: ClassVar[str] = "tree"
+    grouped: ClassVar[bool] = True
     measures: ClassVar[Literal["refused", "beside", "summed"]] = "beside"
     label: ClassVar[str] = "tree"
     considers: ClassVar[tuple[str, ...]] = ("tree",)
@@ -146,6 +148,7 @@ class Factorization(Designed):
     """
 
     name: ClassVar[str] = "factorization"
+    grouped: ClassVar[bool] = True
     measures: ClassVar[Literal["refused", "beside", "summed"]] = "summed"
     label: ClassVar[str] = "factorization"
     considers: ClassVar[tuple[str, ...]] = ("factorization",)
@@ -173,6 +176,7 @@ class Marginals(Designed):
     """
 
     name: ClassVar[str] = "marginals"
+    grouped: ClassVar[bool] = True
     measures: ClassVar[Literal["refused", "beside", "summed"]] = "beside"
     label: ClassVar[str] = "marginals"
     considers: ClassVar[tuple[str, ...]] = ("marginals",)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 from sfumato._util.display import Progress
 from sfumato.domain import Domain
 from sfumato.errors import PlanError
-from sfumato.mechanisms.registry import LOCAL, TABLES, Mechanism, make_mechanism
+from sfumato.mechanisms.registry import LOCAL, TABLES, Mechanism, check_groups, make_mechanism
 from sfumato.mechanisms.registry import make_mechanism as value_of
 from sfumato.mechanisms.tables import Need
 from sfumato.operators import Family
@@ -48,6 +48,8 @@ def budget_for(
     simultaneous: bool = False,
     person: str | None = None,
     rows_per_person: int = 1,
+    once_per: Sequence[str] = (),
+    rows_per_group: int = 1,
     mechanism: Name | Mechanism[Any] = "auto",
     objective: Objective = DEFAULT_OBJECTIVE,
     records: int | None = None,
@@ -76,6 +78,8 @@ def budget_for(
             otherwise each one is.
         person: As for `sf.plan`.
         rows_per_person: As for `sf.plan`.
+        once_per: As for `sf.plan`.
+        rows_per_group: As for `sf.plan`.
         mechanism: As for `sf.plan`, of the mechanisms whose margins follow from the budget alone.
         objective: As for `sf.plan`.
         records: As for `sf.plan`.
@@ -106,6 +110,8 @@ def budget_for(
         "neighbours": neighbours,
         "person": person,
         "rows_per_person": rows_per_person,
+        "once_per": once_per,
+        "rows_per_group": rows_per_group,
         "mechanism": mechanism,
         "objective": objective,
         "records": records,
@@ -318,6 +324,8 @@ def records_for(
     beta: float | None = None,
     person: str | None = None,
     rows_per_person: int = 1,
+    once_per: Sequence[str] = (),
+    rows_per_group: int = 1,
     mechanism: Name | Mechanism[Any] = "auto",
     objective: Objective = DEFAULT_OBJECTIVE,
     records: int | None = None,
@@ -344,6 +352,8 @@ def records_for(
         beta: For "max", that probability; 0.05 unless given.
         person: As for `sf.plan`.
         rows_per_person: As for `sf.plan`.
+        once_per: As for `sf.plan`.
+        rows_per_group: As for `sf.plan`.
         mechanism: "auto" and the other mechanisms of `sf.plan` whose errors are known before data; "projection" and
             "approximate", for "rmse"; "pmw", for "max": a session that answers the queries one by one within the share,
             without ever running out of updates; "local", for "rmse" under pure epsilon and replace-one.
@@ -389,6 +399,8 @@ def records_for(
         neighbours=neighbours,
         person=person,
         rows_per_person=rows_per_person,
+        once_per=once_per,
+        rows_per_group=rows_per_group,
         trust=trust,
         objective=objective,
         public=public,
@@ -396,6 +408,7 @@ def records_for(
         reconstruction=reconstruction,
         progress=progress,
     )
+    check_groups(value, asked)
     return value.records_for(Need(asked, share, kind == "max", float(sure)))
 
 

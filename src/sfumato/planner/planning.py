@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict, TypeVar, Unpack, overload
 
 from sfumato._util.display import Progress, show_progress
@@ -16,6 +17,7 @@ from sfumato.mechanisms.registry import (
     TABLES,
     Mechanism,
     Request,
+    check_groups,
     make_mechanism,
     plan_with_mechanism,
 )
@@ -76,6 +78,8 @@ class Options(TypedDict, total=False):
     neighbours: Required[Relation | Neighbours]
     person: str | None
     rows_per_person: int
+    once_per: Sequence[str]
+    rows_per_group: int
     objective: Objective
     records: int | None
     public: Mapping[Any, Any] | None
@@ -128,6 +132,8 @@ def plan(
     neighbours: Relation | Neighbours | None = None,
     person: str | None = None,
     rows_per_person: int = 1,
+    once_per: Sequence[str] = (),
+    rows_per_group: int = 1,
     mechanism: Name | Mechanism[Any] = "auto",
     objective: Objective = DEFAULT_OBJECTIVE,
     records: int | None = None,
@@ -154,6 +160,10 @@ def plan(
             the tables differ by all rows of one person.
         rows_per_person: How many rows of each person are counted at most, from 1 to 1,000,000. Above 1 it needs
             `person`.
+        once_per: Attributes of whose joint cells each holds at most `rows_per_group` counted rows of a person, such as
+            ["department"]. Tables over them then cost the root of what they cost without, and the total what it did.
+            Missing values and (other) are one cell each. For tables of counts.
+        rows_per_group: How many rows of a person are counted in each of these cells, fewer than `rows_per_person`.
         mechanism: A value such as `sf.mechanisms.mwem(rounds=8)`, or a name, which stands for its defaults. "auto"
             takes the least error that is known before data: among the plans for a workload; between private
             multiplicative weights and a histogram for a domain; among sketches for keys.
@@ -206,6 +216,8 @@ def plan(
             neighbours=neighbours,
             person=person,
             rows_per_person=rows_per_person,
+            once_per=once_per,
+            rows_per_group=rows_per_group,
             objective=objective,
             records=records,
             public=public,
@@ -230,6 +242,7 @@ def compared(workload: Workload, budget: Budget, *, mechanism: str | Mechanism[A
             "under mechanism='auto'"
         )
     value.check(asked)
+    check_groups(value, asked)
     return plan_table_mechanism(value, asked, compare=True)
 
 
@@ -240,6 +253,8 @@ def make_request(
     neighbours: str | Neighbours | None,
     person: str | None = None,
     rows_per_person: int = 1,
+    once_per: Sequence[str] = (),
+    rows_per_group: int = 1,
     periods: int | Periods | None = None,
     trust: str = "curator",
     **options: Any,
@@ -271,6 +286,7 @@ def make_request(
         unit = read_unit(neighbours, person, rows_per_person, domain)
     else:
         unit = PrivacyUnit(Neighbours.parse(neighbours), person, rows_per_person)
+    unit = replace(unit, once_per=once_per, rows_per_group=rows_per_group)
     return Request(kind, what, budget, unit, periods=over, **options)
 
 

@@ -588,8 +588,9 @@ def bound_at_budget(problem: Problem, bound: float) -> float:
     At what the count of those who had more rows than are counted leaves of the budget.
     """
     weights = 1.0 if problem.largest else problem.total_weight
-    # sensitivity at c rows a person is c times as large, for every strategy alike
-    multiplier = problem.unit.rows_per_person / math.sqrt(
+    # sensitivity at c rows a person is c times as large, for every strategy alike; where they are counted once per
+    # group, the bound is of all of them
+    multiplier = (1 if problem.unit.once_per else problem.unit.rows_per_person) / math.sqrt(
         float(problem.budget.mu_squared * share_for_tables(problem.unit, 2))
     )
     return bound * multiplier / math.sqrt(weights) * (1 - 1e-12)
@@ -608,6 +609,9 @@ def price_design(design: Design, problem: Problem) -> Plan:
         measures=problem.measures,
     )
     proved = design.bound is not None and problem.noise == "gaussian" and not problem.unit_lattice
+    # what designs prove and say of bounds is of rows that may lie anywhere, unless they say otherwise
+    own = design.grouped == bool(problem.unit.once_per)
+    proved = proved and own
     bound = bound_at_budget(problem, design.bound) if proved and design.bound is not None else None
     return Plan(
         problem.workload,
@@ -621,6 +625,6 @@ def price_design(design: Design, problem: Problem) -> Plan:
         done.sensitivity,
         bound,
         problem.records,
-        design.notes,
+        design.notes if own else (),
         cut=done.cut,
     )

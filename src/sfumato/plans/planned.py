@@ -168,6 +168,11 @@ class WorkloadPlan(Planned):
                 **({} if within is None else {"within": [within.name, within.attribute, within.digest]}),
                 "person": self.unit.person,
                 "rows_per_person": self.unit.rows_per_person,
+                **(
+                    {"once_per": list(self.unit.once_per), "rows_per_group": self.unit.rows_per_group}
+                    if self.unit.once_per
+                    else {}
+                ),
                 "unit": self.unit.describe(),
                 "budget": self.budget.to_json(),
                 "statement": str(self.budget),
@@ -207,6 +212,9 @@ def counted_rows_text(unit: PrivacyUnit) -> str:
     if unit.person is None:
         return ""
     most = "one row" if unit.rows_per_person == 1 else f"{unit.rows_per_person:,} rows"
+    if unit.once_per:
+        each = "one" if unit.rows_per_group == 1 else f"at most {unit.rows_per_group:,}"
+        most += f", {each} for each {' and '.join(unit.once_per)},"
     return (
         f"at most {most} of each person; further rows, and rows that name nobody, are missing from every count: all "
         "answers and intervals are of counted rows, and fall where persons come to have more rows"

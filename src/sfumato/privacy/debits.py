@@ -173,7 +173,8 @@ def utc_timestamp() -> str:
 
 def _unit_to_text(unit: PrivacyUnit) -> str:
     within = [unit.within.name, unit.within.attribute, unit.within.digest] if unit.within else []
-    return json.dumps([unit.neighbours.value, unit.person, unit.rows_per_person, *within])
+    groups = [[*unit.once_per, unit.rows_per_group]] if unit.once_per else []
+    return json.dumps([unit.neighbours.value, unit.person, unit.rows_per_person, *within, *groups])
 
 
 # Lines that were read -----------------------------------------------------------------------------------------------
@@ -265,8 +266,12 @@ _event = lru_cache(maxsize=4096)(event_from_text)
 
 @lru_cache(maxsize=256)
 def _unit_from_text(text: str) -> PrivacyUnit:
-    neighbours, person, rows, *within = json.loads(text)
-    unit = PrivacyUnit(neighbours, person, rows, Within(*within) if within else None)
+    neighbours, person, rows, *more = json.loads(text)
+    if len(more) == 1:  # the groups in each of which few rows of a person count
+        *once_per, each = more[0]
+        unit = PrivacyUnit(neighbours, person, rows, None, tuple(once_per), each)
+    else:
+        unit = PrivacyUnit(neighbours, person, rows, Within(*more) if more else None)
     _require_ledger(_unit_to_text(unit) == text, "a privacy unit is spelt in another way")
     return unit
 

@@ -28,6 +28,13 @@ from sfumato.errors import PlanError, WorkloadError
 from sfumato.maps import BlockMap, CombinationMap, DenseMap, FamilyMap, MergedMap
 from sfumato.maps.base import DENSE_LIMIT, INT64, Numbers
 from sfumato.privacy.accounting import Event, GaussianEvent, PureEvent, ZcdpEvent
+from sfumato.privacy.grouped_rows import (
+    coarser_groups,
+    column_products,
+    grouped_change,
+    grouped_columns,
+    paired_change,
+)
 from sfumato.privacy.measures import over_hull, widened
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian
 from sfumato.privacy.sums import Bound, Bundle, Clique, Feature, Products, SumOfProducts, least_symmetric, set_products
@@ -133,6 +140,8 @@ def best_certified(
     """
     if type(power) is not int or power not in (1, 2):
         raise PlanError(f"a sensitivity is L1 (power 1) or L2 (power 2), not {power!r}")
+    if unit.once_per:
+        return _grouped_sensitivity(blocks, sizes, unit, power, propose, passed_over, measures)
     if any(a in measures for b in blocks for a in b.attributes):
         hull, cells, rounded = over_hull(blocks, sizes, measures, power)
         found, best = best_certified(hull, cells, unit, power, propose, passed_over)
@@ -166,6 +175,39 @@ def best_certified(
             # a row may vanish without another taking its place: a zero column joins the pairs
             bound = max(bound, column)
     return Sensitivity(power, bound[0] * unit.rows_per_person**power, bound[1]), best
+
+
+def _grouped_sensitivity(
+    blocks: Sequence[Blocks],
+    sizes: Sizes,
+    unit: PrivacyUnit,
+    power: int,
+    propose: Callable[[ColumnPairs], Iterable[Certificate]],
+    passed_over: tuple[type[Exception], ...],
+    measures: Sequence[str],
+) -> tuple[Sensitivity, Certificate | None]:
+    """That of a person of whose rows few lie in each group: at most that of any rows, which a certificate may prove."""
+    if any(a in measures for b in blocks for a in b.attributes):
+        raise PlanError("sums of measures have no price under once_per=; leave it out, or ask for counts alone")
+    alike = replace(unit, once_per=(), rows_per_group=1)
+    anyhow, best = best_certified(blocks, sizes, alike, power, propose, passed_over)
+    plain = [b for b in blocks if not isinstance(b, CombinationMap)]
+    # of a combination nobody knows which of its columns lie in different groups: any two may be the same
+    one = PrivacyUnit(Neighbours.ADD_REMOVE)
+    combined = [_combination_sensitivity(b, sizes, one, power).value for b in blocks if isinstance(b, CombinationMap)]
+    terms = MapTerms.of(plain, sizes, power)
+    norm = largest_column_sum(terms, sizes)[0]
+    ways = coarser_groups(unit, sizes)
+    if power == 1:
+        found = [grouped_columns(norm + sum(combined), way, sizes) for way in ways]
+    else:
+        rest = sum(combined)
+        found = [grouped_change(column_products(terms, sizes, way, norm).beside(rest), way, sizes) for way in ways]
+        times = 1 if unit.neighbours is Neighbours.ADD_REMOVE else 2 if terms.nonnegative else 4
+        for way in ways if plain and not combined else ():
+            with suppress(PlanError, WorkloadError):
+                found.append(times * paired_change(terms, sizes, way))
+    return Sensitivity(power, min([anyhow.value, *found]), exact=False), best
 
 
 def _default_certificates(pairs: ColumnPairs) -> Iterable[Certificate]:

@@ -89,15 +89,24 @@ class PrivacyUnit:
         rows_per_person: How many rows of one person are counted, from 1 to 1,000,000.
         within: Where given, a record is replaced by one that counts in the same group alone, so that the number of
             records of each group is the same for all neighbours. What is proved of any replaced record holds for these.
+        once_per: Attributes whose joint cells part a person's rows into groups, of each of which few are counted; kept
+            in alphabetical order. None given: all rows are one group.
+        rows_per_group: How many rows of one person are counted in each of these groups, fewer than rows_per_person.
 
     Raises:
         PlanError: A number or a name is not allowed, or options contradict each other.
+
+    >>> from sfumato.privacy.unit import PrivacyUnit
+    >>> PrivacyUnit("add-remove", "patient", 16, once_per=("department",)).describe()
+    "one person (column 'patient') with at most 16 rows, one per department, added or removed"
     """
 
     neighbours: Neighbours
     person: str | None = None
     rows_per_person: int = 1
     within: Within | None = deferred_field(None)  # noqa: RUF009  (as dataclasses.field is)
+    once_per: tuple[str, ...] = deferred_field(())
+    rows_per_group: int = deferred_field(1)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "neighbours", Neighbours.parse(self.neighbours))
@@ -110,6 +119,40 @@ class PrivacyUnit:
             raise PlanError("rows_per_person above 1 needs person=, the column that says whose record a row is")
         if self.within is not None and not (type(self.within) is Within and self.total_is_public):
             raise PlanError("a record is replaced within a group where neighbours is 'replace-one', without person=")
+        self._check_groups()
+
+    def _check_groups(self) -> None:
+        given = (self.once_per,) if isinstance(self.once_per, str) else self.once_per
+        if not isinstance(given, (tuple, list)) or not all(isinstance(a, str) and a for a in given):
+            raise PlanError(f"once_per must name attributes, as in once_per=['department'], not {given!r}")
+        object.__setattr__(self, "once_per", tuple(sorted(given)))
+        g = self.rows_per_group
+        if isinstance(g, bool) or not isinstance(g, int) or not 1 <= g <= 10**6:
+            raise PlanError(f"rows_per_group must be a whole number from 1 to 1,000,000, not {g!r}")
+        if len(set(given)) < len(given):
+            raise PlanError(f"once_per names an attribute twice: {', '.join(given)}")
+        if g > 1 and not given:
+            raise PlanError("rows_per_group above 1 needs once_per=, the attributes whose cells are the groups")
+        if given and not g < self.rows_per_person:
+            raise PlanError(
+                f"once_per counts fewer rows of a person in a group than in all: give rows_per_person above {g:,}, "
+                f"not {self.rows_per_person:,}, or leave out once_per="
+            )
+
+    def refuse_groups(self, what: str) -> None:
+        """Refuse a unit whose rows are counted once per group, for what prices rows wherever they lie.
+
+        Args:
+            what: What it is, in the plural.
+
+        Raises:
+            PlanError: The unit names groups.
+        """
+        if self.once_per:
+            raise PlanError(
+                f"{what} have no price for once_per={list(self.once_per)}: leave it out, and rows_per_person bounds a "
+                "person's rows wherever they lie; or ask for tables of counts by mechanism='auto' or 'marginals'"
+            )
 
     @property
     def total_is_public(self) -> bool:
@@ -129,6 +172,9 @@ class PrivacyUnit:
         """
         who = "one record" if self.person is None else f"one person (column {self.person!r})"
         rows = "" if self.rows_per_person == 1 else f" with at most {self.rows_per_person} rows"
+        if self.once_per:
+            each = "one" if self.rows_per_group == 1 else f"at most {self.rows_per_group}"
+            rows += f", {each} per {' and '.join(self.once_per)},"
         verb = "added or removed" if self.neighbours is Neighbours.ADD_REMOVE else "replaced by another"
         return f"{who}{rows} {verb}" + (f" of the same {self.within.name}" if self.within else "")
 

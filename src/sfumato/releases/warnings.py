@@ -83,6 +83,8 @@ def cut_persons_text(release: Release) -> str:
         return ""
     rows = "row" if unit.rows_per_person == 1 else "rows"
     whom = f"persons who had more than {unit.rows_per_person:,} {rows}"
+    if unit.once_per:
+        whom = "persons who had more rows than are counted"
     if found is None:
         return f"the number of {whom} was not measured"
     return f"the number of {whom}: {max(0.0, found.value):,.0f} ± {2 * (found.standard_error or 0.0):,.0f}"
@@ -179,15 +181,22 @@ def _clear_total(whole: _BlockAnswers | None) -> float | None:
 
 def _cut_rows_cautions(release: Release, size: float | None) -> Iterator[Caution]:
     """What there is to say of rows that were left out."""
-    found, rows = cut_persons(release, _SURE), release.plan.unit.rows_per_person
+    found, unit = cut_persons(release, _SURE), release.plan.unit
+    rows = unit.rows_per_person
     if found is None or not found.low:
         return
     persons, doubt = float(found.value), float(found.standard_error or 0.0)
     share, off = (0.0, 0.0) if size is None else (min(1.0, rows * persons / size), rows * doubt / size)
     theirs = f" ({percent_text(share)} of all that are)" if size is not None else ""
     only = "only one row of each is" if rows == 1 else f"only {rows:,} rows of each are"
+    more = f"{rows:,} row{'s' if rows > 1 else ''}"
+    if unit.once_per:
+        # who had many rows of one group has fewer counted than rows_per_person
+        share, off, theirs, more = 0.0, 0.0, "", "rows than are counted"
+        each = "one" if unit.rows_per_group == 1 else f"{unit.rows_per_group:,}"
+        only = f"at most {rows:,} of each, {each} per {' and '.join(unit.once_per)}, are"
     text = (
-        f"about {persons:,.0f} ± {2 * doubt:,.0f} persons had more than {rows:,} row{'s' if rows > 1 else ''}; {only} "
+        f"about {persons:,.0f} ± {2 * doubt:,.0f} persons had more {'' if unit.once_per else 'than '}{more}; {only} "
         f"counted{theirs}: every answer is of counted rows, and is below that of all rows"
     )
     yield Caution(None, None, share, off, text)

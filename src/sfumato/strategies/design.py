@@ -244,7 +244,8 @@ class Design:
     `build(s)` gives the integer strategy with coefficients multiplied by s; `fine` is the s from which
     rounding does no harm; `bound` a proved lower bound at noise multiplier 1 for any unbiased
     reconstruction from additive Gaussian noise, if one is known: on sqrt(sum of weighted variances) for
-    the objective "mean", on sqrt(largest weighted variance) for "max".
+    the objective "mean", on sqrt(largest weighted variance) for "max". It is of one row, which r rows of a person scale
+    by r; with `grouped`, of a person whose rows are counted once per group.
     """
 
     mechanism: str
@@ -252,3 +253,4 @@ class Design:
     fine: float
     bound: float | None = None
     notes: tuple[str, ...] = ()
+    grouped: bool = False

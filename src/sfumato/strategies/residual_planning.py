@@ -20,6 +20,7 @@ from sfumato.privacy.unit import Neighbours
 from sfumato.strategies.attribute_sets import Sets, downward_closure
 from sfumato.strategies.covariance import Lift, component_powers
 from sfumato.strategies.design import Design, Problem
+from sfumato.strategies.grouped_residuals import allocate_grouped_residuals
 from sfumato.strategies.residual_allocation import Effect, max_objective, sum_objective
 from sfumato.strategies.residual_tables import ResidualAllocation, allocate_residuals, extreme_rows
 from sfumato.strategies.residuals import Residuals
@@ -89,6 +90,8 @@ def _design_marginal_tables(problem: Problem) -> list[Design]:
     the nearer shares of noise are to products over attributes. Those of the other relation are nearer than the best
     ones and may end up cheaper, so they are priced too.
     """
+    if problem.unit.once_per:
+        return _design_grouped_tables(problem)
     found = [_allocate_marginals(problem)]
     if not found[0].priced:
         found.append(_allocate_marginals(problem, replaced=False))
@@ -98,8 +101,29 @@ def _design_marginal_tables(problem: Problem) -> list[Design]:
     return [replace(design, bound=found[0].bound) for design in each]
 
 
-def _allocate_marginals(problem: Problem, *, replaced: bool = True) -> ResidualAllocation:
-    """The best noise for the marginal tables among the queries."""
+def _design_grouped_tables(problem: Problem) -> list[Design]:
+    """The same for persons whose rows are counted once per group: the optimum of the mean error under Gaussian noise.
+
+    Beside it stands the noise that is best for rows anywhere: it is all there is for other errors and other noise, and
+    where the attributes are too many.
+    """
+    anywhere = _allocate_marginals(problem, replaced=False)
+    found = [replace(residual_design(problem, anywhere.sets, anywhere.precision), bound=None)]
+    if problem.power == 2 and not problem.largest:
+        domain = problem.workload.domain
+        with contextlib.suppress(PlanError):
+            best = allocate_grouped_residuals(_asked_tables(problem), domain.names, domain.shape, problem.unit)
+            found += [
+                replace(
+                    residual_design(problem, b.sets, b.precision, bits=_FINE_BITS), bound=b.bound or None, grouped=True
+                )
+                for b in best
+            ]
+    return found
+
+
+def _asked_tables(problem: Problem) -> list[tuple[Sets, FloatArray]]:
+    """The marginal tables among the queries, as sets of attributes with their weights."""
     names = problem.workload.domain.names
     tables: list[tuple[Sets, FloatArray]] = []
     for item in problem.workload.items:
@@ -111,8 +135,13 @@ def _allocate_marginals(problem: Problem, *, replaced: bool = True) -> ResidualA
             axes = sorted(names.index(a) for a in item.attributes)
             sets = np.array([axes], dtype=np.int32).reshape(1, len(axes))
         tables.append((sets, problem.table_weights(item)))
+    return tables
+
+
+def _allocate_marginals(problem: Problem, *, replaced: bool = True) -> ResidualAllocation:
+    """The best noise for the marginal tables among the queries."""
     return allocate_residuals(
-        tables,
+        _asked_tables(problem),
         problem.workload.domain.shape,
         objective="max" if problem.largest else "mean",
         power=problem.power,

@@ -37,7 +37,7 @@ from sfumato.strategies.residual_allocation import (
     least_replaced,
 )
 
-__all__ = ["Lattice", "ResidualAllocation", "allocate_residuals", "extreme_rows"]
+__all__ = ["Lattice", "ResidualAllocation", "allocate_residuals", "extreme_rows", "merge_tables_by_order"]
 
 
 _MOST_DIGITS = 140  # squares of cells, as they occur, are doubles up to 10^308
@@ -128,7 +128,7 @@ def allocate_residuals(
     per order, closed downwards), needs no noise: residuals with them are left out. Raises PlanError for weights that
     are not positive, and where nothing is left to measure.
     """
-    families, weights = _merge_tables_by_order(tables, sizes, objective)
+    families, weights = merge_tables_by_order(tables, sizes, objective)
     residuals = downward_closure(families, len(sizes))
     if free_total and len(residuals) == 1:
         raise PlanError("only the public total is asked; it needs no measurement")
@@ -246,7 +246,7 @@ class _CellVariances:
         return self._scale * self._lattice.down(self._inside * values)[self._asked]
 
 
-def _merge_tables_by_order(
+def merge_tables_by_order(
     tables: Sequence[tuple[Sets, FloatArray]], sizes: Sequence[int], objective: Literal["mean", "max"]
 ) -> tuple[list[Sets], list[FloatArray]]:
     """Per order the distinct tables without attributes of one cell, and their weights: added up, or the largest."""

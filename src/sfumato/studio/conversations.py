@@ -62,6 +62,8 @@ def plan_conversation(spec: Spec, what: str, currency: str | None) -> Plan | Ite
         neighbours=spec.neighbours,
         person=spec.person,
         rows_per_person=spec.rows_per_person,
+        once_per=spec.once_per,
+        rows_per_group=spec.rows_per_group,
         records=spec.records,
     )
     return plan_with_mechanism(

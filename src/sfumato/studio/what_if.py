@@ -165,10 +165,11 @@ def _alone_key(spec: Spec, query: QueryBlock) -> str:
     """What tells tables apart that err differently alone.
 
     Whole tables of counts do not, whatever their cells, where a record is in one cell of each: no noise of another
-    shape errs less on all cells than independent noise does. Under replace-one, with cells that cannot be, or with
-    tables that are known, it does.
+    shape errs less on all cells than independent noise does. Under replace-one, with cells that cannot be, with tables
+    that are known, or with rows that are counted once per group, it does.
     """
-    alike = spec.neighbours is Neighbours.ADD_REMOVE and not spec.domain.impossible and not spec.public
+    plain = not (spec.domain.impossible or spec.public or spec.once_per)
+    alike = spec.neighbours is Neighbours.ADD_REMOVE and plain
     return "a table" if alike and query.is_marginal else value_fingerprint((query.block, query.unit))
 
 

@@ -424,6 +424,7 @@ delta = ""          # such as 1e-6
 neighbours = ""     # "add-remove" or "replace-one": what one person may change
 # person = "person_id"    # the column that says whose record a row is, if one person may have several
 # rows_per_person = 4
+# once_per = ["department"]   # of these, and of each department one at most: tables by department err less
 
 [[queries]]
 name = "main"

@@ -17,6 +17,7 @@ from sfumato.curator.engines import kernel
 from sfumato.curator.engines.kernel import RECEIPT, Encoding
 from sfumato.curator.rows import sources
 from sfumato.curator.rows.counting import ColumnCounts, DatabaseCounts
+from sfumato.curator.rows.encoding import Truncation
 from sfumato.curator.rows.sources import open_source
 from sfumato.local.collecting import record_cell
 from support.impossible import drawn
@@ -61,7 +62,7 @@ def in_a_kernel(of: sf.Domain, table: pd.DataFrame, person: str | None) -> np.nd
     texts = table.astype(str)
     columns = {f"r{i}": pa.array(texts[n]) for i, n in enumerate(NAMES)} | {"w0": pa.array(np.zeros(len(texts), int))}
     columns |= {} if person is None else {"r": pa.array(texts[person])}
-    how = Encoding(of.grid, dict.fromkeys(range(4), "VARCHAR"), person and "VARCHAR", 2, 1)
+    how = Encoding(of.grid, dict.fromkeys(range(4), "VARCHAR"), person and "VARCHAR", Truncation(2), 1)
     batches = pa.table(columns).to_batches(max_chunksize=70)
     parts = list(kernel.encode(batches, how, 0))
     if person is not None:

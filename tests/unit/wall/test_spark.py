@@ -24,7 +24,7 @@ from sfumato.curator.engines.kernel import RECEIPT, Encoding, PartitionRow
 from sfumato.curator.engines.partitions import check_encoded_parts
 from sfumato.curator.engines.spark import Spark
 from sfumato.curator.keys.counts import open_keys
-from sfumato.curator.rows.encoding import Column
+from sfumato.curator.rows.encoding import Column, Truncation
 from sfumato.curator.rows.samples import column_names, place_sample
 from sfumato.curator.rows.sources import open_source
 from sfumato.domain import Attribute, Bins, Booleans, Categories, Dates, Domain, Hierarchy, Integers
@@ -376,7 +376,7 @@ def test_a_partition_counts_the_rows_of_its_persons_again(monkeypatch: pytest.Mo
     """Mutants: more rows of a person than are allowed; a person in another bucket than its own."""
     import pyarrow as pa
 
-    how = Encoding(X.grid, person="VARCHAR", most=2, buckets=3)
+    how = Encoding(X.grid, person="VARCHAR", truncation=Truncation(2), buckets=3)
     table = pa.table({"w0": np.arange(9) % 4, "r": ["a", "b", "a", "a", "b", "c", "a", "d", None]})
     sent = list(kernel.encode(table.to_batches(), how, 0))
     assert [p.chunk for p in sent] == [0, 1, 2]
@@ -394,17 +394,19 @@ def test_a_partition_counts_the_rows_of_its_persons_again(monkeypatch: pytest.Mo
         list(kernel.gather(kernel.part_batches(kernel.encode(table.to_batches(), how, 0)), how, 5))
 
 
+@pytest.mark.parametrize("grouped", [False, True])
 @pytest.mark.parametrize("seed", range(3))
-def test_what_is_kept_of_a_person_hangs_on_no_partition(seed: int) -> None:
+def test_what_is_kept_of_a_person_hangs_on_no_partition(seed: int, grouped: bool) -> None:
     """Where rows lie may hang on other persons' rows. Mutants: chosen, or numbered, in each partition first."""
     import pyarrow as pa
 
     rng = np.random.default_rng(seed)
-    most = 1 + seed
-    how = Encoding(X.grid, person="VARCHAR", most=most)
+    most, groups = 1 + seed + 3 * grouped, ("x",) if grouped else ()
+    how = Encoding(X.grid, person="VARCHAR", truncation=Truncation(most, (0,) if grouped else (), 1 + seed))
     table = pa.table({"w0": (rng.integers(0, 100, 3000) ** 2) // 1000, "r": rng.integers(0, 40, 3000).astype(str)})
     here = pa.table({"x": table["w0"], "who": table["r"]})
-    expected = open_source(here, X, person="who", rows_per_person=most).count([("x",)])[("x",)]
+    given: dict[str, Any] = {"person": "who", "rows_per_person": most, "once_per": groups, "rows_per_group": 1 + seed}
+    expected = open_source(here, X, **given).count([("x",)])[("x",)]
     for parts in (1, 2, 7):
         where = rng.integers(0, parts, 3000)
         sent = [c for i in range(parts) for c in kernel.encode(table.filter(where == i).to_batches(), how, i)]

@@ -23,6 +23,7 @@ from sfumato.curator.rows.counting import Cluster, count_parts, sum_to_answers
 from sfumato.curator.rows.encoding import (
     Column,
     Statement,
+    Truncation,
     attribute_statements,
     cell_sql,
     check_type,
@@ -144,7 +145,7 @@ class Encoding(WordLayout):
 
     raw: dict[int, str] = field(default_factory=dict[int, str])
     person: str | None = None
-    most: int = 1
+    truncation: Truncation = field(default_factory=lambda: Truncation(1))
     buckets: int = 1
     notation: tuple[str, str] = (".", "")
 
@@ -284,7 +285,7 @@ def gather(batches: Iterable[Any], how: Encoding, part: int) -> Iterator[Partiti
                 raise ValueError
             people.add(table.drop_columns(["bucket"]))
         found = people.kept()
-        if people.most(found) > how.most:
+        if people.most(found) > how.truncation.most:
             raise ValueError
     words = np.stack([np.asarray(found.column(f"w{k}")) for k in range(how.words)])
     cut = np.asarray(found.column("cut"))
@@ -327,7 +328,7 @@ class _People:
         places = self._how.places()
         cells = ", ".join(f"(w{w} >> {s}) & {2**b - 1} AS a{i}" for i, (w, s, b) in enumerate(places))
         names = ", ".join(f"a{i}" for i in range(len(places)))
-        chosen = truncation_sql(names, f"SELECT *, {cells} FROM ({self._rows})", self._how.most)
+        chosen = truncation_sql(names, f"SELECT *, {cells} FROM ({self._rows})", self._how.truncation)
         return _fetch_arrow(self._session, f"SELECT {self._words}, person, cut FROM ({chosen})")
 
     def most(self, found: Any) -> int:

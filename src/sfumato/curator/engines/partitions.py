@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from sfumato.cells import Grid
 from sfumato.curator.engines.kernel import RECEIPT, PartitionRow
 from sfumato.curator.rows.counting import Cluster, PackedCounts, Packing, counting_passes
-from sfumato.curator.rows.encoding import Column, check_type
+from sfumato.curator.rows.encoding import Column, Truncation, check_type
 from sfumato.curator.rows.readers import MAX_ROWS, DuckDBSession, OpenedTable, missing_column
 from sfumato.errors import InvalidInput, SourceError
 
@@ -105,7 +105,7 @@ class Engine(ABC):
         """The DuckDB type of every column, or what the engine calls it where it is not read. Raises SourceError."""
 
     @abstractmethod
-    def encode(self, grid: Grid, person: str | None, rows_per_person: int) -> PassCheck:
+    def encode(self, grid: Grid, person: str | None, truncation: Truncation) -> PassCheck:
         """Encode every row, once, and keep the result for `tally`. Raises SourceError."""
 
     @abstractmethod
@@ -116,14 +116,14 @@ class Engine(ABC):
     def close(self) -> None:
         """Give up what was kept; more than once is fine."""
 
-    def counts(self, grid: Grid, person: str | None, rows_per_person: int, packing: Packing) -> PartCounts:
+    def counts(self, grid: Grid, person: str | None, truncation: Truncation, packing: Packing) -> PartCounts:
         """The table, encoded and checked. Raises SourceError, or what `Engine.encode` raises."""
         found = self.columns()
         for name, rule in [*zip(grid.names, grid.rules, strict=True), *([] if person is None else [(person, None)])]:
             if name not in found:
                 raise missing_column(self.label, name)
             check_type(name, rule, Column("", found[name]))
-        check = self.encode(grid, person, rows_per_person)
+        check = self.encode(grid, person, truncation)
         return PartCounts(grid, check.rows, check, self, packing=packing, cut=check.cut)
 
     def opened(self, needed: Sequence[str]) -> OpenedTable:

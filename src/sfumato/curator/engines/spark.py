@@ -33,7 +33,7 @@ from sfumato.curator.engines.partitions import (
     report_job_progress,
 )
 from sfumato.curator.rows.counting import Cluster
-from sfumato.curator.rows.encoding import Column, edge_thresholds
+from sfumato.curator.rows.encoding import Column, Truncation, edge_thresholds
 from sfumato.curator.rows.readers import DuckDBSession
 from sfumato.errors import InvalidInput, MissingExtra, SourceError, how_to_install
 
@@ -200,7 +200,7 @@ class Spark(Engine):
             found[field.name] = "two columns" if field.name in found else kind
         return found
 
-    def encode(self, grid: Grid, person: str | None, rows_per_person: int) -> PassCheck:
+    def encode(self, grid: Grid, person: str | None, truncation: Truncation) -> PassCheck:
         f = _import_spark_module("pyspark.sql.functions")
         frame = self._frame()
         kinds = self.columns()
@@ -216,7 +216,7 @@ class Spark(Engine):
             placed |= {i: None for i, n in enumerate(grid.names) if kinds[n] == "VARCHAR"}
         raw = {i: kinds[grid.names[i]] for i, found in placed.items() if found is None}
         parts = self._partitions()
-        how = self._how = Encoding(grid, raw, person and kinds[person], rows_per_person, parts, self.notation)
+        how = self._how = Encoding(grid, raw, person and kinds[person], truncation, parts, self.notation)
         words = [f.lit(0).cast("bigint")] * how.words
         for i, (word, shift, _) in enumerate(how.places()):
             if i not in raw:

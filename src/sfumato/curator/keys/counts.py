@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato._util.codec import value_fingerprint
-from sfumato.curator.rows.encoding import Column, check_type, element_texts, truncation_sql
+from sfumato.curator.rows.encoding import Column, Truncation, check_type, element_texts, truncation_sql
 from sfumato.curator.rows.readers import (
     DuckDBSession,
     OpenedTable,
@@ -204,7 +204,7 @@ def _grouped_keys_sql(opened: OpenedTable, column: Column, kind: str, unit: Priv
     raw = f"SELECT {column.sql} AS r, {who.sql} AS p FROM {opened.sql}"
     named = f"SELECT {_key_sql(column, kind)} AS k, {who.name('p')} AS person FROM ({raw})"
     kept = f"SELECT *, count(*) AS n FROM ({named}) WHERE k IS NOT NULL AND person IS NOT NULL GROUP BY ALL"
-    kept = truncation_sql("k", kept, unit.rows_per_person)
+    kept = truncation_sql("k", kept, Truncation(unit.rows_per_person))
     return f"SELECT k, count(*) AS n FROM ({kept}) GROUP BY k"
 
 

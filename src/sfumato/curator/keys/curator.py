@@ -49,6 +49,7 @@ class KeyCurator:
 
     def __init__(self, source: Any, keys: Keys, unit: PrivacyUnit, ledger: Debits, *, table: str | None = None) -> None:
         self._keys, self._unit = _rebuild_as(keys, Keys), _rebuild_as(unit, PrivacyUnit)
+        self._unit.refuse_groups("keys")
         self._ledger, self._source, self._name = ledger, source, table
         self._table: KeyTable | None = None
 

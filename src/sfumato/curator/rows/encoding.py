@@ -49,6 +49,7 @@ __all__ = [
     "UNREADABLE",
     "Column",
     "Statement",
+    "Truncation",
     "cell_sql",
     "check_declared",
     "check_type",
@@ -203,7 +204,7 @@ def check_type(name: str, rule: Rule | None, column: Column) -> None:
 
 
 def encoding_statements(
-    grid: Grid, columns: Mapping[str, Column], source: str, person: str | None, rows_per_person: int
+    grid: Grid, columns: Mapping[str, Column], source: str, person: str | None, how: Truncation
 ) -> list[Statement]:
     """Statements to run in order; the last creates the temporary table `encoded`.
 
@@ -238,13 +239,22 @@ def encoding_statements(
     if dropping:
         query = f"SELECT * FROM ({query}) WHERE {' AND '.join(dropping)}"
     if person is not None:
-        query = truncation_sql(kept, f"SELECT *, count(*) AS n FROM ({query}) GROUP BY ALL", rows_per_person)
+        query = truncation_sql(kept, f"SELECT *, count(*) AS n FROM ({query}) GROUP BY ALL", how)
     marked = kept if person is None else f"{kept}, cut"
     return [*statements, (f"CREATE TEMP TABLE encoded AS SELECT {marked} FROM ({query})", ())]
 
 
-def truncation_sql(kept: str, rows: str, rows_per_person: int) -> str:
-    """SQL that keeps at most so many rows of each value of `person`, with `cut`, true in one row of who had more.
+@dataclass(frozen=True, slots=True)
+class Truncation:
+    """How many rows of a person are counted: in all, and in each joint cell of some attributes, by their positions."""
+
+    most: int
+    groups: tuple[int, ...] = ()
+    each: int = 1
+
+
+def truncation_sql(kept: str, rows: str, how: Truncation) -> str:
+    """SQL that keeps so many rows of each value of `person`, with `cut`, true in one row of who had more.
 
     `kept` are the columns that matter. `rows` is SQL of them and of `person`, each different row once, with the
     number `n` of times that it is there.
@@ -257,11 +267,21 @@ def truncation_sql(kept: str, rows: str, rows_per_person: int) -> str:
     # Each of n equal rows has a digest of its own, so that any c of a person's rows are as likely to be kept as any
     # others; with one digest for all of them a rare cell would be kept as often as a common one.
     order = f"md5(concat_ws('|', person, {kept}, nth)), {kept}, nth"
-    place = f"row_number() OVER (PARTITION BY person ORDER BY {order})"
-    # Once a person, and by that person's rows alone: so one person changes how many are cut by at most 1.
-    cut = f"{place} = 1 AND count(*) OVER (PARTITION BY person) > {rows_per_person} AS cut"
     given = f"SELECT *, unnest(range(n)) AS nth FROM ({rows})"
-    return f"SELECT *, {cut} FROM ({given}) QUALIFY {place} <= {rows_per_person}"
+    if how.groups:
+        # First so many of each group, then so many of these by another digest: by the same one, a group of many rows
+        # would be kept rather than one of few. Groups, not rows, are equally likely.
+        group = ", ".join(f"a{i}" for i in how.groups)
+        first = f"row_number() OVER (PARTITION BY person, {group} ORDER BY {order})"
+        count = "count(*) OVER (PARTITION BY person) AS had"
+        given = f"SELECT *, {count} FROM ({given}) QUALIFY {first} <= {how.each}"
+        order = f"md5(concat_ws('|', 'groups', person, {kept}, nth)), {kept}, nth"
+    place = f"row_number() OVER (PARTITION BY person ORDER BY {order})"
+    left = "count(*) OVER (PARTITION BY person)"
+    had, counted = ("had", f"least({left}, {how.most})") if how.groups else (left, how.most)
+    # Once a person, and by that person's rows alone: so one person changes how many are cut by at most 1.
+    cut = f"{place} = 1 AND {had} > {counted} AS cut"
+    return f"SELECT *, {cut} FROM ({given}) QUALIFY {place} <= {how.most}"
 
 
 def attribute_statements(rule: Rule, i: int) -> list[Statement]:

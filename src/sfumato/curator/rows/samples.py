@@ -109,7 +109,14 @@ def place_sample(sample: str | Path | Source, domain: Domain, unit: PrivacyUnit)
     No guarantee of privacy: counts and values are exact. Raises InvalidInput and SourceError as a release would.
     """
     check_declared(domain.grid)
-    counted = open_source(sample, domain, person=unit.person, rows_per_person=unit.rows_per_person).rows
+    counted = open_source(
+        sample,
+        domain,
+        person=unit.person,
+        rows_per_person=unit.rows_per_person,
+        once_per=unit.once_per,
+        rows_per_group=unit.rows_per_group,
+    ).rows
     opened = open_table(sample, [*domain.names])
     try:
         message = f"{opened.label} could not be read"

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato._util import elsewhere
 from sfumato.cells import Grid
 from sfumato.curator.rows.counting import ColumnCounts, Counts, DatabaseCounts, Packing, TensorCounts, one_block_per_set
-from sfumato.curator.rows.encoding import check_declared, encoding_statements, record_bytes
+from sfumato.curator.rows.encoding import Truncation, check_declared, encoding_statements, record_bytes
 from sfumato.curator.rows.readers import MAX_ROWS, OpenedTable, attempt, open_table
 from sfumato.errors import InvalidInput, SourceError
 
@@ -75,12 +75,15 @@ def open_source(
     *,
     person: str | None = None,
     rows_per_person: int = 1,
+    once_per: Sequence[str] = (),
+    rows_per_group: int = 1,
     packing: Packing = one_block_per_set,
 ) -> Counts:
     """Read a source once, encode its records over the grid of a domain, and keep them for counting.
 
     `person` names the column that tells whose record it is: of each person at most `rows_per_person`
-    rows are kept, after rows that are declared to be dropped. Rows that name no person are not counted.
+    rows are kept, after rows that are declared to be dropped. Rows that name no person are not counted. With `once_per`
+    at most `rows_per_group` rows are kept of each joint cell of these attributes.
     Columns that neither the domain nor `person` names are ignored. `packing` proposes which tables are counted.
 
     Guarantee: every record is encoded by itself, and a person's rows are chosen by themselves, so adding
@@ -95,18 +98,22 @@ def open_source(
         raise InvalidInput(f"rows_per_person must be a whole number of at least 1, not {rows_per_person!r}")
     if person is not None and (not isinstance(person, str) or not person):
         raise InvalidInput(f"person must be the name of a column, not {person!r}")
+    if type(rows_per_group) is not int or rows_per_group < 1 or (once_per and person is None):
+        raise InvalidInput("once_per needs person=, and rows_per_group is a whole number of at least 1")
     grid = Grid.of(domain)
+    groups = [grid.axis(a) for a in once_per]
     if isinstance(source, Histogram):
         return _histogram_counts(source, grid, person)
     check_declared(grid)
     engine = elsewhere.find_engine(source)
-    if (counts := engine and engine.counts(grid, person, rows_per_person, packing)) is not None:
+    how = Truncation(rows_per_person, tuple(groups), rows_per_group)
+    if (counts := engine and engine.counts(grid, person, how, packing)) is not None:
         return counts  # of rows that stay where they are
     needed = [*grid.names] if person is None or person in grid.names else [*grid.names, person]
     opened = open_table(source, needed)
     try:
         connection = opened.session.connection
-        statements = encoding_statements(grid, opened.columns, opened.sql, person, rows_per_person)
+        statements = encoding_statements(grid, opened.columns, opened.sql, person, how)
         message = (
             f"{opened.label} could not be read for its columns {', '.join(needed)}: "
             "it is damaged or was cut short, or memory or disk ran out"

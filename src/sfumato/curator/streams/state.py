@@ -27,7 +27,7 @@ from sfumato._util.codec import deferred_field, storable
 from sfumato._util.files import sync_folder
 from sfumato.cells import Grid
 from sfumato.curator.rows.counting import Counts, Packing
-from sfumato.curator.rows.encoding import check_declared, check_type, encoding_statements
+from sfumato.curator.rows.encoding import Truncation, check_declared, check_type, encoding_statements
 from sfumato.curator.rows.readers import OpenedTable, attempt, open_table
 from sfumato.curator.rows.sources import Histogram, collect_encoded
 from sfumato.curator.streams.measuring import Integers
@@ -108,7 +108,7 @@ class People:
         (first,), *_ = self.opened.session.rows("SELECT count(*) FROM first_left")
         after = connection.execute(_AFTER.format(**told)).fetchnumpy()
         assert self.unit.person is not None
-        source, rows = "(SELECT * FROM given SEMI JOIN admitted USING (who))", self.unit.rows_per_person
+        source, rows = "(SELECT * FROM given SEMI JOIN admitted USING (who))", Truncation(self.unit.rows_per_person)
         for statement in encoding_statements(self.grid, self.opened.columns, source, self.unit.person, rows):
             connection.execute(*statement)
         kept = np.column_stack([np.asarray(after[n]).view(np.int64) for n in ("high", "low", "times", "last")])

@@ -1,0 +1,193 @@
+"""The best noise for marginal tables of persons whose rows are counted once per group.
+
+A person's rows cost a residual by how many there are and by which attributes agree in two rows of different groups
+(privacy/grouped_rows.py): for each number of rows and each pattern of agreement a price linear in the inverse variances
+of the residuals. All of them are constraints, few bind, and the weighted error is convex: a barrier finds the optimum,
+and the multipliers of the constraints prove how near it is.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import PlanError
+from sfumato.operators.base import FloatArray
+from sfumato.privacy.grouped_rows import coarser_groups
+from sfumato.privacy.unit import PrivacyUnit
+from sfumato.strategies.attribute_sets import Sets, downward_closure, locate_sets
+from sfumato.strategies.residual_tables import Lattice, ResidualAllocation, merge_tables_by_order
+
+__all__ = ["LinearOptimum", "allocate_grouped_residuals", "least_under_prices"]
+
+
+_MOST_ENTRIES = 2**23  # of all constraints: 64 MB
+_MOST_ATTRIBUTES = 14
+_MOST_LISTED = 64  # numbers of full groups that are all listed; of more, some
+_BROKEN = 1e-9  # by how much a price may be above 1 before it is taken in
+_TAKEN = 16  # constraints taken in at a time
+_ROUNDS = 200
+_GAP, _STEPS, _CENTRED = 1e-8, 60, 1e-10  # relative gap of the barrier's end, Newton steps, squared decrement
+
+
+def allocate_grouped_residuals(
+    tables: Sequence[tuple[Sets, FloatArray]], names: Sequence[str], sizes: Sequence[int], unit: PrivacyUnit
+) -> list[ResidualAllocation]:
+    """Noise of least weighted error at unit price, one for each way in which the unit's groups are priced.
+
+    The bound of each holds for all unbiased answers from Gaussian noise: it is of averages over rows that persons may
+    have, 0 where none are known. Raises PlanError where the patterns of agreement are too many to be listed.
+    """
+    families, weights = merge_tables_by_order(tables, sizes, "mean")
+    residuals = downward_closure(families, len(sizes))
+    lattice, n = Lattice(residuals, len(sizes)), np.asarray(sizes, dtype=np.float64)
+    weight = np.zeros(sum(map(len, residuals)))
+    for part, below, asked, w in zip(lattice.split(weight), residuals, families, weights, strict=True):
+        part[locate_sets(below, asked, len(sizes))] = w
+    errors = lattice.products(n * (n - 1)) * lattice.up(weight * lattice.products(1 / n))
+    used = sorted({int(a) for s in residuals for a in np.unique(s)})
+    if len(used) > _MOST_ATTRIBUTES:
+        raise PlanError("the attributes are too many to list which of them agree in two rows")
+    rows = [set(row) for s in residuals for row in s.tolist()]
+    held = np.array([[a in row for row in rows] for a in used], dtype=bool).reshape(len(used), len(errors))
+    by_name = dict(zip(names, sizes, strict=True))
+    found: list[ResidualAllocation] = []
+    ways = coarser_groups(unit, by_name)
+    real = _prices(ways[0], names, sizes, used, held, real=True) if ways else np.empty((0, len(errors)))
+    bound = least_under_prices(errors, real).lower if len(real) else 0.0
+    for way in ways:
+        best = least_under_prices(errors, _prices(way, names, sizes, used, held, real=False))
+        precision = tuple(np.sqrt(part) for part in lattice.split(best.weights))
+        found.append(ResidualAllocation(residuals, precision, math.sqrt(best.upper), math.sqrt(max(bound, 0.0))))
+    return found
+
+
+def _prices(
+    unit: PrivacyUnit,
+    names: Sequence[str],
+    sizes: Sequence[int],
+    used: Sequence[int],
+    held: NDArray[np.bool_],
+    *,
+    real: bool,
+) -> FloatArray:
+    """(bodies, residuals) what one unit of inverse variance of a residual costs, by how a person's rows lie.
+
+    With `real`, of averages over rows that may be counted: those of different groups differ in the same attributes,
+    where these have so many cells, and otherwise take cells by chance. Else bounds, of pairs of rows by themselves.
+    """
+    groups = [list(names).index(a) for a in unit.once_per]
+    n = np.array([sizes[a] for a in used], dtype=np.float64)
+    full = min(unit.rows_per_person // unit.rows_per_group, math.prod(sizes[a] for a in groups))
+    rest = unit.rows_per_person - full * unit.rows_per_group
+    rest = rest if full < math.prod(sizes[a] for a in groups) else 0
+    bodies = [(q, 0) for q in _listed(full)] + ([(full, rest)] if rest else [])
+    listed = list(itertools.product([False, True], repeat=len(used)))
+    patterns = np.array(listed, dtype=bool).reshape(len(listed), len(used))
+    if len(patterns) * len(bodies) * held.shape[1] > _MOST_ENTRIES:
+        raise PlanError("the attributes are too many to list which of them agree in two rows")
+    own = _products(np.broadcast_to((n - 1) / n, patterns[:1].shape), held)[0]
+    out: list[FloatArray] = []
+    for q, more in bodies:
+        count = q + (more > 0)
+        split = np.array([any(a not in used or p[used.index(a)] for a in groups) for p in patterns])
+        differ = np.where(patterns, -1 / n, (n - 1) / n)
+        if real:
+            enough = [any((a not in used or p[used.index(a)]) and sizes[a] >= count for a in groups) for p in patterns]
+            split, differ = np.array(enough), np.where(patterns & (n < count), 0.0, differ)
+        squares, rows = q * unit.rows_per_group**2 + more**2, q * unit.rows_per_group + more
+        # one group alone has no rows of others
+        kept = differ[split] if count > 1 else differ[:1]
+        out.append(squares * own + (rows**2 - squares) * _products(kept, held))
+    return np.unique(np.concatenate(out), axis=0)
+
+
+def _listed(full: int) -> list[int]:
+    if full <= _MOST_LISTED:
+        return list(range(1, full + 1))
+    some = np.unique(np.geomspace(1, full, _MOST_LISTED).round().astype(np.int64))
+    return some.tolist()
+
+
+def _products(factors: FloatArray, held: NDArray[np.bool_]) -> FloatArray:
+    """(patterns, residuals) for every residual the product over its attributes."""
+    out = np.ones((len(factors), held.shape[1]))
+    for i, has in enumerate(held):
+        out[:, has] *= factors[:, i : i + 1]
+    return out
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LinearOptimum:
+    """Weights that keep all prices at 1 at most, the sum that they have, and one that no others fall below."""
+
+    weights: FloatArray
+    upper: float
+    lower: float
+
+
+def least_under_prices(errors: FloatArray, prices: FloatArray) -> LinearOptimum:
+    """The least sum of errors / weights over positive weights whose prices are at most 1 each.
+
+    Some price must leave no weight free. Constraints are taken in as they are broken. For any multipliers m >= 0 with
+    h = prices^T m >= 0 no weights have a sum below (sum of roots of errors h)^2 / sum of m: that is `lower`, whatever
+    the search did.
+    """
+    weights = np.sqrt(errors / np.maximum(prices.max(axis=0), 1e-300))
+    # with that one no weight grows without end while others are waited for
+    bounding = np.flatnonzero((prices > 0).all(axis=1))
+    each = prices @ weights
+    active = list(dict.fromkeys([int(bounding[np.argmax(each[bounding])]), int(np.argmax(each))]))
+    lower = 0.0
+    for _ in range(_ROUNDS):
+        weights, multipliers = _barrier(errors, prices[active], weights)
+        mixed = prices[active].T @ multipliers
+        if (mixed >= 0).all():
+            lower = max(lower, float(np.sqrt(errors * mixed).sum()) ** 2 / float(multipliers.sum()))
+        each = prices @ weights
+        broken = [i for i in np.argsort(each)[::-1][:_TAKEN].tolist() if each[i] > 1 + _BROKEN]
+        if set(broken) <= set(active):
+            break
+        active += [i for i in broken if i not in active]
+    weights = weights / float((prices @ weights).max())
+    return LinearOptimum(weights, float((errors / weights).sum()), lower * (1 - 1e-9))
+
+
+def _barrier(errors: FloatArray, prices: FloatArray, start: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """(weights, multipliers) at the end of the central path of the sum over what keeps some prices below 1."""
+    w = start * (0.5 / max(float((prices @ start).max()), 1e-300))
+    t = len(prices) / float((errors / w).sum())
+    while True:
+        for _ in range(_STEPS):
+            slack = 1 - prices @ w
+            gradient = -t * errors / w**2 + prices.T @ (1 / slack)
+            diagonal = 2 * t * errors / w**3
+            # (diag + A^T S A)^-1 by as many equations as there are prices
+            scaled = prices / slack[:, None]
+            inner = np.eye(len(prices)) + (scaled / diagonal) @ scaled.T
+            base = gradient / diagonal
+            step = base - (scaled.T @ np.linalg.solve(inner, scaled @ base)) / diagonal
+            decrement = float(gradient @ step)
+            if decrement < _CENTRED:
+                break
+            size, value = 1.0, t * float((errors / w).sum()) - float(np.log(slack).sum())
+            while size > 1e-12:
+                moved = w - size * step
+                left = 1 - prices @ moved
+                if (moved > 0).all() and (left > 0).all():
+                    now = t * float((errors / moved).sum()) - float(np.log(left).sum())
+                    if now <= value - 0.1 * size * decrement:
+                        break
+                size /= 2
+            else:
+                break
+            w = moved
+        slack = 1 - prices @ w
+        if len(prices) / t < _GAP * float((errors / w).sum()):
+            return w, 1 / (t * slack)
+        t *= 10
