@@ -73,7 +73,10 @@ GROUPS = {
             "width",
         ),
     ],
-    "Releasing": ["Source", "release", "Release", "Table", "Answer", "combine", "difference", "project", "Projection"],
+    "Releasing": [
+        *("Source", "rows", "per_person", "joined", "release", "Release", "Table", "Answer", "combine", "difference"),
+        *("project", "Projection"),
+    ],
     "Opening and loading": ["open", "load", "Session", "Histogram", "KeyCounts"],
     "Refusals": ["errors", "SfumatoError", "BudgetExceeded", "NotAnswerable"],
 }
