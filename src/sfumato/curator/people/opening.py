@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from typing import Any
 
 from sfumato.cells import Days, Rule, Truths, Wholes
 from sfumato.curator.people.grammar import PEOPLE, TEXT, Kind, Node, columns_of, walk_nodes
@@ -29,6 +30,11 @@ class PersonTable:
 
     given: PerPerson
     label: str = "the table of persons"
+
+    @property
+    def sources(self) -> list[Any]:
+        """Every table that it is made of."""
+        return [table.source for table in (self.given.people, *self.given.tables.values()) if table is not None]
 
     def counts(self, _grid: object, person: str | None, *_: object) -> None:
         """None, for its rows are encoded as those of files are. Raises InvalidInput where a plan is not of persons."""
@@ -253,6 +259,11 @@ class JoinedTable:
 
     given: Joined
     label: str = "the table of rows with their persons' columns"
+
+    @property
+    def sources(self) -> list[Any]:
+        """Every table that it is made of."""
+        return [self.given.table.source, *PersonTable(self.given.people).sources]
 
     def counts(self, _grid: object, person: str | None, *_: object) -> None:
         """None, for its rows are encoded as those of files are. Raises InvalidInput where a plan is not of persons."""

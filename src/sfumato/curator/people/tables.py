@@ -28,7 +28,7 @@ from sfumato.curator.people.grammar import (
 from sfumato.curator.rows.written import source_of
 from sfumato.errors import InvalidInput
 
-__all__ = ["Joined", "PerPerson", "Rows", "joined", "per_person", "rows", "tables_of"]
+__all__ = ["Joined", "PerPerson", "Rows", "joined", "per_person", "rows"]
 
 
 _EXACT = 2**53
@@ -271,15 +271,6 @@ def joined(
         raise InvalidInput(f"persons are known by {persons.key!r} there and by {key!r} here; use one key")
     given = None if columns is None else tuple(_names(columns, "columns"))
     return Joined(table if isinstance(table, Rows) else rows(table), persons, given, unmatched)
-
-
-def tables_of(source: object) -> list[Any]:
-    """Every table that a source is made of; of any other the source itself."""
-    if isinstance(source, Joined):
-        return [source.table.source, *tables_of(source.people)]
-    if isinstance(source, PerPerson):
-        return [t.source for t in (source.people, *source.tables.values()) if t is not None]
-    return [source]
 
 
 def _shown(source: Any) -> str:
