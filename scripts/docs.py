@@ -95,7 +95,19 @@ GUIDE = (
         "projection",
         "adaptive",
     ),
-    *("approximate", "census", "engines", "spark", "sparse", "sessions", "streams", "local", "rounds", "publishing"),
+    *(
+        "approximate",
+        "census",
+        "persons",
+        "engines",
+        "spark",
+        "sparse",
+        "sessions",
+        "streams",
+        "local",
+        "rounds",
+        "publishing",
+    ),
     "checking",
 )
 ABOUT = ("privacy", "architecture", "sources", "notation", "errata", "references", "data", "peers")

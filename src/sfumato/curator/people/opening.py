@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sfumato._util.elsewhere import find_engine
 from sfumato.cells import Days, Rule, Truths, Wholes
 from sfumato.curator.people.grammar import PEOPLE, TEXT, Kind, Node, columns_of, walk_nodes
 from sfumato.curator.people.tables import Joined, PerPerson, Rows
@@ -166,6 +167,11 @@ def hand_over(
 ) -> HandedTable:
     """Write what is needed of a table: rows that name a person, of `used` columns the canonical values, of `own` what
     they hold; with `digest` that of all this. Raises as `open_table` does."""
+    if hasattr(engine := find_engine(given.source), "tally"):
+        raise InvalidInput(
+            f"{engine.label} is counted where it lies, and its rows are not read beside those of other tables: give a "
+            "file, a frame, a database or a table on Postgres"
+        )
     opened = open_table(given.source, list(dict.fromkeys([key, *used, *own])))
     try:
         columns = opened.columns
