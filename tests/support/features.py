@@ -205,6 +205,7 @@ EXPRESSIONS = (
     "any(days(visits.day, previous(visits.day)) <= 30)",
     "count(visits where days(next(visits.day), visits.day) < 2)",
     "sum(visits.cost - previous(visits.cost))",
+    "count(visits where next(visits.cost) > visits.cost)",
     "count(visits where previous(previous(visits.ward)) = visits.ward)",
     "max(floor(previous(visits.cost / visits.nights)))",
     "median(visits.cost)",

@@ -17,6 +17,7 @@ from sfumato.curator.people.grammar import AGGREGATES, DAY, OPERATIONS, TRUTH, S
 from sfumato.curator.people.opening import PersonTable
 from sfumato.errors import InvalidInput
 from support.features import EXPRESSIONS, KEYS, canonical_rows, drawn_tables, encoded_value, feature_of, nodes_inside
+from support.postgres import Server
 
 MONEY = number_kind(-100_000, 100_000, Fraction(1, 100))
 SCOPE = Scope(
@@ -53,7 +54,10 @@ def features(made: PerPerson, *own: str) -> dict[str, tuple[Any, ...]]:
     opened = PersonTable(made).opened([made.key, *own, *made.features])
     try:
         chosen = ", ".join(column.sql for column in opened.columns.values())
-        return {str(row[0]): row[1:] for row in opened.session.rows(f"SELECT {chosen} FROM {opened.sql}")}
+        rows = opened.session.rows(f"SELECT {chosen} FROM {opened.sql}")
+        found = {str(row[0]): row[1:] for row in rows}
+        assert len(found) == len(rows)  # one row a person
+        return found
     finally:
         opened.session.close()
 
@@ -111,6 +115,13 @@ def test_a_key_is_one_name_in_every_table() -> None:
     other = pd.DataFrame({"who": [7.0, None, float(big)]})
     made = sf.per_person(people, key="key", visits=sf.rows(other, key="who"), columns={"n": "count(visits)"})
     assert features(made) == {str(big): (1,), str(big + 1): (0,), "7": (1,)}
+
+
+def test_who_occurs_in_one_table_is_one_person() -> None:
+    """Mutant: a row for every row, of which a plan of persons then keeps one."""
+    visits = pd.DataFrame({"key": [1, 1, 2, None]})
+    made = sf.per_person(None, key="key", visits=sf.rows(visits), columns={"n": "count(visits)"})
+    assert features(made) == {"1": (2,), "2": (1,)}
 
 
 def test_of_rows_with_one_key_one_is_taken_whatever_the_order() -> None:
@@ -196,3 +207,29 @@ def test_files_and_frames_of_every_kind_say_the_same(tmp_path: Path) -> None:
     for end in ("csv", "parquet"):
         paths = {name: str(tmp_path / f"{name}.{end}") for name in tables}
         assert repr(sorted(features(source(paths)).items())) == repr(sorted(expected.items())), end
+
+
+def test_tables_on_postgres_say_the_same(postgres: Server) -> None:
+    """Rows of a server come here, so that an expression means there what it means of a file."""
+    tables = drawn_tables(11)
+    for name, rows in tables.items():
+        columns = list(rows[0])
+        values = ", ".join(f"({', '.join(_quoted(row[c]) for c in columns)})" for row in rows)
+        listed = ", ".join(f'"{c}" text' for c in columns)
+        postgres.run(
+            f"DROP TABLE IF EXISTS {name}", f"CREATE TABLE {name} ({listed})", f"INSERT INTO {name} VALUES {values}"
+        )
+    found = features(source({name: postgres.address(name) for name in tables}))
+    assert repr(sorted(found.items())) == repr(sorted(features(source(frames(tables))).items()))
+
+
+def _quoted(value: str | None) -> str:
+    return "NULL" if value is None else "'" + value.replace("'", "''") + "'"
+
+
+def test_a_table_of_spark_is_refused_in_words() -> None:
+    """Its rows stay where they are; nothing is connected."""
+    visits = sf.rows("spark://nowhere:15002?table=visits")
+    made = sf.per_person(None, key="key", visits=visits, columns={"n": "count(visits)"})
+    with pytest.raises(InvalidInput, match="is counted where it lies, and its rows are not read beside those"):
+        features(made)

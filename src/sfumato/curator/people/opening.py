@@ -97,7 +97,7 @@ class PersonTable:
         source = {name: f"{sql_identifier(name)}.handed" for name in handed}
         first, known = handed.get(PEOPLE), dict[Node, str]()
         if self.given.people is None or first is None:
-            everybody = " UNION ".join(f"SELECT person FROM {source[name]}" for name in self.given.tables)
+            everybody = " UNION ".join(f"SELECT DISTINCT person FROM {source[name]}" for name in self.given.tables)
         else:
             # of rows with one key one is taken, by what these hold alone; those that tie are alike in all that is read
             order = ", ".join(f"{c} NULLS LAST" for c in ("digest", *first.canonical.values(), *first.raw_names))

@@ -228,27 +228,27 @@ def aggregates_sql(
     if any(columns_of(node, PEOPLE) for node in nodes):
         query = f"SELECT * FROM ({query}) JOIN {persons} USING (person)"
     # Which of two rows of a day comes first is told by all columns of the expression. Rows that agree in these too are
-    # alike for it, and one rank is given to each, by which all that is before or after is found.
+    # alike for it, and one rank is given to each, by which all that is before or after is found. Of one row before or
+    # after alone, in one column, the order itself does: two sorts may put rows that are alike in two orders.
     used = {node: tuple(columns[_column_node(n, table, columns)] for n in columns_of(node, table)) for node in nodes}
     moved = {node: [n for n in walk_nodes(node) if n.op in ("previous", "next")] for node in nodes}
-    ordered = [used[n] for n in nodes if moved[n] or n.op in ("first", "last")]
-    ranks = {names: f"rank{i}" for i, names in enumerate(dict.fromkeys(ordered))}
+    several = {node: len(steps) > 1 or any(n.kind.most > 1 for n in steps) for node, steps in moved.items()}
+    ranked = [used[n] for n in nodes if several[n] or n.op in ("first", "last")]
+    ranks = {names: f"rank{i}" for i, names in enumerate(dict.fromkeys(ranked))}
+    dated, sort = f"{day} IS NOT NULL", f"PARTITION BY person, {day} IS NULL ORDER BY"
+    orders = {n: f"{sort} {', '.join(f'{c} NULLS LAST' for c in dict.fromkeys([str(day), *n]))}" for n in used.values()}
     if ranks:
-        places = [
-            f"CASE WHEN {day} IS NOT NULL THEN row_number() OVER (PARTITION BY person, {day} IS NULL ORDER BY "
-            f"{', '.join(f'{c} NULLS LAST' for c in dict.fromkeys([str(day), *names]))}) END AS {rank}"
-            for names, rank in ranks.items()
-        ]
+        places = [f"CASE WHEN {dated} THEN row_number() OVER ({orders[n]}) END AS {rank}" for n, rank in ranks.items()]
         query = f"SELECT *, {', '.join(places)} FROM ({query})"
+        orders |= {names: f"{sort} {rank}" for names, rank in ranks.items()}
     plain: dict[Node, Value] = {node: (name, None) for node, name in columns.items()}
-    known: dict[tuple[str, ...], dict[Node, Value]] = {names: dict(plain) for names in dict.fromkeys(used.values())}
+    known: dict[tuple[str, ...], dict[Node, Value]] = {names: dict(plain) for names in orders}
     steps = dict.fromkeys((used[node], step) for node in nodes for step in moved[node])  # those inside come first
     for i, (names, node) in enumerate(steps):
-        rank, found = ranks[names], value_sql(node.args[0], known[names])
-        over = f"OVER (PARTITION BY person, {rank} IS NULL ORDER BY {rank})"
+        found = value_sql(node.args[0], known[names])
         parts = {f"step{i}_{j}": part for j, part in enumerate(found) if part is not None}
         called = "lag" if node.op == "previous" else "lead"
-        shifted = [f"CASE WHEN {rank} IS NOT NULL THEN {called}({p}) {over} END AS {n}" for n, p in parts.items()]
+        shifted = [f"CASE WHEN {dated} THEN {called}({p}) OVER ({orders[names]}) END AS {n}" for n, p in parts.items()]
         query = f"SELECT *, {', '.join(shifted)} FROM ({query})"
         first, *under = parts
         known[names][node] = (first, under[0] if under else None)
@@ -287,5 +287,7 @@ def feature_sql(node: Node, names: Names) -> str:
         return found
     if type != "DOUBLE":
         return _product_sql(type, found, kind.unit.numerator)
-    over = _product_sql("HUGEINT", found, kind.unit.numerator)
-    return f"(CAST({over} AS DOUBLE) / CAST({_product_sql('HUGEINT', under, kind.unit.denominator)} AS DOUBLE))"
+    high, most = max(abs(kind.low), abs(kind.high)) * kind.unit.numerator, kind.most * kind.unit.denominator
+    width = _widest(Kind("number", 0, high, most=most))
+    over, below = (_product_sql(width, *n) for n in ((found, kind.unit.numerator), (under, kind.unit.denominator)))
+    return f"(CAST({over} AS DOUBLE) / CAST({below} AS DOUBLE))"
