@@ -117,6 +117,18 @@ def test_a_key_is_one_name_in_every_table() -> None:
     assert features(made) == {str(big): (1,), str(big + 1): (0,), "7": (1,)}
 
 
+def test_tables_and_columns_are_called_as_anything() -> None:
+    """Mutant: names of tables as names of databases, of which some are taken."""
+    visits = sf.rows(pd.DataFrame({"key": [1, 1], 'a "b" c': ["x", "y"]}))
+    every = dict.fromkeys(("memory", "Temp", "main", "a b", "A B"), visits)
+    values = ", ".join(f"'{i}'" for i in range(300))
+    said = {
+        "all": 'count(memory) + count(Temp) + count(main) + count("a b") + count("A B")',
+        "kinds": f'count(distinct main."a ""b"" c" where not main."a ""b"" c" in ({values}))',
+    }
+    assert features(sf.per_person(None, key="key", columns=said, **every)) == {"1": (10, 2)}
+
+
 def test_who_occurs_in_one_table_is_one_person() -> None:
     """Mutant: a row for every row, of which a plan of persons then keeps one."""
     visits = pd.DataFrame({"key": [1, 1, 2, None]})
@@ -162,6 +174,8 @@ REFUSED = {
     "sum(visits.cost) * 1000000000000 * 1000000000000": "could have more than 36 digits",
     "(" * 60 + "1" + ")" * 60: "nested 40 deep at most",
     "floor(" * 30 + "mean(visits.cost)" + ")" * 30: "too long once it is written out",
+    "not " * 2_000 + "true": "too long once it is written out",
+    " + ".join(["count(visits)"] * 200): "too long once it is written out",
     "sum(select(1))": "no function is called 'select'",
     "count(visits where (select 1) = 1)": "a column is named with its table",
 }

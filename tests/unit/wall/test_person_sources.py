@@ -121,6 +121,11 @@ def test_a_plan_of_records_is_refused_and_nothing_is_spent(there: Path) -> None:
             sf.release(plan(**options), made(), ledger=ledger)
         with pytest.raises(InvalidInput, match=r"plan with person='patient' and rows_per_person="):
             sf.release(plan(wards, **options), rows, ledger=ledger)
+    # nor where the key is an attribute, so that its column is read
+    keyed = sf.Integers(1, 9, outside="other", missing="other")
+    for table, other in ((made(), DOMAIN), (rows, wards)):
+        with pytest.raises(InvalidInput, match=r"plan with person='patient'"):
+            sf.release(plan(sf.Domain({**other.attributes, "patient": keyed}), person=None), table, ledger=ledger)
     assert not ledger.entries()
     domain = sf.Domain({"nothing": DOMAIN.attributes["soon"]})
     with pytest.raises(SourceError, match="has no column called 'nothing'"):

@@ -31,7 +31,7 @@ MOST = 10**36
 MOST_ROWS = 2**36  # of a table: readers.MAX_ROWS
 PEOPLE = "people"
 """What the table of persons is called in expressions."""
-_LONGEST, _DEEPEST, _HEAVIEST = 10_000, 40, 20_000
+_LONGEST, _NESTED, _DEEPEST, _HEAVIEST = 10_000, 40, 120, 20_000
 
 OPERATIONS = {
     *("literal", "column", "missing", "negate", "add", "subtract", "multiply", "divide", "floor", "equal", "less"),
@@ -87,7 +87,7 @@ class Node:
     """An operation on other nodes. `value` is that of a literal, or (table, column) of a column.
 
     An aggregate has its value, if it counts no whole rows, and then its condition, where it has one (`conditional`);
-    `table` is the one whose rows it goes through.
+    `table` is the one whose rows it goes through. `weight` bounds how long its SQL is, `depth` how deep it is nested.
     """
 
     op: str
@@ -97,6 +97,7 @@ class Node:
     table: str = ""
     conditional: bool = False
     weight: int = field(default=1, compare=False)
+    depth: int = field(default=1, compare=False)
 
 
 def walk_nodes(node: Node) -> list[Node]:
@@ -191,16 +192,17 @@ class _Reader:
         if self.take(text) is None:
             raise self.refuse(f"{text!r} belongs here, {why}")
 
-    def make(self, token: _Token, op: str, *args: Node, **more: object) -> Node:
+    def make(self, token: _Token, op: str, *args: Node) -> Node:
         """A node, with its type. Refuses what its arguments may not be."""
         weight = 1 + _COPIES.get(op, 1) * sum(a.weight for a in args)
-        if weight > _HEAVIEST:
-            raise self.refuse("too long once it is written out; use fewer quotients and floors", token)
+        depth = 1 + max((a.depth for a in args), default=0)
+        if weight > _HEAVIEST or depth > _DEEPEST:
+            raise self.refuse("too long once it is written out; say it with fewer operations", token)
         try:
             kind = _TYPES[op](*args)
         except InvalidInput as error:
             raise self.refuse(str(error), token) from error
-        return replace(Node(op, args, kind, weight=weight), **more)  # pyright: ignore[reportArgumentType]
+        return Node(op, args, kind, weight=weight, depth=depth)
 
     def whole(self) -> Node:
         found = self.either()
@@ -216,8 +218,8 @@ class _Reader:
 
     def either(self) -> Node:
         self.depth += 1
-        if self.depth > _DEEPEST:
-            raise self.refuse(f"an expression is nested {_DEEPEST} deep at most")
+        if self.depth > _NESTED:
+            raise self.refuse(f"an expression is nested {_NESTED} deep at most")
         found = self.both()
         while token := self.take("or"):
             found = self.make(token, "or", found, self.both())
@@ -256,11 +258,14 @@ class _Reader:
 
     def listed(self, one: Node, token: _Token) -> Node:
         self.need("(", "before the values: visits.ward in ('A', 'B')")
-        found = self.make(token, "equal", one, self.summed())
+        found = [self.make(token, "equal", one, self.summed())]
         while comma := self.take(","):
-            found = self.make(comma, "or", found, self.make(comma, "equal", one, self.summed()))
+            found.append(self.make(comma, "equal", one, self.summed()))
         self.need(")", "after the values")
-        return found
+        while len(found) > 1:  # in pairs, so that a long list is not a deep tree
+            found = [self.make(token, "or", *found[i : i + 2]) if i + 1 < len(found) else found[i]
+                     for i in range(0, len(found), 2)]  # fmt: skip
+        return found[0]
 
     def summed(self) -> Node:
         found = self.multiplied()
@@ -387,8 +392,8 @@ class _Reader:
         op = "distinct" if distinct else name
         whole = op == "count" and len(args) == int(conditional)
         made = self.make(token, op, *args[: 0 if whole else 1])
-        weight = made.weight + sum(a.weight for a in args)
-        return replace(made, args=tuple(args), table=table, conditional=conditional, weight=weight)
+        weight, depth = made.weight + sum(a.weight for a in args), 1 + max((a.depth for a in args), default=0)
+        return Node(op, tuple(args), made.kind, None, table, conditional, weight, depth)
 
     def named_table(self, name: str, token: _Token) -> None:
         """Say that the aggregate goes through this table."""

@@ -17,7 +17,7 @@ from sfumato.cells import Days, Rule, Truths, Wholes
 from sfumato.curator.people.grammar import PEOPLE, TEXT, Kind, Node, columns_of, walk_nodes
 from sfumato.curator.people.tables import Joined, PerPerson, Rows
 from sfumato.curator.people.templates import aggregates_sql, feature_sql, feature_type
-from sfumato.curator.rows.encoding import Column, check_type, field_sql, sql_identifier, sql_literal, truth_sql
+from sfumato.curator.rows.encoding import Column, check_type, field_sql, sql_literal, truth_sql
 from sfumato.curator.rows.readers import MAX_ROWS, DuckDBSession, OpenedTable, attempt, open_table
 from sfumato.curator.rows.written import source_of
 from sfumato.errors import InvalidInput, SourceError
@@ -92,9 +92,9 @@ class PersonTable:
         own: Sequence[str],
     ) -> OpenedTable:
         run = session.connection.execute
-        for name, one in handed.items():
-            run(f"ATTACH {sql_literal(one.files[0])} AS {sql_identifier(name)} (READ_ONLY)")
-        source = {name: f"{sql_identifier(name)}.handed" for name in handed}
+        for i, one in enumerate(handed.values()):  # under names of our own: a table may be called as anything
+            run(f"ATTACH {sql_literal(one.files[0])} AS handed{i} (READ_ONLY)")
+        source = {name: f"handed{i}.handed" for i, name in enumerate(handed)}
         first, known = handed.get(PEOPLE), dict[Node, str]()
         if self.given.people is None or first is None:
             everybody = " UNION ".join(f"SELECT DISTINCT person FROM {source[name]}" for name in self.given.tables)
