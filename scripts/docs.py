@@ -73,7 +73,10 @@ GROUPS = {
             "width",
         ),
     ],
-    "Releasing": ["Source", "release", "Release", "Table", "Answer", "combine", "difference", "project", "Projection"],
+    "Releasing": [
+        *("Source", "rows", "per_person", "joined", "release", "Release", "Table", "Answer", "combine", "difference"),
+        *("project", "Projection"),
+    ],
     "Opening and loading": ["open", "load", "Session", "Histogram", "KeyCounts"],
     "Refusals": ["errors", "SfumatoError", "BudgetExceeded", "NotAnswerable"],
 }
@@ -93,7 +96,19 @@ GUIDE = (
         "projection",
         "adaptive",
     ),
-    *("approximate", "census", "engines", "spark", "sparse", "sessions", "streams", "local", "rounds", "publishing"),
+    *(
+        "approximate",
+        "census",
+        "persons",
+        "engines",
+        "spark",
+        "sparse",
+        "sessions",
+        "streams",
+        "local",
+        "rounds",
+        "publishing",
+    ),
     "checking",
 )
 ABOUT = ("privacy", "architecture", "sources", "notation", "errata", "references", "data", "peers")

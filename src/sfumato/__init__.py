@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sfumato import mechanisms
     from sfumato.curator import Histogram, Source
     from sfumato.curator.keys import KeyCounts
+    from sfumato.curator.people import joined, per_person, rows
     from sfumato.interactive.session import Session
     from sfumato.planner.factorize import Factorization, factorization
     from sfumato.planner.inverse import budget_for, records_for
@@ -102,6 +103,7 @@ __all__ = [
     "gdp",
     "hierarchy",
     "identity",
+    "joined",
     "load",
     "marginals",
     "means",
@@ -109,6 +111,7 @@ __all__ = [
     "moments",
     "open",
     "parities",
+    "per_person",
     "periods",
     "plan",
     "predicates",
@@ -120,6 +123,7 @@ __all__ = [
     "read_spec",
     "records_for",
     "release",
+    "rows",
     "simulate",
     "stack",
     "sums",
@@ -174,6 +178,9 @@ _LATE = {
     "stack": "sfumato.workloads",
     "sums": "sfumato.workloads",
     "total": "sfumato.workloads",
+    "joined": "sfumato.curator.people",
+    "per_person": "sfumato.curator.people",
+    "rows": "sfumato.curator.people",
     "width": "sfumato.postprocess.width",
     "windows": "sfumato.workloads",
 }
@@ -181,6 +188,7 @@ _CALLED = {"open": "open_plan"}  # what shadows no builtin name where it is writ
 
 codec.absent.append(import_stored_class)
 elsewhere.engines.append(lambda source: import_module("sfumato.curator.engines.registry").engine(source))
+elsewhere.engines.append(lambda source: import_module("sfumato.curator.people.opening").person_source(source))
 
 
 def __getattr__(name: str) -> Any:

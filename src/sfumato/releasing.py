@@ -15,6 +15,7 @@ from typing import Any, Required, TypedDict, Unpack, cast, overload
 
 from sfumato._util.display import Progress, show_progress
 from sfumato.curator import Source
+from sfumato.curator.people import Joined, PerPerson
 from sfumato.errors import InvalidInput
 from sfumato.mechanisms import carry_out
 from sfumato.mechanisms.registry import make_mechanism
@@ -96,7 +97,8 @@ def release(
     Args:
         plan: A plan of a workload or of known queries about keys.
         source: The table: a path, a DuckDB, Postgres or Spark URL, a DuckDB relation, a pandas, polars, arrow or Spark
-            frame, any of these in sf.Source, which says how it is written, sf.Histogram or sf.KeyCounts.
+            frame, any of these in sf.Source, which says how it is written, what sf.per_person or sf.joined makes of
+            several, sf.Histogram or sf.KeyCounts.
         ledger: The ledger that pays, or its path; None for an explicit one-shot account, and the release says so.
         name: The name under which the price is debited. The same name, plan and `out` return the stored release, free.
         out: The folder that is written, with report.html, a page for people; for keys one file. None stores nothing.
@@ -269,7 +271,7 @@ def _change_setting(spec: Spec, setting: tuple[str, str]) -> Spec:
 
 def plan_or_spec(
     path: str | os.PathLike[str], progress: Progress | None = None
-) -> tuple[Plan | IterativePlan, str | Source | None, str | None]:
+) -> tuple[Plan | IterativePlan, str | Source | PerPerson | Joined | None, str | None]:
     """A saved plan, or the plan of a spec, with its source and its table's public name. Raises InvalidInput."""
     if not Path(path).is_file():
         raise InvalidInput(f"{str(path)!r} is no file; name a spec or a saved plan")

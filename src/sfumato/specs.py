@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from sfumato._util.checks import check_distinct, suggest_name
+from sfumato.curator.people import Joined, PerPerson
+from sfumato.curator.people.declared import spec_person_source
 from sfumato.curator.rows.samples import spec_table_source
 from sfumato.curator.rows.written import Source
 from sfumato.domain import Domain
@@ -63,7 +65,8 @@ class Spec:
         workload: The queries.
         budget: What may be spent.
         source: The table as a path or an address, whose relative paths start at the spec's folder; an `sf.Source` where
-            the spec says how it is written; or None.
+            the spec says how it is written; what `sf.per_person` or `sf.joined` makes where it has a section [people];
+            or None.
         table: The public name of the table for the ledger, or None.
         neighbours: The relation, as in `sf.plan`; a text where records are replaced within groups.
         person: The column that says whose record a row is, or None.
@@ -93,7 +96,7 @@ class Spec:
     domain: Domain
     workload: Workload
     budget: Budget
-    source: str | Source | None
+    source: str | Source | PerPerson | Joined | None
     table: str | None
     neighbours: Neighbours | str
     person: str | None
@@ -137,6 +140,7 @@ def spec_from_root_table(root: Section, place: Path) -> Spec:
     """What the root table of a spec declares whose file is, or will be, at a place. Raises SpecError."""
     root.allow(
         "data",
+        "people",
         "schema",
         "schema_defaults",
         "measures",
@@ -162,6 +166,7 @@ def spec_from_root_table(root: Section, place: Path) -> Spec:
     workload, margins = _read_workload(root, domain)
     over, public = read_stream_section(root, unit), _read_public_tables(root, domain)
     bounds = declared_bounds(root, workload, public)
+    table = spec_table_source(root.section("data"), place.parent)
     for what, given in (("margins", margins), ("bounds", bounds)):
         if over is not None and given:
             raise root.section("stream").refuse(f"{what} are of tables that are released once; take them out")
@@ -169,7 +174,7 @@ def spec_from_root_table(root: Section, place: Path) -> Spec:
         domain=domain,
         workload=workload,
         budget=budget,
-        source=spec_table_source(root.section("data"), place.parent),
+        source=spec_person_source(root, place.parent, unit.person) or table,
         table=root.section("data").text("table"),
         neighbours=neighbour_relation(unit) if unit.within else unit.neighbours,
         person=unit.person,

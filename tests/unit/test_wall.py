@@ -24,6 +24,7 @@ CHOOSE = {"sfumato.curator.selecting"}
 WINGS = {"sfumato.curator.conversations", "sfumato.curator.keys"}
 OVER_TIME = {"sfumato.curator.streams"}
 LONG = {"sfumato.curator.by_part"}
+PERSONS = {"sfumato.curator.people.opening", "sfumato.curator.people"}
 # The goal of `measure` is 4,000. What reads declared notations, dates and spellings joined it since: they say which
 # cell a record has.
 # 40 of the lines move records that cannot be to where they count (Grid.moved, and its use by tables and histograms):
@@ -45,6 +46,8 @@ MOST_STREAMS = 1_510  # with check_forms.py, as the wings
 MOST_STREAMS_IN_WALL = 715
 # What measuring long tables in parts adds to `measure`: how their records are found, and the price's own check again.
 MOST_PARTS = 110
+# What a table made of several adds: a language with its types, its SQL, and how tables are read together.
+MOST_PERSONS = 1_100
 # What an engine adds to `measure`: its own files, and what it shares with its like.
 MOST_ENGINE = 425
 # What those that hand rows over share (streams.py), and those that count where the rows lie (partitions.py, kernel.py).
@@ -58,8 +61,9 @@ def doors() -> dict[str, set[str]]:
     core = closure(MEASURE)
     choosing = closure(CHOOSE) - core
     wings = closure(WINGS) - core - choosing
-    over_time, long = closure(OVER_TIME) - core, closure(LONG) - core
-    return {"measure": core, "choose": choosing, "wings": wings, "streams": over_time, "parts": long}
+    over_time, long, persons = (closure(door) - core for door in (OVER_TIME, LONG, PERSONS))
+    added = {"choose": choosing, "wings": wings, "streams": over_time, "parts": long, "persons": persons}
+    return {"measure": core, **added}
 
 
 BOUNDS = {
@@ -68,6 +72,7 @@ BOUNDS = {
     "wings": MOST_WINGS,
     "streams": MOST_STREAMS,
     "parts": MOST_PARTS,
+    "persons": MOST_PERSONS,
 }
 LEAST = {"parts": 80}  # one file; of the others 100, so that a count of nothing is seen
 
@@ -123,7 +128,9 @@ def test_one_import_more_is_seen(tmp_path: Path) -> None:
 
 def test_the_core_imports_no_other_door_and_nobody_the_public_page() -> None:
     found = doors()
-    others = re.compile(r"sfumato\.(curator\.(conversations|keys|streams|selecting|by_part)|mechanisms|planner|plans)")
+    others = re.compile(
+        r"sfumato\.(curator\.(conversations|keys|streams|selecting|by_part|people)|mechanisms|planner|plans)"
+    )
     assert not [m for m in found["measure"] if others.match(m)]
     assert not [m for m in found["measure"] | found["choose"] if m.startswith(("sfumato.domain", "sfumato.sketches"))]
     page = re.compile(r"^\s*(from sfumato import|import sfumato\b(?!\.))", re.MULTILINE)

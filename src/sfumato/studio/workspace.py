@@ -178,7 +178,8 @@ class Workspace:
         if spec is not None:
             header = None
             place = source_of(spec.source).table
-            if place is not None and Path(place).suffix.lower() not in _IN_RECORDS:
+            kind = Path(place).suffix.lower() if isinstance(place, (str, Path)) else ""
+            if place is not None and kind not in _IN_RECORDS:
                 with contextlib.suppress(SfumatoError, OSError):  # what cannot be opened is told by the payment
                     header = column_names(spec.source)
             wanted = (*spec.domain.names, spec.person)

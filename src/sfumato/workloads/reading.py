@@ -254,6 +254,14 @@ class Section:
             raise self.refuse(f"must be a table, [{self.where(key)}], not {_show_toml_value(value)}", key)
         return Section(value, (*self.place, key), self._lines)
 
+    def part(self, *keys: str) -> Section:
+        """This table with some of its keys alone, where they are there."""
+        return Section({k: v for k, v in self._values.items() if k in keys}, self.place, self._lines)
+
+    def values(self) -> dict[str, Any]:
+        """Every value as it was read, by its key."""
+        return dict(self._values)
+
     def sections(self, key: str) -> list[Section]:
         """The tables of a list of tables; none where it is absent."""
         value = self._values.get(key, [])
@@ -332,12 +340,14 @@ def _show_toml_value(value: object) -> str:
 
 
 def check_public(table: Section, root: Section, folder: Path) -> None:
-    """Refuse values from the very table that is to be protected: what is declared is shown to everybody."""
-    given, source = table.raw("values_from"), root.section("data").raw("source")
-    if not isinstance(given, str) or not isinstance(source, str):
+    """Refuse values from a table that is to be protected: what is declared is shown to everybody."""
+    given, people = table.raw("values_from"), root.section("people")
+    listed = people.section("rows")
+    protected = [root.section("data"), people, *(listed.section(name) for name in listed)]
+    sources = [source for section in protected if isinstance(source := section.raw("source"), str)]
+    if not isinstance(given, str):
         return
-    at = source if "://" in source else str(folder / source)
-    if same_table(str(folder / given), at):
+    if any(same_table(str(folder / given), s if "://" in s else str(folder / s)) for s in sources):
         raise table.refuse(
             "this is the source, the table to be protected, and declared values are shown to everybody; name a "
             "public list of codes",

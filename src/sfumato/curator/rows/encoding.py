@@ -69,6 +69,7 @@ __all__ += [
     "sql_identifier",
     "sql_literal",
     "truncation_sql",
+    "truth_sql",
 ]
 
 Statement = tuple[str, tuple[list[float], ...]]
@@ -353,6 +354,13 @@ def cell_sql(rule: Rule, i: int, decimal: str = ".") -> str:
     if outside is None:
         return f"CASE WHEN {v} IS NULL THEN {missing} ELSE {found} END"
     return f"CASE WHEN {v} IS NULL THEN {missing} WHEN {inside} THEN {found} ELSE {outside} END"
+
+
+def truth_sql(text: str, decimal: str) -> str:
+    """Whether the text that `field_sql` finds is true, NULL where it is neither that nor false."""
+    whole = _whole_text_sql(text, decimal)
+    false, true = (f"{whole} IN ({', '.join(map(sql_literal, texts))})" for texts in (_FALSE, _TRUE))
+    return f"CASE WHEN {true} THEN true WHEN {false} THEN false END"
 
 
 def _place_sql(rule: Amounts, v: str) -> str:

@@ -78,13 +78,15 @@ class DuckDBSession:
     """Where a copy of a text file may be written; gone when the session is closed."""
     text: str
     """Where another file may be written as a text file, likewise."""
+    handed: str
+    """Where what was read may be written for another session, likewise."""
 
     def __init__(self, files: Sequence[str] = (), settings: Mapping[str, str] = SETTINGS) -> None:
         import duckdb  # noqa: PLC0415
 
         # it may hold records; what a killed process left of them goes now
         place = scratch.ScratchFolder(Path(tempfile.gettempdir()) / "sfumato", 0o700)
-        self.copy, self.text = f"{place.path}/copy", f"{place.path}/text"
+        self.copy, self.text, self.handed = (f"{place.path}/{name}" for name in ("copy", "text", "handed"))
         self.connection = duckdb.connect(":memory:", config={**settings, "temp_directory": f"{place.path}/spill"})
         self.close = weakref.finalize(self, _close_session, self.connection, place, os.getpid())
         if self.rows("SELECT current_setting('enable_progress_bar')") == [(True,)]:  # where it is off, notebooks refuse
@@ -92,7 +94,8 @@ class DuckDBSession:
         known = self.rows("SELECT name FROM duckdb_optimizers()")
         off = ",".join(str(name) for (name,) in known if name not in _OPTIMIZERS)
         self.connection.execute(f"SET disabled_optimizers = {sql_literal(off)}")
-        paths = dict.fromkeys(p for f in (*files, self.copy, self.text) for p in (f, escape_pattern(f)))
+        own = (self.copy, self.text, *(self.handed + end for end in ("", ".wal", ".wal.checkpoint")))
+        paths = dict.fromkeys(p for f in (*files, *own) for p in (f, escape_pattern(f)))
         self.connection.execute(f"SET allowed_paths = [{', '.join(map(sql_literal, paths))}]")
         self.connection.execute("SET enable_external_access = false")
         self.connection.execute("SET lock_configuration = true")

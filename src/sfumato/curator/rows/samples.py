@@ -93,10 +93,15 @@ class Sample:
     attributes: tuple[PlacedRows, ...]
 
 
-def refuse_protected_sample(sample: str, declared: str | Source | None) -> None:
-    """Refuse a sample that is the very table to be protected, or lies in the same file. Raises InvalidInput."""
-    source = source_of(declared).table
-    if source is not None and same_table(sample, source):
+def _made_of(declared: object) -> list[Any] | None:
+    """The tables that a source of persons is made of; None of any other source."""
+    return None if declared is None else getattr(find_engine(declared), "sources", None)
+
+
+def refuse_protected_sample(sample: str, declared: Any) -> None:
+    """Refuse a sample that is a table to be protected, or lies in the same file. Raises InvalidInput."""
+    tables = [source_of(table).table for table in _made_of(declared) or [declared]]
+    if any(same_table(sample, str(table)) for table in tables if isinstance(table, (str, Path))):
         raise InvalidInput(
             f"{sample!r} is the source of the spec, the table to be protected: what a check shows is exact and would "
             "give its rows away. Check a public sample, or mock rows (sfumato mock); nothing was read"
@@ -271,12 +276,19 @@ def spec_table_source(data: Section, folder: Path) -> str | Source | None:
     return Source(source, **written) if written else source
 
 
-def named_or_spec_table(declared: str | Source | None, table: str | None, **written: str | None) -> str | Source | None:
+def named_or_spec_table(declared: Any, table: str | None, **written: str | None) -> Any:
     """The table that was named instead of a spec's, or the spec's own, written as is said here or else in the spec.
 
     What the spec says of a sheet does not go for a text file that is named instead of the workbook, nor what it says
     of a text file for another kind of table.
     """
+    if _made_of(declared) is not None:
+        if table is not None or any(value is not None for value in written.values()):
+            raise InvalidInput(
+                "the table of this spec is made of those under [people], so that no other takes its place on the "
+                "command line; say there what is read, and how it is written"
+            )
+        return declared
     base = declared if isinstance(declared, Source) else Source(declared)
     if table is not None:
         kind = "" if "://" in table else file_kind(table)

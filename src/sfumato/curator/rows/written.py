@@ -148,7 +148,8 @@ _ALLOWED = (
     "a path ending .csv, .tsv, .csv.gz, .tsv.gz, .parquet, .xlsx, .json, .ndjson or .jsonl; a folder or pattern of "
     "Parquet files; duckdb:///file.db?table=NAME; postgresql://host/db?table=NAME; spark://host:port?table=NAME; a "
     "DuckDB relation; a Spark DataFrame; a pandas, polars or arrow table, or anything else with __arrow_c_stream__; "
-    "one of these in sf.Source, which says how it is written; or sf.Histogram(counts)"
+    "one of these in sf.Source, which says how it is written; what sf.per_person or sf.joined makes of several; or "
+    "sf.Histogram(counts)"
 )
 _ADVICE = {
     "save it as .xlsx or .csv": (".xls", ".xlsb", ".xlsm", ".ods", ".numbers"),
