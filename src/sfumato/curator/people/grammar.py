@@ -462,6 +462,8 @@ def _plus_kind(one: Node, other: Node, sign: int = 1) -> Kind:
     unit, ka, kb = common_unit(a, b)
     low, high = _scaled(a, ka, b.most)
     down, up = _scaled(b, kb, a.most)
+    for scaled in ((low, high), (down, up)):  # each by itself: what is large in both may cancel in the sum
+        number_kind(*scaled)
     ends = (low + down, high + up) if sign > 0 else (low - up, high - down)
     return number_kind(*ends, unit, a.most * b.most)
 

@@ -162,9 +162,9 @@ def per_person(
 ) -> PerPerson:
     """A source with one row for each person, of what all rows of that person tell.
 
-    A column of it is one that is said here, or one of the table of persons. The persons are those that the table of
-    persons names, of rows with one key one that is chosen by these rows alone; rows of others are not counted. Plans
-    of it are of persons: `person=` is the key.
+    A column of it is one that is said here, or else one of the table of persons. The persons are those that the table
+    of persons names, of rows with one key one that is chosen by these rows alone; rows of others are not counted.
+    Plans of it are of persons: `person=` is the key.
 
     Args:
         people: The table of persons, as `sf.release` takes one, or `sf.rows(...)`, which declares its columns; None:
