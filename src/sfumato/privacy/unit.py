@@ -105,8 +105,9 @@ class PrivacyUnit:
     person: str | None = None
     rows_per_person: int = 1
     within: Within | None = deferred_field(None)  # noqa: RUF009  (as dataclasses.field is)
-    once_per: tuple[str, ...] = deferred_field(())
-    rows_per_group: int = deferred_field(1)
+    # `before` keeps them out of the representation, which earlier versions have printed
+    once_per: tuple[str, ...] = deferred_field((), before=())
+    rows_per_group: int = deferred_field(1, before=1)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "neighbours", Neighbours.parse(self.neighbours))
