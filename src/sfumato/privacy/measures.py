@@ -92,10 +92,14 @@ def over_hull(
                 longest *= int(max(sums))
                 continue
             sides = [hulls.get(a, np.eye(sizes[a], dtype=np.int64)) for a in group]
-            entries = factor.columns().astype(object) @ reduce(np.kron, sides).astype(object)
-            if np.abs(entries).max() >= INT64:
-                raise PlanError("the coefficients of sums of measures are too large; scale them down")
-            factors.append(DenseMap(entries.astype(np.int64)))
+            shares = reduce(np.kron, sides)  # none is negative, so no entry is beyond what a column adds up to at most
+            if factor.max_abs * int(shares.sum(axis=0).max()) < INT64:
+                factors.append(DenseMap(factor.columns() @ shares))
+            else:
+                entries = factor.columns().astype(object) @ shares.astype(object)
+                if np.abs(entries).max() >= INT64:
+                    raise PlanError("the coefficients of sums of measures are too large; scale them down")
+                factors.append(DenseMap(entries.astype(np.int64)))
             lengths = [a * int(b) for a in lengths for b in sums]
         whole = (factors[0] if factors else DenseMap(np.ones((1, 1), dtype=np.int64)), *factors[1:])
         groups = block.groups or ((),)

@@ -6,9 +6,9 @@ interval goes from the lower end of the one's interval to the upper end of the o
 the values with the confidence that is asked, wherever in their cells these are.
 
 Of a measure, sums of min(v, z) at every knot z come from one look, whatever is chosen among them. All intervals of
-their means hold together, so that of the one that is chosen holds; and as min(v, z) is never above v, the mean of the
-numbers lies above the lower end of each, and below the upper end of that which cuts nothing. docs/decisions/0152. `gap`
-is a method of `Release`.
+their means hold together, so the intervals say nothing wrong whatever is chosen: as min(v, z) is never above v, the
+mean of the numbers lies above the lower end of each, and below the upper end of that which cuts nothing.
+docs/decisions/0152. `gap` is a method of `Release`.
 """
 
 from __future__ import annotations
@@ -47,12 +47,13 @@ from sfumato.workloads.levels import lift_to_attribute, table_block
 if TYPE_CHECKING:
     from sfumato.releases.release import Release
 
-__all__ = ["attribute_mean", "best_clipped_mean", "clipped_mean", "gap", "mean_where"]
+__all__ = ["attribute_mean", "best_clipped_mean", "clipped_mean", "cut_weights", "gap", "mean_where"]
 
 
-# In how many squared standard errors two means agree, and how many more where the higher knot's error is e times as
-# large. Noise passes c by a chance like exp(-c c / 2), and costs the square of that ratio: more than 4 of these
-_AGREE, _MORE = 4.0, 6.0
+# Two means differ, and not by noise alone, beyond so many squared standard errors, and so many more where the higher
+# knot's error is e times as large: noise passes c by a chance like exp(-c c / 2), and costs the square of that ratio
+_DIFFER, _MORE = 9.0, 9.0
+_STEEP = 3  # the power of a cut's estimated squared error by which it counts less
 
 
 def _with_knots(release: Release, name: str, at: object = None) -> Measure:
@@ -133,8 +134,37 @@ def clipped_mean(release: Release, name: str, cut: float, by: tuple[str, ...], l
     return group_frame(release, by, {}, (sizes, numbers), name=f"mean {name}")
 
 
+def cut_weights(z: FloatArray, error: FloatArray, far: FloatArray, doubt: FloatArray) -> FloatArray:
+    """(cuts, groups) how much of each cut's mean is in that of least error, as far as noisy means tell; adds up to 1.
+
+    What is cut off is estimated as if numbers beyond z were as many as 1 / z^2 says: from those between this cut and
+    the one below it, and from those between it and the one above, whichever says less; and where a higher cut's mean is
+    farther off than noise explains, as at least so far. That and the noise are the squared error of each cut.
+
+    Args:
+        z: (cuts,) how far each lies above the lower end, rising; the last cuts nothing.
+        error: (cuts, groups) standard errors of the means cut there.
+        far: (cuts, cuts, groups) by how much the second's mean is larger.
+        doubt: (cuts, cuts, groups) the standard error of that.
+    """
+    count = len(z)
+    rest = 1 / z - 1 / z[-1]
+    between = 1 / z[:-1] - 1 / z[1:]
+    step = np.maximum(far[np.arange(count - 1), np.arange(1, count)], 0.0)
+    lost = np.zeros(error.shape)
+    lost[:-1] = step * (rest[:-1] / between)[:, None]
+    lost[1:] = np.minimum(lost[1:], step * (rest[1:] / between)[:, None])
+    noisier = np.maximum(error[None] / np.maximum(error[:, None], 1e-300), 1.0)
+    differ = far > np.sqrt(_DIFFER + _MORE * np.log(noisier)) * doubt
+    higher = np.triu(np.ones((count, count), dtype=bool), 1)[:, :, None]
+    lost = np.maximum(lost, np.where(differ & higher, far, 0.0).max(axis=1))
+    square = error**2 + lost**2
+    weight = (square.min(axis=0) / square) ** _STEEP
+    return np.asarray(weight / weight.sum(axis=0))
+
+
 def best_clipped_mean(release: Release, name: str, by: tuple[str, ...], level: float) -> Frame:
-    """The mean of the numbers of a measure cut at the least knot that agrees with all above, within each cell of `by`.
+    """The mean of the numbers of a measure, each cut at a knot weighed by how little it errs, within each cell of `by`.
 
     low and high are of the mean of the numbers that nothing cuts but the declared range.
     """
@@ -142,29 +172,29 @@ def best_clipped_mean(release: Release, name: str, by: tuple[str, ...], level: f
     cuts = [*measure.knots, measure.high]
     count = len(cuts)
     rows = np.array([measure.clipped(float(z)) for z in cuts])
-    pairs = [(k, j) for k in range(count) for j in range(k + 1, count)]
-    differences = np.array([rows[j] - rows[k] for k, j in pairs])
+    one, other = np.triu_indices(count, 1)
     bottom = declared_rows(measure, np.ones((1, rows.shape[1])))
     together = simultaneous_confidence(level, count, release.raw.measurement.noise)
-    ends = np.array(cuts, dtype=np.float64)[:, None]
+    z = np.array(cuts, dtype=np.float64)
     sizes, (value, error, low, high) = ratio_interval(
-        release, name, (declared_rows(measure, rows), bottom), by, together, (measure.ends[0], ends)
+        release, name, (declared_rows(measure, rows), bottom), by, together, (measure.ends[0], z[:, None])
     )
     # a number is cut by what it is cut by more, or by nothing: differences are not negative
-    top = measure.ends[-1] - measure.ends[0]
-    between = ratio_interval(release, name, (declared_rows(measure, differences), bottom), by, together, (0.0, top))[1]
-    agree = np.ones(value.shape, dtype=bool)
-    for (k, j), far, doubt in zip(pairs, between[0], between[1], strict=True):
-        noisier = np.maximum(error[j] / np.maximum(error[k], 1e-300), 1.0)
-        agree[k] &= far <= np.sqrt(_AGREE + _MORE * np.log(noisier)) * doubt
-    chosen = np.argmax(agree, axis=0)
-    groups = np.arange(value.shape[1])
-    told = value[chosen, groups], error[chosen, groups]
+    top, differences = measure.ends[-1] - measure.ends[0], declared_rows(measure, rows[other] - rows[one])
+    between = ratio_interval(release, name, (differences, bottom), by, together, (0.0, top))[1]
+    far, doubt = np.zeros((2, count, count, value.shape[1]))
+    far[one, other], far[other, one] = between[0], -between[0]
+    doubt[one, other] = doubt[other, one] = between[1]
+    weight = cut_weights(z - measure.ends[0], error, far, doubt)
+    joint = (error[:, None] ** 2 + error[None] ** 2 - doubt**2) / 2  # covariances of means
+    told = (weight * value).sum(axis=0), np.sqrt(np.maximum(np.einsum("kg,kjg,jg->g", weight, joint, weight), 0.0))
     least = np.minimum(low.max(axis=0), told[0])
     most = np.maximum(high[-1], told[0])
-    found = tuple(v[None, :] for v in (*told, least, most))
+    chosen, groups = np.argmax(weight, axis=0), np.arange(value.shape[1])
     notes = [
-        _said(release, name, f"cut at {show_number(cuts[k])}, where its mean is {a:,.6g} to {b:,.6g}") if t else n
+        _said(release, name, f"mostly cut at {show_number(cuts[k])}, where its mean is {a:,.6g} to {b:,.6g}")
+        if t
+        else n
         for t, n, k, a, b in zip(
             sizes.told.tolist(),
             sizes.notes,
@@ -174,8 +204,8 @@ def best_clipped_mean(release: Release, name: str, by: tuple[str, ...], level: f
             strict=True,
         )
     ]
-    one, two, three, four = found
-    return group_frame(release, by, {}, (replace(sizes, notes=notes), (one, two, three, four)), name=f"mean {name}")
+    found = told[0][None, :], told[1][None, :], least[None, :], most[None, :]
+    return group_frame(release, by, {}, (replace(sizes, notes=notes), found), name=f"mean {name}")
 
 
 def mean_where(
@@ -284,11 +314,10 @@ def attribute_mean(
         confidence: The probability, strictly between 0 and 1, with which each interval holds.
         where: A predicate, instead of `by`: the mean of the records that satisfy it.
         clip: Of a measure with knots, a knot at which its numbers are cut; or "best", which chooses after the release:
-            the least knot whose mean agrees with those at all higher ones, within 2 standard errors of the difference
-            and more where the higher one's own is larger.
+            the means at all knots, each weighed by how little it errs, by its noise and by what seems to be cut off.
             The plan must have asked `sf.means` with `clip="best"`, or `sf.gaps`. low and high are then, with "best", of
-            the mean of the numbers in the declared range, whatever was chosen; the note says where they were cut, and
-            between what the mean of the cut numbers lies.
+            the mean of the numbers in the declared range, whatever was chosen; the note says where they were mostly
+            cut, and between what the mean of the cut numbers lies.
 
     Returns:
         One row per group: the mean, standard_error, low, high and a note, which names the cell that widens the interval

@@ -40,6 +40,7 @@ CONSTANT, R_SQUARED = "constant", "R²"
 
 _STEPS = (1.0, 1.5, 2.0, 2.5, 3.0, 5.0, 12.0)  # standard errors from the estimate, where ends mostly lie
 _FINER, _BETWEEN = 2, 7  # times the grid is laid anew around an end: that is then known to 1/64 of a step
+_PASSES = 4  # of starts from neighbours, each of which hands a better place on to the next
 _ROUNDS = 100  # of Newton's method, which mostly takes ten
 _NEAR = 1e-7  # how much nearer the next step would come, in squared standard errors: intervals have 4 of them
 _ASIDE = 0.1  # of the units in which all parameters are near 1: a step off a saddle, shorter where it leads up
@@ -118,6 +119,19 @@ def _nearest_of(
     found, places = _nearest(np.tile(forms, (ways, 1, 1, 1)), values, weight, starts.reshape(ways * count, -1))
     best = found.reshape(ways, count).argmin(axis=0)
     return found.reshape(ways, count)[best, np.arange(count)], places.reshape(starts.shape)[best, np.arange(count)]
+
+
+def _with_neighbours(
+    found: FloatArray, places: FloatArray, from_starts: Callable[[FloatArray], tuple[FloatArray, FloatArray]]
+) -> tuple[FloatArray, FloatArray]:
+    """The same, begun again at what neighbours found: a search that ended beside the nearest is mostly alone."""
+    for _ in range(_PASSES):
+        again, near = from_starts(np.stack([np.roll(places, 1, axis=0), np.roll(places, -1, axis=0)]))
+        better = again < found - _NEAR
+        if not better.any():
+            break
+        found, places = np.where(better, again, found), np.where(better[:, None], near, places)
+    return found, places
 
 
 _Distances = Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
@@ -242,11 +256,7 @@ class _Group:
             own_line = root[x, x] * c + root[y, x] * s
             short = np.where(np.abs(own_line) < 0.1, 0.1, own_line)
             far = np.full(len(c), 2.0)
-            begun = (
-                (first, short),
-                (second, short),
-                (second, far),
-            )  # of two x 1 place in 100 ends beside the nearest
+            begun = ((first, short), (second, short), (second, far))
             starts = np.stack([np.column_stack([np.tile(p, (len(c), 1)), r]) for p, r in begun])
             return _nearest_of(forms, self.values, self.weight, starts)
 
@@ -257,7 +267,7 @@ class _Group:
         steps = math.tan(middle) + max(error * ratio, 1e-12) * np.array([*(-s for s in reversed(_STEPS)), 0.0, *_STEPS])
         angles = np.concatenate([[-math.pi / 2], np.arctan(steps)])
         angles[1 + len(_STEPS)] = middle
-        found, places = distances(angles)
+        found, places = _with_neighbours(*distances(angles), lambda near: distances(angles, near))
         limit = min(self.base, float(found.min())) + self.width**2
         if found[0] <= limit:
             return None

@@ -51,6 +51,8 @@ _MOST_TABLE = 2**26  # cells: 512 MB, which is what the curator counts at once
 _MOST_SEARCHED = 2**26
 _MOST_SETS = 4_096  # of attributes, each with a matrix of its own
 _ROUNDS, _NEAR = 4_000, 1e-5  # of reweighting corners, and how near to its bound the plan is then
+_AMONG = 40  # rounds among few corners, from one look at all to the next
+_LITTLE = 1e-7  # of the largest weight: corners that have it are among the few
 _RANK = 1e-11  # of the largest eigenvalue: what is below is rounding
 
 
@@ -412,7 +414,9 @@ def _best(asked: Sequence[_Asked], changes: _Changes, rounds: int = _ROUNDS) -> 
 def _searched(asked: Sequence[_Asked], changes: _Changes, rounds: int) -> _Found:
     """(per set the W of M = C' W C, the root of the least error at unit price as proved, and as found).
 
-    Weights that are proportional to what each change costs come ever nearer to the best.
+    Weights that are proportional to the square of what each change costs come ever nearer to the best: were changes
+    orthogonal, in one step. What is proved holds at any weights, so steps are taken among the few changes that have
+    weight, and all changes are looked at once in a while, for what is found.
     """
     weights = np.ones((max(1, len(changes.differ)), len(changes.vectors[0])))
     weights /= weights.size
@@ -426,28 +430,78 @@ def _searched(asked: Sequence[_Asked], changes: _Changes, rounds: int) -> _Found
         images.append([(x @ told[-1], c) for x, c in image])
     best: tuple[float, list[FloatArray], float] | None = None
     proved = 0.0
-    for _ in range(rounds):
-        middles: list[FloatArray] = []
-        cost, bound = np.zeros(weights.shape), 0.0
-        for image in images:
-            values, vectors = np.linalg.eigh(_gram(image, weights))
-            values = np.maximum(values, _RANK**2 * values.max(initial=1e-300))
-            bound += float(np.sqrt(values).sum())
-            half = vectors * values**-0.25
-            middles.append(half @ half.T)
-            for x, c in image:
-                cost += np.multiply.outer(c, ((x @ half) ** 2).sum(axis=1))
+    for _ in range(rounds // _AMONG):
+        cost, bound, halves = _costs(images, weights)
         proved = max(proved, bound)
         # sum of weights times cost is the bound; scaled so that no change costs more than 1
         found = math.sqrt(float(cost.max()) * bound)
         if best is None or found < best[0]:
-            best = (found, middles, float(cost.max()))
+            best = (found, [h @ h.T for h in halves], float(cost.max()))
         if best[0] <= proved * (1 + _NEAR) or not bound:
             break
-        weights = weights * cost / bound
+        weights = weights * (cost / bound) ** 2
+        # what costs more than the mean gains weight, however little it has
+        weights = np.maximum(weights, np.where(cost > bound * (1 + _NEAR), _LITTLE * weights.max(), 0.0))
         weights = weights / weights.sum()
+        kept = weights.max(axis=0) >= _LITTLE / 2 * weights.max()
+        few = [[(x[kept], c) for x, c in image] for image in images]
+        share = float(weights[:, kept].sum())
+        weights[:, kept], bound = _reweighted(few, weights[:, kept] / share)
+        weights[:, kept] *= share
+        proved = max(proved, bound)
     assert best is not None
     return [t @ (m / best[2]) @ t.T for m, t in zip(best[1], told, strict=True)], proved, best[0]
+
+
+def _costs(images: Sequence[Sequence[_Image]], weights: FloatArray) -> tuple[FloatArray, float, list[FloatArray]]:
+    """What each change costs at the matrices that are best for these weights, what they prove, and roots of these."""
+    cost, bound, halves = np.zeros(weights.shape), 0.0, []
+    for image in images:
+        values, vectors = np.linalg.eigh(_gram(image, weights))
+        values = np.maximum(values, _RANK**2 * values.max(initial=1e-300))
+        bound += float(np.sqrt(values).sum())
+        halves.append(vectors * values**-0.25)
+        for x, c in image:
+            cost += np.multiply.outer(c, ((x @ halves[-1]) ** 2).sum(axis=1))
+    return cost, bound, halves
+
+
+def _reweighted(images: Sequence[Sequence[_Image]], weights: FloatArray) -> tuple[FloatArray, float]:
+    """Weights that prove more, and the most that any of them proved.
+
+    Of two steps in the logarithms the first and their difference say where they lead; so far is gone at once where
+    that proves more than a step does.
+    """
+    tiny = math.log(_LITTLE / 100)  # what has next to nothing comes back in few steps
+
+    def whole(logs: FloatArray) -> FloatArray:
+        logs = logs - logs.max()
+        logs = np.maximum(logs, tiny)
+        return np.asarray(logs - math.log(float(np.exp(logs).sum())))
+
+    def stepped(logs: FloatArray, cost: FloatArray, bound: float) -> FloatArray:
+        return whole(logs + 2 * np.log(np.maximum(cost / bound, 1e-300)))
+
+    logs, most = whole(np.log(np.maximum(weights, 1e-300))), 4.0
+    cost, bound, _ = _costs(images, np.exp(logs))
+    for _ in range(_AMONG // 3):
+        if not bound:
+            break
+        one = stepped(logs, cost, bound)
+        cost, near, _ = _costs(images, np.exp(one))
+        two = stepped(one, cost, near)
+        step, turn = one - logs, two - 2 * one + logs
+        size = np.exp(one)
+        far = math.sqrt(float((size * step**2).sum()) / max(float((size * turn**2).sum()), 1e-300))
+        far = min(max(far, 1.0), most)
+        logs = whole(logs + 2 * far * step + far**2 * turn)
+        cost, bound, _ = _costs(images, np.exp(logs))
+        if bound >= near:
+            most = most * 4 if far == most else most
+            continue
+        logs, most = two, max(4.0, most / 4)
+        cost, bound, _ = _costs(images, np.exp(logs))
+    return np.exp(logs), bound
 
 
 _Image = tuple[FloatArray, FloatArray]

@@ -22,6 +22,7 @@ from sfumato.maps import BlockMap, DenseMap
 from sfumato.privacy import measures as priced_measures
 from sfumato.privacy.measures import PIECES, corners
 from sfumato.privacy.sensitivity import certified_bound
+from sfumato.releases.means import cut_weights
 from sfumato.specs import read_spec
 from sfumato.workloads.schema import spec_text
 from support.forging import verdict
@@ -250,6 +251,35 @@ def test_answers_are_those_of_the_table_without_noise() -> None:
     best = release.mean("income", by="area", clip="best")
     for low, high, value in zip(best["low"], best["high"], v.groupby(by).mean().tolist(), strict=False):
         assert low * 0.999 <= value <= high * 1.001
+
+
+def test_cuts_weigh_by_noise_and_by_what_they_cut_off() -> None:
+    """Of numbers beyond z as many as 1 / z^2, what each cut loses is known exactly, and so is its weight. Mutants: the
+    side that says more; what lies below a cut taken for what lies above; errors in place of their squares."""
+    z = np.array([1.0, 2.0, 4.0, 8.0, 32.0])
+    lost = 1 / z - 1 / z[-1]
+    far = (lost[:, None] - lost[None])[..., None]
+    error = np.array([0.01, 0.02, 0.05, 0.2, 3.0])[:, None]
+    doubt = np.abs(error[None] - error[:, None])
+    square = error[:, 0] ** 2 + lost**2
+    assert cut_weights(z, error, far, doubt)[:, 0] == pytest.approx(square**-3 / (square**-3).sum(), rel=1e-9)
+    # nothing between two cuts and nothing beyond, as far as noise tells: the lower one errs by its noise alone
+    none = far.copy()
+    none[2:, :] = none[:, 2:] = 0.0
+    none[:2, 2:] = far[:2, 2:3]
+    none[2:, :2] = -none[:2, 2:].transpose(1, 0, 2)
+    assert cut_weights(z, error, none, doubt)[2, 0] > 0.99
+
+
+def test_a_cut_below_what_higher_ones_show_is_not_taken() -> None:
+    """Few records lie very high, with nothing between. Mutants: neighbours compared alone; the lower called higher."""
+    z = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
+    means = np.array([0.5, 0.5, 0.5, 0.5, 0.6])
+    error = np.array([0.001, 0.001, 0.001, 0.002, 0.004])[:, None]
+    far = (means[None] - means[:, None])[..., None]
+    doubt = np.full((5, 5, 1), 0.004)
+    assert cut_weights(z, error, far, doubt)[-1, 0] > 0.99
+    assert cut_weights(z, error, np.abs(far) * 0, doubt)[:3, 0].sum() > 0.9
 
 
 def test_intervals_of_a_cut_that_is_chosen_hold() -> None:

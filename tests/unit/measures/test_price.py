@@ -11,6 +11,7 @@ import pytest
 from sfumato import check_maps
 from sfumato.cells import POINTS
 from sfumato.curator.rows.counting import SHARES, shares
+from sfumato.errors import PlanError
 from sfumato.maps import BlockMap, DenseMap
 from sfumato.privacy import measures as priced_measures
 from sfumato.privacy.measures import PIECES, corners, over_hull
@@ -91,3 +92,21 @@ def test_certificates_are_for_the_hull() -> None:
     block = BlockMap((("m",),), (DenseMap(np.array([[0, 50, 100]])),))
     pairs = certified_bound([block], {"m": 3}, REPLACE, 2, Certificate("pairs"), ("m",))
     assert (100 * SHARES) ** 2 <= pairs < (100 * SHARES) ** 2 * 1.0001
+
+
+@pytest.mark.parametrize("large", [1, 2**40, 2**56 + 1, 2**57 + 1])
+def test_prices_of_large_coefficients_are_exact(large: int) -> None:
+    """Coefficients over corners are those of exact integers, as large as they come. Mutant: multiplied in doubles."""
+    row = [3, large, -5]
+    found, _, _ = over_hull([BlockMap((("m",),), (DenseMap(np.array([row])),))], {"m": 3}, ("m",), 2)
+    exact = [sum(a * int(b) for a, b in zip(row, column, strict=True)) for column in corners(3).T]
+    (factor,) = found[0].factors
+    unit = 2**18
+    assert [int(v) ** 2 * unit**2 for v in exact] == [int(v) for v in factor.column_sums(2)]
+
+
+def test_coefficients_beyond_whole_numbers_are_refused() -> None:
+    """A corner's coefficient of 2^63 and more. Mutant: multiplied in 64 bits whatever the size."""
+    for large in (2**58 + 1, 2**61, -(2**60)):
+        with pytest.raises(PlanError, match="too large"):
+            over_hull([BlockMap((("m",),), (DenseMap(np.array([[0, large, 0]])),))], {"m": 3}, ("m",), 2)
