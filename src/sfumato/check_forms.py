@@ -37,7 +37,7 @@ Noise DiscreteGaussian|DiscreteLaplace|RoundedGaussian
 Event ApproxEvent|BoundedRangeEvent|GaussianEvent|PureEvent|ZcdpEvent
 KeyMap Buckets|Listed|Signs
 Course BoostingCourse|MwemCourse
-Possible AdaptedTables|CellCounts|Medians|PairMoments|PlacedCounts|RecordCounts|TableCounts
+Possible AdaptedTables|CellCounts|Medians|PairMoments|PlacedCounts|RecordCounts|TableCounts|ValueCounts
 """
 FORMS = """
 Adapted sizes:[size] pairs:{[count]:float64*2} total:float weights:{text:float} predicted:{text:float} penalty:float
@@ -224,6 +224,7 @@ TotalOnly n:size
 Tree n:size branching:size root:bool
 TreeSums tree:Tree
 Truths kind:text outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none edition?:size
+ValueCounts held:Possible measures:[text] values:[float64*1] shares:[float64*2]
 WeightedTables names:[text] factors:[Factor] sets:[[int]] multiples:[int] public_total:bool
 Wholes kind:text outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none edition?:size
     low:int high:int width:size

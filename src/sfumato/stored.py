@@ -137,6 +137,7 @@ ELSEWHERE: dict[str, str] = {
     "TotalOnly": "sfumato.strategies.factors",
     "Tree": "sfumato.operators.structured",
     "TreeSums": "sfumato.strategies.trees",
+    "ValueCounts": "sfumato.postprocess.values",
     "WeightedTables": "sfumato.strategies.weighted",
     "Window": "sfumato.operators.structured",
     "WindowFilter": "sfumato.privacy.stream_price",

@@ -14,7 +14,14 @@ PATHS = sorted((ROOT / "examples").glob("*.ipynb"))
 
 
 def test_every_kind_of_user_has_one() -> None:
-    assert [p.stem[2:] for p in PATHS] == ["analyst", "data-scientist", "privacy-officer", "researcher", "teacher"]
+    assert [p.stem[2:] for p in PATHS] == [
+        "analyst",
+        "data-scientist",
+        "privacy-officer",
+        "researcher",
+        "teacher",
+        "labour-economist",
+    ]
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda p: p.stem)

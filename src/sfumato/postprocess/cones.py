@@ -15,16 +15,19 @@ from numpy.typing import NDArray
 
 from sfumato._util.display import Progress
 from sfumato.errors import InvalidInput
-from sfumato.operators import Dense, LinearOperator
+from sfumato.operators import Compose, Dense, LinearOperator, Sparse
 from sfumato.operators.base import FloatArray, single_thread
 
 __all__ = [
     "CellSolution",
     "LeastSquares",
     "Orthant",
+    "gap_in_larger_body",
     "minimise_quadratic",
     "project_onto_hull",
     "project_onto_simplex",
+    "select_columns",
+    "supporting_functional",
     "whitening_map",
 ]
 
@@ -146,6 +149,15 @@ class CellSolution:
     iterations: int
 
 
+def select_columns(operator: LinearOperator, kept: NDArray[np.intp]) -> LinearOperator:
+    """The same over some of the cells alone."""
+    ends = np.zeros(operator.shape[1] + 1, dtype=np.int64)
+    ends[kept + 1] = 1
+    return Compose(
+        operator, Sparse(np.ones(len(kept), dtype=np.int64), np.arange(len(kept)), np.cumsum(ends), len(kept))
+    )
+
+
 def whitening_map(covariance: FloatArray | None, count: int) -> FloatArray | None:
     """(k,) or (r, k) map L with LᵀL the pseudo-inverse of the covariance; None for the plain norm.
 
@@ -176,14 +188,14 @@ class LeastSquares:
     def __init__(self, operator: LinearOperator, answers: FloatArray, white: FloatArray | None) -> None:
         self.operator, self.white = operator, white
         self.cells = operator.shape[1]
-        self.target = self._whiten(answers)
+        self.target = self.whiten(answers)
         self._matrix: FloatArray | None = None
         self._columns: dict[int, FloatArray] = {}
         self.gram: tuple[FloatArray, FloatArray] | None = None
         rows = len(self.target)
         plain = isinstance(operator, Dense) or (white is not None and white.ndim == 2)
         if max(rows, operator.shape[0]) * self.cells <= (_DENSE if plain else _SMALL):
-            self._matrix = self._whiten(np.asarray(operator.dense(), dtype=np.float64))
+            self._matrix = self.whiten(np.asarray(operator.dense(), dtype=np.float64))
             if self.cells * 2 <= rows:
                 self.gram = self._matrix.T @ self._matrix, self._matrix.T @ self.target
 
@@ -195,7 +207,25 @@ class LeastSquares:
             other.gram = self.gram[0], self.back(target)
         return other
 
-    def _whiten(self, values: FloatArray) -> FloatArray:
+    def cells_that_matter(self) -> NDArray[np.bool_]:
+        """(m,) whether records there change any answer."""
+        # products with numbers that no entries were made for: 0 where all entries are
+        return np.any([self.back(np.abs(np.sin(k + np.arange(len(self.target)))) + 0.1) != 0 for k in (1, 2)], axis=0)
+
+    def without_zero_columns(self) -> LeastSquares:
+        """The same without the cells in which records change no answer: whatever they hold, nothing is nearer."""
+        held = self.cells_that_matter()
+        if held.all() or not held.any():
+            return self
+        other, kept = copy.copy(self), np.flatnonzero(held)
+        other.operator, other.cells = select_columns(self.operator, kept), len(kept)
+        other._columns = {}  # noqa: SLF001  (its own)
+        other._matrix = None if self._matrix is None else self._matrix[:, kept]  # noqa: SLF001
+        other.gram = None if self.gram is None else (self.gram[0][np.ix_(kept, kept)], self.gram[1][kept])
+        return other
+
+    def whiten(self, values: FloatArray) -> FloatArray:
+        """L on (k,) or (k, c) answers."""
         if self.white is None:
             return values
         if self.white.ndim == 1:
@@ -206,7 +236,7 @@ class LeastSquares:
         """L F h."""
         if self._matrix is not None:
             return self._matrix @ h
-        return self._whiten(np.asarray(self.operator.matvec(h), dtype=np.float64))
+        return self.whiten(np.asarray(self.operator.matvec(h), dtype=np.float64))
 
     def back(self, y: FloatArray) -> FloatArray:
         """FᵀLᵀ y."""
@@ -235,7 +265,7 @@ class LeastSquares:
         for part in np.array_split(new, len(new) // 64 + 1):
             units = np.zeros((self.cells, len(part)))
             units[part, np.arange(len(part))] = 1.0
-            found = self._whiten(np.asarray(self.operator.matvec(units), dtype=np.float64))
+            found = self.whiten(np.asarray(self.operator.matvec(units), dtype=np.float64))
             self._columns |= dict(zip(part.tolist(), found.T, strict=True))
         return np.stack([self._columns[j] for j in chosen.tolist()], axis=1)
 
@@ -271,17 +301,18 @@ def project_onto_hull(
     if total == 0:
         cells = np.zeros(problem.cells)
         return CellSolution(cells, np.zeros(operator.shape[0]), 0.0, 0)
-    supporting = None if total is not None else _supporting_functional(problem)
+    supporting = None if total is not None else supporting_functional(problem)
     h, gap, done = _accelerated_descent(problem, total, supporting, tolerance, iterations, progress)
     return CellSolution(h, np.asarray(operator.matvec(h), dtype=np.float64), gap, done)
 
 
-def _supporting_functional(problem: LeastSquares) -> FloatArray | None:
-    """e with (L F)ᵀ e >= 1, so that the sum of any cells h is at most eᵀ L F h; None where there is none.
+def supporting_functional(problem: LeastSquares) -> FloatArray | None:
+    """e with (L F)ᵀ e >= 1 but for columns of 0, so that the sum of such cells h is at most eᵀ L F h; None where there
+    is none.
 
     The point of the hull of the columns that is nearest to 0 gives it: every column lies beyond it.
     """
-    origin = problem.at(np.zeros_like(problem.target))
+    origin = problem.without_zero_columns().at(np.zeros_like(problem.target))
     h, _, _ = _accelerated_descent(origin, 1.0, None, 1e-3, 500, None)
     nearest = origin.fitted(h)
     least = float(origin.back(nearest).min())
@@ -342,6 +373,30 @@ def _projection_gap(
     # the projection is no farther from the answers than h is
     most = float(supporting @ problem.target) + float(np.linalg.norm(supporting)) * math.sqrt(distance)
     return min(inward - max(most, 0.0) * least, distance)
+
+
+def gap_in_larger_body(
+    problem: LeastSquares, fitted: FloatArray, total: float | None, supporting: FloatArray | None
+) -> tuple[float, FloatArray]:
+    """A proved bound on |fitted - P|^2, P the projection of the problem's answers onto a body that holds `fitted` and
+    lies within {F h : h >= 0, sum h = total}; and (m,) the gradient over these cells.
+
+    supporting: what `supporting_functional` found, for this body or for a larger one.
+    """
+    there = problem.whiten(fitted)
+    away = there - problem.target
+    slope, distance, inward = problem.back(away), float(away @ away), float(away @ there)
+    if total is not None:
+        return max(min(inward - total * float(slope.min()), distance), 0.0), slope
+    falling = slope < 0
+    if not falling.any():
+        return max(min(inward, distance), 0.0), slope
+    along = None if supporting is None else problem.back(supporting)[falling]
+    if supporting is None or along is None or float(along.min()) <= 0:
+        return distance, slope
+    # sum h_j (-slope_j) is at most the largest ratio of -slope_j to e . F_j, times e . F h
+    most = float(supporting @ problem.target) + float(np.linalg.norm(supporting)) * math.sqrt(distance)
+    return max(min(inward + max(most, 0.0) * float((-slope[falling] / along).max()), distance), 0.0), slope
 
 
 def _polish_active_set(

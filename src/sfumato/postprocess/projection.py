@@ -17,8 +17,9 @@ from sfumato._util.description import Description, Sentences, TitledTable
 from sfumato._util.display import Progress
 from sfumato._util.frames import Frame
 from sfumato.errors import InvalidInput
-from sfumato.operators import Block, Compose, Identity, LinearOperator, OnMarginal, Sparse, Stack
+from sfumato.operators import Block, Identity, LinearOperator, OnMarginal, Stack
 from sfumato.operators.base import FloatArray, real_array
+from sfumato.postprocess.cones import select_columns
 from sfumato.postprocess.consistency import ResidualNoise
 from sfumato.postprocess.hierarchical_rungs import Rung
 from sfumato.postprocess.oracles import find_oracle, starting_records
@@ -232,10 +233,7 @@ def possible_operator(work: Workload) -> tuple[LinearOperator, NDArray[np.intp] 
     if possible is None:
         return operator, None
     kept = np.flatnonzero(possible)
-    ends = np.zeros(possible.size + 1, dtype=np.int64)
-    ends[kept + 1] = 1
-    some = Sparse(np.ones(len(kept), dtype=np.int64), np.arange(len(kept)), np.cumsum(ends), len(kept))
-    return Compose(operator, some), kept
+    return select_columns(operator, kept), kept
 
 
 def read_task(

@@ -34,6 +34,7 @@ _MAX_CELLS, _MAX_PAIR_CELLS, _MAX_GROUPS = 400, 72, 8
 _LARGEST = 100_000  # cells of a table of which the largest are shown, and nothing is drawn of the rest
 _MAX_POINTS = 4_096  # steps of a CDF: more than a page has pixels
 _MAX_SINGLES = 200  # named counts on a page; the folder has all
+_MAX_PAIRED = 30  # groups: an interval of a correlation is searched for, a tenth of a second each
 _TOO_WIDE = 0.5  # a CDF known to half of its range on average says nothing that can be drawn
 
 Rows = list[dict[str, Any]]
@@ -298,16 +299,25 @@ def asked_measures(release: Release) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def measures_table(release: Release) -> list[TitledTable]:
-    """Sums, means and variances of measures, one line each, as far as they follow; nothing where none is asked."""
+    """Sums, means, variances and what pairs have of measures, one line each, as far as they follow."""
     domain = release.plan.workload.domain
     columns: dict[str, list[str]] = {
         n: [] for n in ("Measure", "Group", "Statistic", "Answer", "95 % from", "to", "Note")
     }
     omitted = 0
-    for measure, by in asked_measures(release):
+    asked = asked_measures(release)
+    told = [(m, by, _statistics_of(release, m, by)) for m, by in asked]
+    for (one, by), (other, same) in itertools.combinations(asked, 2):
+        groups_of_pair = math.prod(domain.sizes(by))
+        if by == same and one != other and groups_of_pair > _MAX_PAIRED:
+            with contextlib.suppress(NotAnswerable):
+                omitted += 2 * len(read_moments(release, [one, other], by).values)
+        elif by == same and one != other:
+            told.append((f"{one} and {other}", by, _pair_statistics_of(release, one, other, by)))
+    for measure, by, found in told:
         cells = itertools.product(*(cell_texts(domain, b) for b in by))
         groups = [safe_text(" · ".join(c)) or "all" for c in cells]
-        for statistic, frame in _statistics_of(release, measure, by):
+        for statistic, frame in found:
             value = next(n for n in frame.columns if n == "answer" or n.startswith((statistic, "value")))
             notes = frame.columns.get("note", [""] * len(frame))
             for group, v, low, high, note in zip(groups, frame[value], frame["low"], frame["high"], notes, strict=True):
@@ -322,7 +332,9 @@ def measures_table(release: Release) -> list[TitledTable]:
     if not columns["Group"]:
         return []
     more = f"; {omitted:,} more are in the release" if omitted else ""
-    caption = f"Sums, means and variances of measures with 95 % intervals{more}"
+    paired = "" if "correlation" not in columns["Statistic"] else ", and covariances and correlations of pairs"
+    raw = "" if release.projection is None else "; all but sums and means before projection"
+    caption = f"Sums, means and variances of measures with 95 % intervals{paired}{raw}{more}"
     return [TitledTable(caption, Frame(columns), ("Answer", "95 % from", "to"), "Measures", _MAX_SINGLES)]
 
 
@@ -331,11 +343,18 @@ def _statistics_of(release: Release, measure: str, by: tuple[str, ...]) -> Itera
     tell: dict[str, Callable[[], Frame]] = {
         "sum": lambda: _sum_of(release, measure, by),
         "mean": lambda: release.mean(measure, by=by, confidence=CONFIDENCE),
-        "variance": lambda: release.variance(measure, by=by, confidence=CONFIDENCE),
+        "variance": lambda: release.raw.variance(measure, by=by, confidence=CONFIDENCE),
     }
     for statistic, find in tell.items():
         with contextlib.suppress(NotAnswerable):
             yield statistic, find()
+
+
+def _pair_statistics_of(release: Release, one: str, other: str, by: tuple[str, ...]) -> Iterator[tuple[str, Frame]]:
+    """How two measures vary together by some attributes, where their products were measured."""
+    with contextlib.suppress(NotAnswerable):
+        yield "covariance", release.raw.covariance_between(one, other, by=by, confidence=CONFIDENCE)
+        yield "correlation", release.raw.correlation(one, other, by=by, confidence=CONFIDENCE)
 
 
 def _sum_of(release: Release, measure: str, by: tuple[str, ...]) -> Frame:
@@ -345,8 +364,8 @@ def _sum_of(release: Release, measure: str, by: tuple[str, ...]) -> Frame:
         return release.ask(sums(domain, measure, by=by), CONFIDENCE)
     except NotAnswerable:
         held = read_moments(release, [measure], by)
-    low, middle, high = cast("Measure", domain[measure]).midpoints
-    row = np.array([middle, (high - low) / 2])
+    low, *_, high = cast("Measure", domain[measure]).midpoints
+    row = np.array([(low + high) / 2, (high - low) / 2])
     value = held.values[:, :2] @ row
     errors = np.sqrt(np.maximum(np.einsum("i,gij,j->g", row, held.noise[:, :2, :2], row), 0.0))
     margin = widest_sum_margin(CONFIDENCE, release.raw.measurement.noise) * errors

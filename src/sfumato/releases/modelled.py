@@ -32,6 +32,7 @@ from sfumato.postprocess.geography_estimates import PlacedCounts
 from sfumato.postprocess.integers import Whole, whole_counts, workload_answers
 from sfumato.postprocess.possible import CellCounts, Possible
 from sfumato.postprocess.projection import Projection
+from sfumato.postprocess.values import ValueCounts, ValueTable
 from sfumato.releases.answers import Answer
 from sfumato.releases.files import Contents, cell_columns, write_parquet
 from sfumato.releases.released import Provenance, WorkloadRelease
@@ -127,16 +128,17 @@ class Synthetic(FrameConvertible, Describable):
 
     Args:
         attributes: The attributes of the records.
-        labels: For each attribute the texts of its cells.
+        labels: For each attribute the texts of its cells; for a measure numbers, and None for records without one.
         codes: (n, d) the cell of every attribute of every record.
         left_out: Attributes that no query mentions, about which nothing was measured.
-        rmse: The root mean squared difference of their answers from the projected ones, scaled to n.
+        rmse: The root mean squared difference of their answers from the projected ones, scaled to n. Sums of measures
+            are in units of their largest coefficient, which is about what one record can add.
         table_error: The mean over tables of the sum of |differences| / n, where a table is one block of queries that
             count records; None where no query does.
     """
 
     attributes: tuple[str, ...]
-    labels: tuple[tuple[str, ...], ...]
+    labels: tuple[tuple[str | float | None, ...], ...]
     codes: NDArray[np.int32]
     left_out: tuple[str, ...]
     rmse: float
@@ -149,7 +151,7 @@ class Synthetic(FrameConvertible, Describable):
         """The records as a frame.
 
         Returns:
-            One row per record, the cells' texts under their attributes' names.
+            One row per record, the cells' texts under their attributes' names, and numbers under those of measures.
         """
         return Frame({a: column.tolist() for a, column in zip(self.attributes, self._texts(self.labels), strict=True)})
 
@@ -171,7 +173,7 @@ class Synthetic(FrameConvertible, Describable):
             columns = dict(zip(self.attributes, self._texts(self.labels), strict=True))
             write_parquet(columns, place, {"records": len(self), "attributes": list(self.attributes)})
             return
-        safe = tuple(tuple(safe_text(t) for t in texts) for texts in self.labels)
+        safe = tuple(tuple(safe_text(t) if isinstance(t, str) else t for t in texts) for texts in self.labels)
         columns = [column.tolist() for column in self._texts(safe)]
 
         def write(partial: Path) -> None:
@@ -182,7 +184,7 @@ class Synthetic(FrameConvertible, Describable):
 
         write_atomically(place, write)
 
-    def _texts(self, labels: tuple[tuple[str, ...], ...]) -> list[NDArray[np.object_]]:
+    def _texts(self, labels: tuple[tuple[str | float | None, ...], ...]) -> list[NDArray[np.object_]]:
         return [np.array(texts, dtype=object)[self.codes[:, i]] for i, texts in enumerate(labels)]
 
     def describe(self) -> Description:
@@ -216,6 +218,15 @@ def synthesize_records(release: Release, records: int | None) -> Synthetic:
             held = found.possible
         return records_of_places(held, whole.plan.workload, records)
     found, work = whole.projection, whole.plan.workload
+    if isinstance(held, ValueCounts):
+        table = ValueTable.of_counts(work, held)
+        drawn = draw_records(
+            replace(found, answers=found.answers / table.scale, possible=held.held), table.asked, records
+        )
+        numbers = {m: (*values.tolist(), None) for m, values in zip(held.measures, held.values, strict=True)}
+        left = tuple(a for a in work.domain.names if a not in drawn.attributes)
+        labels = tuple(numbers.get(a, texts) for a, texts in zip(drawn.attributes, drawn.labels, strict=True))
+        return replace(drawn, labels=labels, left_out=left)
     if found.left_out:  # what no table holds, records cannot follow
         work = held_queries(replace(whole.raw, part=None))
         if work is None:

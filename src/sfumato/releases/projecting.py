@@ -24,6 +24,7 @@ from sfumato.postprocess.hierarchical_tables import is_joint_table_small, projec
 from sfumato.postprocess.integers import to_integers
 from sfumato.postprocess.possible import TableCounts
 from sfumato.postprocess.projection import Projection, joint_attributes, largest_tables
+from sfumato.postprocess.values import project_values
 from sfumato.releases.comparing import check_earlier, measured_pairs, measured_triples, noisy_table, residual_noise
 from sfumato.releases.geography import levels_asked, project_down_tree
 from sfumato.releases.modelled import held_queries, unheld_queries
@@ -187,11 +188,6 @@ def project_release(
     bounds: Mapping[Any, Any] | None = None,
 ) -> Release:
     """See `Release.project`."""
-    if measures := ", ".join(release.plan.workload.measures):
-        raise PlanError(
-            f"a release that sums measures ({measures}) is not projected; its variances and correlations are within "
-            "what is possible as they are. Release its counts by a plan of their own to project"
-        )
     if earlier is not None and body != "mixtures":
         raise PlanError(f"earlier= is for body='mixtures', which pools what both releases measured, not {body!r}")
     if space not in (None, "ladder", "answers", "measurements"):
@@ -206,6 +202,13 @@ def project_release(
         raise PlanError(f"whole counts do not sum to {known!r}; give a whole total=")
     if body == "cone" and known is not None:
         raise PlanError(f"body='cone' allows any total, but here it is known to be {known:,}; take body='hull'")
+    if release.plan.workload.measures:
+        if space is not None or folder is not None or bounds is not None:
+            raise PlanError(
+                "sums of measures are projected by records with values, each answer weighed by its own error; leave "
+                "space=, folder= and bounds= out"
+            )
+        return replace(whole, projection=_project_sums(whole, body, known, progress, integer), part=release.part)
     if space == "ladder" and body not in ("auto", *_LADDER):
         raise PlanError(f"space='ladder' is for body='auto', 'local', 'cone' and 'hull', not {body!r}")
     if body == "spine" or (body == "auto" and space is None and _is_placed(whole)):
@@ -238,6 +241,21 @@ def project_release(
     if some is not whole:
         found = _with_workload_answers(whole, replace(found, left_out=unheld_queries(whole, held)))
     return replace(whole, projection=found, part=release.part)
+
+
+def _project_sums(
+    whole: Release, body: str, total: float | None, progress: Progress | None, integer: bool
+) -> Projection:
+    """Of sums of measures, and counts beside them: answers that records with values in the declared ranges have."""
+    work = whole.plan.workload
+    spread = [
+        np.broadcast_to(whole.variances(q.block), [f.shape[0] for f in q.block.factors]).reshape(-1)
+        for q in work.blocks
+    ]
+    found, table = project_values(work, whole.answers, np.concatenate(spread), total, body=body, progress=progress)
+    if integer:
+        found = to_integers(found, table.asked, None if total is None else int(total))
+    return table.restored(found)
 
 
 def _null_projection(whole: Release) -> Projection:

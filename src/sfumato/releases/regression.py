@@ -351,7 +351,7 @@ def regression(
     domain = release.plan.workload.domain
     names = [*given, y]
     held = read_moments(release, names, within)
-    ranges = np.array([(domain[n].midpoints or ())[::2] for n in names])
+    ranges = np.array([(p[0], p[-1]) for n in names if (p := domain[n].midpoints)])
     middle, half = ranges.mean(axis=1), (ranges[:, 1] - ranges[:, 0]) / 2
     units = np.append(half[-1] / np.append(1.0, half[:-1]), 1.0)  # of coefficients, and R²
     width = widest_sum_margin(level, release.raw.measurement.noise)

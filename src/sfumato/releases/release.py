@@ -561,7 +561,8 @@ class Release(WorkloadRelease):
                 attribute, and what was asked for itself are held before finer tables move, so that what is read first
                 is not made worse; whole tables must have been measured. "answers": the plain norm over all answers.
                 "measurements", the default of "sdp": the norm of the measured values with their noise. In the last two
-                norms answers never get farther from the truth, but coarse ones may move much.
+                norms answers never get farther from the truth, but coarse ones may move much. Leave it out for sums of
+                measures, which are always weighed by their own errors.
             total: The known number of records, which under replace-one is public anyway.
             integer: Whether counts are rounded to whole numbers.
             earlier: For "mixtures", another release of the same queries and declared snapshot: what both measured is

@@ -165,3 +165,14 @@ def test_reports_of_measures_are_refused_in_words() -> None:
             plan_local(work, 1, records=100)
     with pytest.raises(PlanError, match="all cells alike"):
         plan_local(sf.sums(sf.Domain({"g": 3}), "g", values=[2, 2, 2]), 1, records=100)
+
+
+def test_knots_change_no_coefficient() -> None:
+    """Of measures with one knot each, far off the middle. Mutant: the first knot read as the upper end."""
+    rng = np.random.default_rng([158, 1])
+    x = rng.gamma(2, 10, 50_000)
+    frame = pd.DataFrame({"x": x, "y": 3 * x + rng.normal(0, 10, len(x))})
+    domain = sf.Domain({}, measures={"x": sf.Measure(0, 100, knots=[10]), "y": sf.Measure(-100, 400, knots=[0])})
+    plan = sf.plan(sf.moments(domain, ["x", "y"]), sf.gdp(5), neighbours="add-remove")
+    found = sf.release(plan, frame, ledger=None).regression("y", "x").to_pandas()
+    assert abs(float(found["low"][1] + found["high"][1]) / 2 - 3) < 0.1
