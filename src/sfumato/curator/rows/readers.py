@@ -45,6 +45,7 @@ __all__ = [
     "close_on_failure",
     "escape_pattern",
     "missing_column",
+    "open_persons",
     "open_table",
     "register_columns",
 ]
@@ -170,6 +171,14 @@ _CSV = (
     f"auto_detect = false, nullstr = '', strict_mode = true, ignore_errors = false, "
     f"parallel = false, max_line_size = {8 * text_files.MAX_RECORD}, buffer_size = {16 * text_files.MAX_RECORD}"
 )
+
+
+def open_persons(source: object, needed: Sequence[str], person: str | None) -> OpenedTable:
+    """Open a table for a plan that protects whom a column names, or records; where a source is made of other persons
+    it is refused. Raises as `open_table`."""
+    if require := getattr(elsewhere.find_engine(source), "require_person", None):
+        require(person)
+    return open_table(source, needed)
 
 
 def open_table(source: object, needed: Sequence[str]) -> OpenedTable:
