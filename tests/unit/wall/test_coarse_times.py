@@ -54,3 +54,16 @@ def test_the_least_and_the_largest_time_of_a_parquet_file_are_read(tmp_path: Pat
         parquet.write_table(times("us", None, value), path := tmp_path / "times.parquet")
         assert answer(str(path), "time") == "[(True,)]"
         assert answer(str(path), "text") == "[(True,)]"
+
+
+def test_a_time_that_no_text_writes_fails_no_table(tmp_path: Path):
+    """All values of a dictionary of a Parquet file are cast at once, also where a condition leaves one out."""
+    values = pa.array([-(2**63), 0], pa.int64()).view(pa.timestamp("us"))
+    parquet.write_table(pa.table({"time": values}), path := tmp_path / "times.parquet")
+    opened = open_table(str(path), ["time"])
+    try:
+        column = opened.columns["time"]
+        found = opened.session.rows(f"SELECT {column.name('r')} FROM (SELECT {column.sql} AS r FROM {opened.sql})")
+    finally:
+        opened.session.close()
+    assert sorted(map(str, found)) == ["('1970-01-01 00:00:00',)", "(None,)"]

@@ -169,7 +169,7 @@ def open_keys(source: object, keys: Keys, unit: PrivacyUnit) -> KeyTable:
         )
         records = _COUNTS
     else:
-        needed = list(dict.fromkeys([keys.column, *([unit.person] if unit.person else [])]))
+        needed = [keys.column] if unit.person in (None, keys.column) else [keys.column, unit.person]
         opened = open_persons(source, needed, unit.person)
         records = None
     try:
