@@ -12,10 +12,15 @@ import pytest
 from typer.testing import CliRunner
 
 import sfumato as sf
+from sfumato.cells import Grid
 from sfumato.cli import app
+from sfumato.curator.keys.counts import open_keys
 from sfumato.curator.people.opening import JoinedTable
+from sfumato.curator.rows.counting import one_block_per_set
 from sfumato.curator.rows.sources import open_source
+from sfumato.curator.streams.state import open_people
 from sfumato.errors import InvalidInput, SourceError, SpecError
+from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
 API: Any = sf
 PATIENTS = "patient,sex,born\n1,f,1950-03-01\n2,m,1960-01-01\n3,f,1970-05-05\n4,m,\n,f,1950-01-01\n"
@@ -140,6 +145,19 @@ def test_a_plan_of_records_is_refused_and_nothing_is_spent(there: Path) -> None:
     assert {e.name for e in ledger.entries()} == {"one"}
     assert ledger.unit == release.plan.unit
     assert release.plan.unit.person == "patient"
+
+
+def test_keys_and_streams_are_of_persons_too(there: Path) -> None:
+    """Mutants: a source opened by another door without asking whose it is, where its key is a column that is read; all
+    rows of a person would then be keys of records, each at the price of one."""
+    rows, keys = sf.joined("visits.csv", "patients.csv", key="patient"), sf.Keys("patient", kind="text")
+    for other in (None, "ward"):
+        with pytest.raises(InvalidInput, match=r"plan with person='patient'"):
+            open_keys(rows, keys, PrivacyUnit(Neighbours.ADD_REMOVE, other))
+    assert open_keys(rows, keys, PrivacyUnit(Neighbours.ADD_REMOVE, "patient")).counts.max() == 1
+    grid = Grid.of(sf.Domain({"patient": sf.Integers(1, 9, outside="other", missing="other")}))
+    with pytest.raises(InvalidInput, match=r"plan with person='patient'"):
+        open_people(rows, grid, PrivacyUnit(Neighbours.ADD_REMOVE, "ward"), one_block_per_set, bytes(32))
 
 
 def test_whoever_occurs_is_a_person_where_no_table_says_who_is(there: Path) -> None:

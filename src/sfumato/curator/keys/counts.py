@@ -17,7 +17,7 @@ from sfumato.curator.rows.readers import (
     OpenedTable,
     attempt,
     close_on_failure,
-    open_table,
+    open_persons,
     register_columns,
 )
 from sfumato.errors import InvalidInput, PlanError, SourceError
@@ -169,7 +169,8 @@ def open_keys(source: object, keys: Keys, unit: PrivacyUnit) -> KeyTable:
         )
         records = _COUNTS
     else:
-        opened = open_table(source, list(dict.fromkeys([keys.column, *([unit.person] if unit.person else [])])))
+        needed = [keys.column] if unit.person in (None, keys.column) else [keys.column, unit.person]
+        opened = open_persons(source, needed, unit.person)
         records = None
     try:
         column = opened.columns[keys.column]

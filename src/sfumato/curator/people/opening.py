@@ -39,6 +39,10 @@ class PersonTable:
 
     def counts(self, _grid: object, person: str | None, *_: object) -> None:
         """None, for its rows are encoded as those of files are. Raises InvalidInput where a plan is not of persons."""
+        self.require_person(person)
+
+    def require_person(self, person: str | None) -> None:
+        """Refuse plans that are not of persons. Raises InvalidInput."""
         if person != self.given.key:
             raise InvalidInput(
                 f"a row here is a person: plan with person={self.given.key!r}, so that the ledger knows whose budget "
@@ -273,6 +277,10 @@ class JoinedTable:
 
     def counts(self, _grid: object, person: str | None, *_: object) -> None:
         """None, for its rows are encoded as those of files are. Raises InvalidInput where a plan is not of persons."""
+        self.require_person(person)
+
+    def require_person(self, person: str | None) -> None:
+        """Refuse plans that are not of persons. Raises InvalidInput."""
         if person != (key := self.given.people.key):
             raise InvalidInput(
                 f"a person has several rows here: plan with person={key!r} and rows_per_person=, so that "

@@ -129,7 +129,9 @@ class Column:
         if self.type.startswith("TIMESTAMP"):
             first, end = (f"CAST('{y}-01-01' AS {self.type})" for y in _YEARS.get(self.type, _ALL_YEARS))
             other = f"CASE WHEN {field} IS NOT NULL THEN {sql_literal(UNREADABLE)} END"
-            return f"CASE WHEN {field} >= {first} AND {field} < {end} THEN {as_text} ELSE {other} END"
+            # all values of a Parquet dictionary are cast at once, whatever stands around the cast: so none fails inside
+            kept = f"CASE WHEN {field} >= {first} AND {field} < {end} THEN {field} END"
+            return f"coalesce(CAST({kept} AS VARCHAR), {other})"
         return as_text
 
     def name(self, field: str) -> str:

@@ -7,12 +7,14 @@ and a record that is not well formed is mended by itself (csvfile.py, jsonfile.p
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import stat
 import tempfile
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -43,6 +45,7 @@ __all__ = [
     "close_on_failure",
     "escape_pattern",
     "missing_column",
+    "open_persons",
     "open_table",
     "register_columns",
 ]
@@ -170,6 +173,14 @@ _CSV = (
 )
 
 
+def open_persons(source: object, needed: Sequence[str], person: str | None) -> OpenedTable:
+    """Open a table for a plan that protects whom a column names, or records; where a source is made of other persons
+    it is refused. Raises as `open_table`."""
+    if require := getattr(elsewhere.find_engine(source), "require_person", None):
+        require(person)
+    return open_table(source, needed)
+
+
 def open_table(source: object, needed: Sequence[str]) -> OpenedTable:
     """Open a table and find the columns that are needed.
 
@@ -212,7 +223,7 @@ def _open_given(given: Source, needed: Sequence[str]) -> OpenedTable:
         )
     if hasattr(source, "__arrow_c_stream__"):
         given.numbers(label)
-        return _with_notation(given, close_on_failure(DuckDBSession(), lambda s: _open_stream(s, source)))
+        return _with_notation(given, close_on_failure(DuckDBSession(), lambda s: _open_stream(s, source, needed)))
     if (found := _open_lazy_table(source, needed)) is not None:
         return _open_given(replace(given, table=found), needed)
     raise no_source(source)
@@ -330,10 +341,13 @@ def _read_parquet(session: DuckDBSession, label: str, files: Sequence[str], need
     message = f"{label} is not a Parquet file, or is damaged"
     listed = f"[{', '.join(sql_literal(escape_pattern(f)) for f in files)}]"
     rows = attempt(message, lambda: session.rows(f"SELECT sum(num_rows) FROM parquet_file_metadata({listed})"))
-    size = attempt(
-        message, lambda: session.rows(f"SELECT sum(total_uncompressed_size) FROM parquet_metadata({listed})")
-    )
-    _check_extent(label, int(size[0][0] or 0), int(rows[0][0] or 0))
+    size = sum(map(os.path.getsize, files))
+    with suppress(Exception):  # it also writes out the least and the largest of every column, which may be no date
+        (size,), *_ = session.rows(f"SELECT sum(total_uncompressed_size) FROM parquet_metadata({listed})")
+    _check_extent(label, int(size or 0), int(rows[0][0] or 0))
+    times = "converted_type = 'TIMESTAMP_MILLIS' OR logical_type LIKE 'TimestampType(%MILLIS=Milli%'"
+    found = attempt(message, lambda: session.rows(f"SELECT name FROM parquet_schema({listed}) WHERE {times}"))
+    _refuse_coarse_times(label, {name for (name,) in found}, needed)
     columns = [
         attempt(
             message,
@@ -346,6 +360,16 @@ def _read_parquet(session: DuckDBSession, label: str, files: Sequence[str], need
             if name in columns[0] and (name not in other or other[name].type != columns[0][name].type):
                 raise SourceError(f"{label}: column {name!r} is not of one type in all files; write them alike")
     return OpenedTable(session, label, f"read_parquet({listed}, hive_partitioning = false)", columns[0])
+
+
+def _refuse_coarse_times(label: str, coarse: set[str], needed: Sequence[str]) -> None:
+    """Refuse columns by their type, for DuckDB counts microseconds: one time that has none would end all reading."""
+    for name in needed:
+        if name in coarse:
+            raise SourceError(
+                f"{label}: column {name!r} holds times of a type that cannot be read whatever they are (a broken one "
+                "would fail the whole table): write it in microseconds, or as dates"
+            )
 
 
 def _open_sheet(session: DuckDBSession, path: str, needed: Sequence[str], given: Source) -> OpenedTable:
@@ -415,17 +439,47 @@ def register_columns(
     return columns
 
 
-def _open_stream(session: DuckDBSession, source: Any) -> OpenedTable:
+class _ArrowSchema(ctypes.Structure):
+    """Of a column, or of a table with columns as children; see the C data interface of arrow."""
+
+
+_ArrowSchema._fields_ = [
+    *(("format", ctypes.c_char_p), ("name", ctypes.c_char_p), ("metadata", ctypes.c_void_p), ("flags", ctypes.c_int64)),
+    *(("count", ctypes.c_int64), ("children", ctypes.POINTER(ctypes.POINTER(_ArrowSchema)))),
+    *(("dictionary", ctypes.c_void_p), ("release", ctypes.CFUNCTYPE(None, ctypes.c_void_p)), ("own", ctypes.c_void_p)),
+]
+_GET_SCHEMA = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(_ArrowSchema))
+
+
+def _coarse_times(stream: object) -> set[str]:
+    """The columns of a stream of arrow with times in a zone in seconds or milliseconds; its rows stay there."""
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    place, schema = pointer(stream, b"arrow_array_stream"), _ArrowSchema()
+    # the first of the stream's own functions
+    if _GET_SCHEMA.from_address(place)(place, ctypes.byref(schema)):
+        raise ValueError("the stream has no schema")
+    try:
+        columns = [schema.children[i].contents for i in range(schema.count)]
+        return {c.name.decode() for c in columns if re.match(rb"ts[sm]:.", c.format)}
+    finally:
+        schema.release(ctypes.addressof(schema))
+
+
+def _open_stream(session: DuckDBSession, source: Any, needed: Sequence[str]) -> OpenedTable:
     package = type(source).__module__.split(".")[0].lstrip("_")
     label = f"the {package} table"
     message = f"{label} cannot be read: a column has a type that DuckDB does not know; select the columns declared"
 
-    def register() -> dict[str, Column]:
+    def register() -> tuple[set[str], dict[str, Column]]:
         # The bare stream: it can be read only once, and DuckDB needs no other package to read it.
-        session.connection.register("source", source.__arrow_c_stream__())
-        return session.columns("source")
+        stream = source.__arrow_c_stream__()
+        coarse = _coarse_times(stream)
+        session.connection.register("source", stream)
+        return coarse, session.columns("source")
 
-    columns = attempt(message, register)
+    coarse, columns = attempt(message, register)
+    _refuse_coarse_times(label, coarse, needed)
     # texts of polars and DuckDB are UTF-8, and a collation does not come along
     return OpenedTable(session, label, "source", columns if package in ("polars", "duckdb") else byte_texts(columns))
 

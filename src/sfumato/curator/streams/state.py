@@ -28,7 +28,7 @@ from sfumato._util.files import sync_folder
 from sfumato.cells import Grid
 from sfumato.curator.rows.counting import Counts, Packing
 from sfumato.curator.rows.encoding import Truncation, check_declared, check_type, encoding_statements
-from sfumato.curator.rows.readers import OpenedTable, attempt, open_table
+from sfumato.curator.rows.readers import OpenedTable, attempt, open_persons
 from sfumato.curator.rows.sources import Histogram, collect_encoded
 from sfumato.curator.streams.measuring import Integers
 from sfumato.errors import InvalidInput, LedgerCorrupted, LedgerError
@@ -128,7 +128,7 @@ def open_people(
         )
     check_declared(grid)
     needed = list(dict.fromkeys([*grid.names, person]))
-    opened = open_table(source, needed)
+    opened = open_persons(source, needed, person)
     try:
         check_type(person, None, opened.columns[person])
         columns = {n: replace(opened.columns[n], sql=f"k{i}") for i, n in enumerate(needed)}
