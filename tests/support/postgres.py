@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -76,9 +77,12 @@ class Server:
             _said(self._own, ("DISCARD ALL",))
 
     def connections(self) -> int:
-        """Those of sfumato that are open now."""
+        """Those of sfumato that are open, and stay: a server learns of a closed one a while later."""
         told = "SELECT count(*) AS n FROM pg_stat_activity WHERE application_name = 'sfumato'"
-        return int(str(self.run(told)[0]["n"]))
+        end = time.monotonic() + 30
+        while (found := int(str(self.run(told)[0]["n"]))) and time.monotonic() < end:
+            time.sleep(0.05)
+        return found
 
     def close(self) -> None:
         """Close the connection that `run` keeps."""

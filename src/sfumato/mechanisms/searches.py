@@ -31,7 +31,6 @@ from sfumato.strategies import (
     union_planning,
     weighted_planning,
 )
-from sfumato.strategies import trees as ordered_planning
 from sfumato.strategies.design import Candidate, Design, Problem
 from sfumato.strategies.factors import MAX_DENSE_CELLS
 from sfumato.strategies.geography_tree import neighbour_relation
@@ -247,7 +246,7 @@ def _fine(problem: Problem, found: Found) -> str | None:
 def _tree(problem: Problem, found: Found) -> str | None:
     # to list the errors of that many takes as long as to find the optimum
     least = MAX_DENSE_CELLS if len(problem.workload) <= _LISTED else _LINE
-    ordered = not problem.unit_lattice and ordered_planning.asks_long_ranges(problem, least)
+    ordered = not problem.unit_lattice and trees.asks_long_ranges(problem, least)
     return "not tried: on so many cells the factorization errs less" if ordered else ""
 
 
@@ -338,8 +337,8 @@ def _levels(problem: Problem, found: Found, progress: Progress | None) -> list[D
 
 
 def _ordered(problem: Problem, found: Found, progress: Progress | None) -> list[Design]:
-    applies = ordered_planning.asks_long_ranges(problem, dense_planning.MAX_DENSE_ORDERED)
-    return ordered_planning.design_toeplitz(problem) if applies else []
+    applies = trees.asks_long_ranges(problem, dense_planning.MAX_DENSE_ORDERED)
+    return trees.design_toeplitz(problem) if applies else []
 
 
 def _bounds(problem: Problem, found: Found, progress: Progress | None) -> list[Bound]:

@@ -18,7 +18,6 @@ from sfumato.plans.predictions import Alone
 from sfumato.privacy.accounting import PureEvent, event_price
 from sfumato.privacy.unit import Neighbours
 from sfumato.strategies import direct, trees
-from sfumato.strategies import trees as ordered_planning
 from sfumato.strategies.calibration import NOISES, noise_for
 from sfumato.strategies.design import Candidate, Design, Problem, read_objective
 from sfumato.strategies.geography_tree import neighbour_relation, read_totals
@@ -85,9 +84,9 @@ def named_design(problem: Problem, strategy: str, reconstruction: object = None)
         return direct.design_query_noise(problem)
     if problem.unit_lattice:
         raise PlanError("real coefficients need the fine lattice")
-    if not ordered_planning.asks_long_ranges(problem, 0):
+    if not trees.asks_long_ranges(problem, 0):
         raise PlanError("the square root serves ranges of one ordered attribute, under Gaussian noise")
-    return ordered_planning.square_root(problem, normalised=strategy == "normalised-square-root")
+    return trees.square_root(problem, normalised=strategy == "normalised-square-root")
 
 
 def _named_tree_design(problem: Problem, branching: int, *, canonical: bool) -> Design:

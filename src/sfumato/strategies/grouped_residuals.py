@@ -27,11 +27,11 @@ __all__ = ["LinearOptimum", "allocate_grouped_residuals", "least_under_prices"]
 
 
 _MOST_ENTRIES = 2**23  # of all constraints: 64 MB
-_MOST_ATTRIBUTES = 14
+_MOST_ATTRIBUTES = 14  # their 16,384 residuals are one unknown each
 _MOST_LISTED = 64  # numbers of full groups that are all listed; of more, some
 _BROKEN = 1e-9  # by how much a price may be above 1 before it is taken in
 _TAKEN = 16  # constraints taken in at a time
-_ROUNDS = 200
+_ROUNDS = 200  # of taking in constraints; a few are enough
 _GAP, _STEPS, _CENTRED = 1e-8, 60, 1e-10  # relative gap of the barrier's end, Newton steps, squared decrement
 
 

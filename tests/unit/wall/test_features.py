@@ -233,7 +233,9 @@ def test_tables_on_postgres_say_the_same(postgres: Server) -> None:
         values = ", ".join(f"({', '.join(_quoted(row[c]) for c in columns)})" for row in rows)
         listed = ", ".join(f'"{c}" text' for c in columns)
         postgres.run(
-            f"DROP TABLE IF EXISTS {name}", f"CREATE TABLE {name} ({listed})", f"INSERT INTO {name} VALUES {values}"
+            f"DROP TABLE IF EXISTS {name} CASCADE",
+            f"CREATE TABLE {name} ({listed})",
+            f"INSERT INTO {name} VALUES {values}",
         )
     found = features(source({name: postgres.address(name) for name in tables}))
     assert repr(sorted(found.items())) == repr(sorted(features(source(frames(tables))).items()))

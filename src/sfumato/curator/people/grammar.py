@@ -31,6 +31,7 @@ MOST = 10**36
 MOST_ROWS = 2**36  # of a table: readers.MAX_ROWS
 PEOPLE = "people"
 """What the table of persons is called in expressions."""
+# characters; depth as written, and of the tree; operations once what SQL repeats is written out: readers recurse
 _LONGEST, _NESTED, _DEEPEST, _HEAVIEST = 10_000, 40, 120, 20_000
 
 OPERATIONS = {
@@ -40,7 +41,16 @@ OPERATIONS = {
 AGGREGATES = {
     *("count", "distinct", "sum", "mean", "min", "max", "any", "all", "median", "first", "last"),
 }
-_FUNCTIONS = {"missing": 1, "floor": 1, "if": 3, "days": 2, "year": 1, "month": 1, "previous": 1, "next": 1}
+_FUNCTIONS = {
+    "missing": 1,
+    "floor": 1,
+    "if": 3,
+    "days": 2,
+    "year": 1,
+    "month": 1,
+    "previous": 1,
+    "next": 1,
+}  # and how many arguments each has
 _COPIES = {"floor": 4, "divide": 4, "less": 2, "equal": 2, "add": 2, "subtract": 2, "if": 3}
 """How often what an operation is given may be written in its SQL; others write it once."""
 

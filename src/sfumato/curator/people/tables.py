@@ -31,7 +31,7 @@ from sfumato.errors import InvalidInput
 __all__ = ["Joined", "PerPerson", "Rows", "joined", "per_person", "rows"]
 
 
-_EXACT = 2**53
+_EXACT = 2**53  # whole numbers that doubles tell apart
 _UNMATCHED = ("drop", "missing")
 
 
