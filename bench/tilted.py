@@ -22,9 +22,8 @@ import numpy as np
 
 import sfumato as sf
 from sfumato.operators import Block, Dense, Identity, LinearOperator, Prefix, Sparse
-from sfumato.plans.plan import Plan, price_design
+from sfumato.plans.plan import Plan
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.strategies import residual_planning as marginals
 from sfumato.strategies.design import Problem
 from sfumato.strategies.tilted import Product, Union, optimise_shapes
 from sfumato.strategies.tilted_bounds import LargestErrorUnion, optimise_largest
@@ -95,7 +94,7 @@ def prefixes(sizes: list[int], numeric: int, orders: list[int]) -> Workload:
 
 def line(name: str, work: Workload, known: float | None) -> None:
     """Least mean: rmse."""
-    problem = Problem(work, sf.gdp(1), PrivacyUnit(Neighbours.ADD_REMOVE), "gaussian")
+    problem = Problem(work, sf.gdp(1), PrivacyUnit(Neighbours.ADD_REMOVE), "gaussian", "cells")
     start = time.process_time()
     union = Union(_products(problem), problem.sizes)
     found = optimise_shapes(union)
@@ -125,9 +124,12 @@ def _products(problem: Problem) -> list[Product]:
 
 def _planned(problem: Problem) -> tuple[Plan, float]:
     start = time.process_time()
-    best = min(
-        (price_design(d, problem) for d in marginals.design_residual_marginals(problem)),
-        key=lambda p: p.objective_value,
+    best = sf.plan(
+        problem.workload,
+        sf.gdp(1),
+        neighbours="add-remove",
+        mechanism="marginals",
+        objective=problem.objective,
     )
     return best, time.process_time() - start
 
