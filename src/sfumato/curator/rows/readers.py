@@ -345,9 +345,6 @@ def _read_parquet(session: DuckDBSession, label: str, files: Sequence[str], need
     with suppress(Exception):  # it also writes out the least and the largest of every column, which may be no date
         (size,), *_ = session.rows(f"SELECT sum(total_uncompressed_size) FROM parquet_metadata({listed})")
     _check_extent(label, int(size or 0), int(rows[0][0] or 0))
-    times = "converted_type = 'TIMESTAMP_MILLIS' OR logical_type LIKE 'TimestampType(%MILLIS=Milli%'"
-    found = attempt(message, lambda: session.rows(f"SELECT name FROM parquet_schema({listed}) WHERE {times}"))
-    _refuse_coarse_times(label, {name for (name,) in found}, needed)
     columns = [
         attempt(
             message,
