@@ -6,6 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import sfumato as sf
+from sfumato.curator import Curator
+from sfumato.strategies.certificates import find_certificate
+from support.insecure_bits import InsecureTestBits
 
 OTHER: dict[str, Any] = {"outside": "other", "missing": "other"}
 
@@ -35,3 +38,21 @@ def plan(budget: sf.Budget | None = None, neighbours: str = "add-remove", **opti
 def with_unit(given: sf.Plan, **changes: Any) -> sf.Plan:
     """The plan with another privacy unit, as a tamperer would have it."""
     return replace(given, unit=replace(given.unit, **changes))
+
+
+def crossing(made: sf.Plan, source: object, domain: sf.Domain, ledger: sf.Ledger) -> list[int]:
+    """All that crosses the wall under a plan of persons, with noise that is the same for all tables."""
+    curator = Curator(source, domain, made.unit, ledger, insecure_bits=InsecureTestBits(7))
+    sizes = {n: a.size for n, a in domain.attributes.items()}
+    found, _ = curator.measure(
+        made.strategy.blocks,
+        made.noise,
+        made.price,
+        name="x",
+        plan_hash=made.fingerprint,
+        stated=made.sensitivity,
+        certificate=find_certificate(made.strategy.blocks, sizes, made.unit, made.sensitivity.power),
+        cut=made.cut,
+    )
+    assert found.cut is not None
+    return [*(int(v) for values in found.values for v in values), found.cut]

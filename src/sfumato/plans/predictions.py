@@ -226,9 +226,7 @@ def worst_bias(entries: Iterable[ErrorEntry], weights: Iterable[float] | None = 
 
 
 def expand_entries(entries: Sequence[ErrorEntry], values: Iterable[FloatArray]) -> FloatArray:
-    """(queries,) numbers compact as the powers of each entry, spread to one per query, entry after entry."""
-    if any(e.mean is not None for e in entries) or not entries:
-        return np.concatenate([e.expand(v) for e, v in zip(entries, values, strict=True)])
+    """(queries,) numbers compact as the powers of each entry, one per query, entry after entry. Raises PlanError."""
     spread = np.empty(sum(e.item.rows for e in entries))
     at = 0
     for e, compact in zip(entries, values, strict=True):

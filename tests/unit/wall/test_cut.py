@@ -17,7 +17,7 @@ from sfumato.curator import Curator
 from sfumato.curator.rows.sources import open_source
 from sfumato.errors import PlanError
 from sfumato.strategies.certificates import find_certificate
-from support.insecure_bits import InsecureTestBits
+from support.wall import crossing
 
 DOMAIN = sf.Domain(
     {
@@ -43,24 +43,8 @@ def of_person(rng: np.random.Generator, name: str, count: int) -> Rows:
 
 
 def measured(made: sf.Plan, rows: Rows) -> list[int]:
-    """All that crosses the wall, with noise that is the same for all tables."""
-    bits = InsecureTestBits(7)
     ledger = sf.Ledger.in_memory(sf.gdp(10) if made.budget.kind != "pure" else sf.pure(10))
-    curator = Curator(frame(rows), DOMAIN, made.unit, ledger, insecure_bits=bits)
-    sizes = {n: a.size for n, a in DOMAIN.attributes.items()}
-    proof = find_certificate(made.strategy.blocks, sizes, made.unit, made.sensitivity.power)
-    found, _ = curator.measure(
-        made.strategy.blocks,
-        made.noise,
-        made.price,
-        name="x",
-        plan_hash=made.fingerprint,
-        stated=made.sensitivity,
-        certificate=proof,
-        cut=made.cut,
-    )
-    assert found.cut is not None
-    return [*(int(v) for values in found.values for v in values), found.cut]
+    return crossing(made, frame(rows), DOMAIN, ledger)
 
 
 @pytest.mark.parametrize("budget", [sf.gdp(1), sf.pure(1)], ids=["gdp", "pure"])

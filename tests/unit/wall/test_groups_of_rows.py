@@ -20,8 +20,7 @@ from sfumato.curator.rows import encoding
 from sfumato.curator.rows.sources import open_source
 from sfumato.errors import DomainError, InvalidInput, LedgerError, PlanError
 from sfumato.privacy.unit import PrivacyUnit
-from sfumato.strategies.certificates import find_certificate
-from support.insecure_bits import InsecureTestBits
+from support.wall import crossing
 
 OTHER: dict[str, Any] = {"outside": "other", "missing": "other"}
 DOMAIN = sf.Domain(
@@ -137,22 +136,7 @@ WORK = sf.stack(tables=sf.marginals(DOMAIN, sets=[("d",), ("b",), ("b", "d")]), 
 
 
 def measured(made: sf.Plan, rows: Rows) -> list[int]:
-    """All that crosses the wall, with noise that is the same for all tables."""
-    ledger = sf.Ledger.in_memory(made.budget)
-    curator = Curator(frame(rows), DOMAIN, made.unit, ledger, insecure_bits=InsecureTestBits(7))
-    sizes = {n: a.size for n, a in DOMAIN.attributes.items()}
-    found, _ = curator.measure(
-        made.strategy.blocks,
-        made.noise,
-        made.price,
-        name="x",
-        plan_hash=made.fingerprint,
-        stated=made.sensitivity,
-        certificate=find_certificate(made.strategy.blocks, sizes, made.unit, made.sensitivity.power),
-        cut=made.cut,
-    )
-    assert found.cut is not None
-    return [*(int(v) for values in found.values for v in values), found.cut]
+    return crossing(made, frame(rows), DOMAIN, sf.Ledger.in_memory(made.budget))
 
 
 @pytest.mark.parametrize("budget", [sf.gdp(1), sf.pure(1)], ids=["gdp", "pure"])
