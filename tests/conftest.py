@@ -111,8 +111,15 @@ def node() -> None:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
+def chromium() -> Iterator[Browser]:
     """A headless browser of this process's tests."""
     _need(of_browser.missing())
     with of_browser.browser() as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: Browser) -> Browser:
+    """The browser of this process with one empty window, whatever the file of tests before it left open."""
+    chromium.forget()
+    return chromium

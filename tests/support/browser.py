@@ -88,7 +88,7 @@ class Browser:
 
     def said(self) -> str:
         """What the page complains of, or tells."""
-        return " ".join(e.text for e in self.all("#problem, #status, #job"))
+        return " ".join(e.text for e in self.all("#problem, #status, #job, #trouble"))
 
     def saved(self) -> None:
         """Wait until what was typed is in the spec."""
@@ -128,7 +128,15 @@ class Browser:
         return int(self.run("return document.documentElement.scrollWidth")) - self._width
 
     def forget(self) -> None:
-        """Leave the page there is, with what earlier ones asked for and complained of."""
+        """Leave the page there is, with the windows it opened and what earlier ones asked for and complained of.
+
+        A page behind another window is hidden: nothing of it comes into view, and what waits for that never happens.
+        """
+        first, *opened = self.driver.window_handles
+        for window in opened:
+            self.driver.switch_to.window(window)
+            self.driver.close()
+        self.driver.switch_to.window(first)
         self.go("about:blank")
         self.driver.get_log("browser")
         self._events().clear()
