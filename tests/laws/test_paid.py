@@ -90,6 +90,15 @@ def test_few_rows_over_many_columns_reach_what_is_proved_of_some(degree: int, ce
     assert coarse.lower_bound <= found.upper_bound * (1 + 1e-9)
 
 
+@pytest.mark.parametrize("objective", ["cells", "max"])
+def test_few_rows_of_which_every_column_may_bind_reach_their_bound(objective: str) -> None:
+    """Mutants: columns that stick out, added round by round and then no more; the optimum of the mean for the largest."""
+    rows = (np.random.default_rng(0).random((20, 5_000)) < 0.5).astype(np.int64)
+    plan = sf.plan(sf.queries(rows), sf.gdp(1), neighbours="add-remove", objective=objective)
+    assert plan.lower_bound is not None
+    assert plan.objective_value <= 1.0005 * plan.lower_bound
+
+
 @pytest.mark.parametrize("cells", [3_001, 100_001])
 def test_sums_and_counts_by_groups_are_planned_as_those_of_one_group(cells: int) -> None:
     """Sum and count of a group: the convex hull of (x, 1) has two corners, whose optimum is the bound.

@@ -243,6 +243,7 @@ def _check_symmetric_gram(gram: FloatArray) -> FloatArray:
 
 _MANY = 4_096  # columns: fewer are all looked at in a second
 _FEW = 16  # times as many columns as rows, of which then few bind
+_MOST_WORK = 100_000_000  # rows squared times columns of a step of the search over all columns: a hundred take 5 CPU-s
 _MOST_ROUNDS = 24  # each adds the columns that stick out most; curves of degree two take some ten
 _NOTHING = 1e-24  # of a squared length: what rounding leaves of columns in the span of others
 
@@ -297,8 +298,12 @@ def optimize_dense(
     if max_iterations < 1:
         raise WorkloadError(f"max_iterations is {max_iterations}; allowed are integers >= 1")
     problem, scale = read_problem(gram, matrix)
+    few: Optimum | None = None
     if problem.factor is not None and problem.size > _MANY and _FEW * len(problem.factor) <= problem.size:
-        return _optimize_few_rows(problem.factor, scale, tolerance, max_iterations, progress)
+        few = _optimize_few_rows(problem.factor, scale, tolerance, max_iterations, progress)
+        # where many columns bind, as of random rows, some rounds do not find them all: then all are looked at
+        if few.gap <= tolerance or len(problem.factor) ** 2 * problem.size > _MOST_WORK:
+            return few
     columns = find_distinct_columns(problem)
     with single_thread():
         reduced = problem.on(columns.cells)
@@ -306,7 +311,11 @@ def optimize_dense(
             (cells, _optimize_component(reduced.on(cells), ordered, tolerance, max_iterations, progress))
             for cells in reduced.components()
         ]
-    return _join_components(found, columns, scale)
+    whole = _join_components(found, columns, scale)
+    if few is None:
+        return whole
+    better = min(whole, few, key=lambda one: one.upper_bound)
+    return replace(better, lower_bound=max(whole.lower_bound, few.lower_bound))
 
 
 def _optimize_few_rows(

@@ -281,8 +281,10 @@ def _solve_factor(
     limit = MAX_DENSE_ORDERED if ordered else MAX_DENSE
     if cells > limit and direct.is_small_integral(whole):
         best, basis, found = direct.optimize_spanning_rows(
-            whole, weighted, laplace=problem.noise == "laplace", progress=progress
+            whole, weighted, largest=problem.largest, laplace=problem.noise == "laplace", progress=progress
         )
+        if isinstance(best, LargestErrorOptimum):
+            return _SolvedFactor(None, found, basis, best.lower_bound, 0.0, best.rows, best.gap)
         # the largest variance is at least their mean
         bound = best.lower_bound / (math.sqrt(whole.shape[0]) if problem.largest else 1.0)
         return _SolvedFactor(None, found, basis, bound, 0.0, gap=math.inf if problem.largest else best.gap)

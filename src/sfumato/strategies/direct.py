@@ -18,6 +18,7 @@ from sfumato.errors import NotInRowSpace, PlanError
 from sfumato.operators import Block, Dense, Identity, LinearOperator, Total, Tree
 from sfumato.operators.base import FloatArray
 from sfumato.privacy.unit import Neighbours
+from sfumato.strategies.dense_largest import LargestErrorOptimum, optimize_largest
 from sfumato.strategies.dense_optimal import Optimum, optimize_dense, rotate_to_least_l1
 from sfumato.strategies.design import Design, Problem
 from sfumato.strategies.factors import Cells, Matrix, StrategyFactor, TotalOnly, basis_coefficients
@@ -257,6 +258,7 @@ def _row_space_residual(problem: Problem, operator: LinearOperator) -> float:
 
 
 _MOST, _MOST_ENTRIES = 64, 2**25  # queries, whose square is gone through for every cell, and their entries: 256 MB
+_MOST_WORK = 100_000_000  # rows squared times cells of a step of the search for the largest error: sixty take 10 CPU-s
 _TOLERANCE_FEW = 1e-5  # relative gap of proved sides: far below what a plan shows
 
 
@@ -294,16 +296,21 @@ def optimize_spanning_rows(
     whole: LinearOperator,
     weighted: Sequence[tuple[LinearOperator, float]],
     *,
+    largest: bool,
     laplace: bool,
     progress: Progress | None,
-) -> tuple[Optimum, LinearOperator, FloatArray]:
+) -> tuple[Optimum | LargestErrorOptimum, LinearOperator, FloatArray]:
     """The optimum of the mean error, whole rows that span the queries, and what is measured over these.
 
-    For Laplace noise the optimum is turned to a small L1 norm.
+    With `largest` it is the optimum of the largest error, unless that takes too long. For Laplace noise the optimum is
+    turned to a small L1 norm.
     """
     rows = np.asarray(whole.dense(), dtype=np.float64)
     root = np.concatenate([np.full(o.shape[0], math.sqrt(w)) for o, w in weighted])
-    best = optimize_dense(matrix=rows * root[:, None], tolerance=_TOLERANCE_FEW, progress=progress)
+    largest = largest and rows.size * min(rows.shape) <= _MOST_WORK
+    best = (optimize_largest if largest else optimize_dense)(
+        matrix=rows * root[:, None], tolerance=_TOLERANCE_FEW, progress=progress
+    )
     basis = Dense(np.rint(rows[independent_rows(rows)]).astype(np.int64))
     found = basis_coefficients(best.strategy, basis)
     return best, basis, rotate_to_least_l1(found, basis)[0] if laplace else found
