@@ -92,7 +92,7 @@ def test_few_rows_over_many_columns_reach_what_is_proved_of_some(degree: int, ce
 
 @pytest.mark.parametrize("objective", ["cells", "max"])
 def test_few_rows_of_which_every_column_may_bind_reach_their_bound(objective: str) -> None:
-    """Mutants: columns that stick out, added round by round and then no more; the optimum of the mean for the largest."""
+    """Mutants: columns that stick out, added by the round and no more; the optimum of the mean for the largest."""
     rows = (np.random.default_rng(0).random((20, 5_000)) < 0.5).astype(np.int64)
     plan = sf.plan(sf.queries(rows), sf.gdp(1), neighbours="add-remove", objective=objective)
     assert plan.lower_bound is not None
