@@ -35,6 +35,9 @@ __all__ = [
 
 
 BIAS_BITS = 32  # finest without such a basis, as rounding there is a bias, which is bounded and said
+_SMALL = (
+    512  # cells up to which a deficient inverse takes .1 s; of more it is solved over the rows, where few are measured
+)
 SOLVED = 2_048  # cells up to which an inverse is solved for; beyond, its triangle takes a third of the operations
 
 
@@ -262,7 +265,11 @@ class Matrix(StrategyFactor):
     def few(self) -> bool:
         """Whether least squares are solved over the rows."""
         rows, n = self.operator.shape
-        return n > SOLVED and (2 * rows <= n or rows < n > MAX_DENSE_CELLS)
+        return (n > _SMALL and 2 * rows <= n) or rows < n > MAX_DENSE_CELLS
+
+    @property
+    def _rank_at_most(self) -> int:
+        return self.operator.shape[0]
 
     @functools.cached_property
     def _solved(self) -> tuple[FloatArray, FloatArray | None]:
@@ -328,6 +335,11 @@ class Matrix(StrategyFactor):
         return None if self.few or self._solved[1] is not None else self._solved[0].sum(axis=1)
 
     def check(self, query: LinearOperator, what: str) -> None:
+        if isinstance(query, Identity) and self._rank_at_most < query.n:
+            raise NotAnswerable(
+                f"the {query.n:,} cells over {what} lie outside the span of the {self.operator.shape[0]:,} queries "
+                "that were measured"
+            )
         if self.few:
             for a, b in query.row_chunks():
                 rows = query.rows(a, b)
@@ -368,6 +380,10 @@ class Contrasts(Matrix):
     The Gram is that of the operator and some measurement of the total; the strategy replaces the latter by the known
     total, so its precision cancels. Only for strategies with a public total, and for one factor.
     """
+
+    @property
+    def _rank_at_most(self) -> int:
+        return super()._rank_at_most + 1
 
     def _gram(self) -> FloatArray:
         gram = super()._gram()
