@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from sfumato.mechanisms.research.sparse_keys import SparseMw as sparse_mw
     from sfumato.mechanisms.research.sparse_keys import SparseProject as sparse_project
     from sfumato.mechanisms.sketches import CountSketch as count_sketch
+    from sfumato.mechanisms.sketches import Histogram as histogram
     from sfumato.mechanisms.sketches import Hybrid as hybrid
     from sfumato.mechanisms.streams import Continual as continual
     from sfumato.mechanisms.textbook import Factorization as factorization
     from sfumato.mechanisms.textbook import Gaussian as gaussian
-    from sfumato.mechanisms.textbook import Histogram as histogram
     from sfumato.mechanisms.textbook import Laplace as laplace
     from sfumato.mechanisms.textbook import Marginals as marginals
     from sfumato.mechanisms.textbook import TreeMechanism as tree

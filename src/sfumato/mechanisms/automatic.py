@@ -11,7 +11,18 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from sfumato._util.display import Progress
 from sfumato.errors import BudgetError, PlanError
 from sfumato.mechanisms.denoised_pairs import denoising_candidate
-from sfumato.mechanisms.registry import KEYS, KINDS, LOCAL, QUESTIONS, STREAMS, TABLES, Request, mechanism_class
+from sfumato.mechanisms.registry import (
+    CHOICES,
+    KEYS,
+    KINDS,
+    LOCAL,
+    QUESTIONS,
+    STREAMS,
+    TABLES,
+    Request,
+    import_named,
+    mechanism_class,
+)
 from sfumato.mechanisms.searches import DIRECT, LONG, PARTS, SEARCHES, Found, Search, run, tree_search
 from sfumato.mechanisms.tables import Tables
 from sfumato.plans.plan import Plan
@@ -198,15 +209,9 @@ def _plan_for_questions(asked: Request) -> Any:
     return mechanism_class("histogram")().plan(asked) if cells <= ours else online
 
 
-def _plan_for_keys(asked: Request) -> Any:
-    from sfumato.mechanisms import sketches  # noqa: PLC0415  (tables need nothing of it)
-
-    return sketches.choose_sketch(asked)
-
-
 _DEFAULTS: dict[str, Callable[[Request], Any]] = {
     QUESTIONS: _plan_for_questions,
-    KEYS: _plan_for_keys,
+    KEYS: lambda asked: import_named(CHOICES[KEYS])(asked),
     LOCAL: lambda asked: mechanism_class("local")().plan(asked),
     STREAMS: lambda asked: mechanism_class("continual")().plan(asked),
 }

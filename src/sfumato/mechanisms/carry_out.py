@@ -9,7 +9,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from operator import methodcaller
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from sfumato._util.bundles import check_text
 from sfumato._util.codec import value_fingerprint
@@ -18,11 +18,10 @@ from sfumato._util.documents import ENDINGS, defer_signals
 from sfumato.curator import Curator
 from sfumato.curator.by_part import curator_for
 from sfumato.curator.engines.partitions import report_jobs_to
-from sfumato.curator.keys import KeyCurator
 from sfumato.errors import InvalidInput, NameTaken, NotWritten, PlanError, SfumatoError
 from sfumato.mechanisms.iterative import check_rounds, run_rounds
+from sfumato.mechanisms.registry import LOOKS, import_named
 from sfumato.plans.iterative import IterativePlan
-from sfumato.plans.keys import KeyPlan
 from sfumato.plans.packing import pack_tables
 from sfumato.plans.plan import Plan
 from sfumato.plans.planned import Planned
@@ -32,16 +31,18 @@ from sfumato.releases.files import (
     BUNDLE,
     Draft,
     ReleaseFile,
-    check_file,
     read_bundle,
     sweep_leftovers,
     unfinished_releases,
 )
 from sfumato.releases.released import as_ledger, earlier_receipt, make_provenance, one_shot_account, package_versions
-from sfumato.releases.sketches import SketchRelease, load_sketch
 from sfumato.strategies.certificates import find_certificate
 
-__all__ = ["carry_out", "projected_release"]
+if TYPE_CHECKING:
+    from sfumato.plans.keys import KeyPlan
+    from sfumato.releases.sketches import SketchRelease
+
+__all__ = ["Access", "PlanKind", "carry_out", "projected_release"]
 
 
 Place = str | os.PathLike[str]
@@ -49,7 +50,7 @@ Made = Callable[[Provenance], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class _Access:
+class Access:
     """What a look is given: the source and the account that pays, the name to pay under, and where values may go."""
 
     source: Any
@@ -60,7 +61,7 @@ class _Access:
     progress: Progress | None
 
 
-def _look_once(plan: Plan, at: _Access) -> tuple[Receipt, Made]:
+def _look_once(plan: Plan, at: Access) -> tuple[Receipt, Made]:
     blocks = plan.strategy.blocks
     opened_by = curator_for(blocks)
     curator = opened_by(at.source, plan.workload.domain, plan.unit, at.account, table=at.table, packing=pack_tables)
@@ -79,29 +80,21 @@ def _look_once(plan: Plan, at: _Access) -> tuple[Receipt, Made]:
     return receipt, lambda where: Release(plan, measured, where)
 
 
-def _look_often(plan: IterativePlan, at: _Access) -> tuple[Receipt, Made]:
+def _look_often(plan: IterativePlan, at: Access) -> tuple[Receipt, Made]:
     curator = Curator(at.source, plan.workload.domain, plan.unit, at.account, table=at.table, packing=pack_tables)
     paid, receipt = curator.prepaid(plan.price, name=at.name, plan_hash=plan.fingerprint)
     return receipt, lambda where: run_rounds(plan, paid, where)
 
 
-def _look_at_keys(plan: KeyPlan, at: _Access) -> tuple[Receipt, Made]:
-    curator = KeyCurator(at.source, plan.keys, plan.unit, at.account, table=at.table)
-    measured, receipt = curator.measure(
-        plan.map, plan.noise, plan.price, plan.stability, name=at.name, plan_hash=plan.fingerprint
-    )
-    return receipt, lambda where: SketchRelease(plan, measured, where)
-
-
 @dataclass(frozen=True, slots=True)
-class _PlanKind:
+class PlanKind:
     """What is peculiar to a kind of plan: its look, where its release is kept and how that is called and read.
 
     `look` pays, and returns the receipt with what makes the release of what came out, which `finish` may project.
     `bundle` names the file that holds all of a release, which `read` reads.
     """
 
-    look: Callable[[Any, _Access], tuple[Receipt, Made]]
+    look: Callable[[Any, Access], tuple[Receipt, Made]]
     finish: Callable[[Any, Any, Progress | None], Any] = lambda result, _plan, _progress: result
     check: Callable[[Any], None] = methodcaller("check")
     what: str = "release"
@@ -113,21 +106,17 @@ class _PlanKind:
     holds: Callable[[Place], bool] = lambda out: (Path(out) / "release.json").exists()
 
 
-_KINDS: dict[type[Planned], _PlanKind] = {
-    Plan: _PlanKind(_look_once, lambda result, plan, progress: projected_release(result, plan, progress)),
-    IterativePlan: _PlanKind(_look_often, check=check_rounds),
-    KeyPlan: _PlanKind(
-        _look_at_keys,
-        what="sketch",
-        place="file",
-        draft=ReleaseFile,
-        bundle=lambda out: out.name,
-        read=load_sketch,
-        load=load_sketch,
-        holds=lambda out: check_file(out).exists(),
-    ),
+_KINDS: dict[type[Planned], PlanKind] = {
+    Plan: PlanKind(_look_once, lambda result, plan, progress: projected_release(result, plan, progress)),
+    IterativePlan: PlanKind(_look_often, check=check_rounds),
 }
-"""Every kind of plan that looks at a table, and its look."""
+"""The plans of tables, and their looks; those of extensions are in `registry.LOOKS`."""
+
+
+def _find_kind(plan: object) -> PlanKind | None:
+    found = _KINDS.get(type(plan))  # pyright: ignore[reportArgumentType]  (anything may be asked)
+    made_by = LOOKS.get(type(plan).__name__)
+    return import_named(made_by)() if found is None and made_by is not None else found
 
 
 @overload
@@ -157,7 +146,7 @@ def carry_out(  # type: ignore[reportInconsistentOverload]  (the options are tho
     Raises InvalidInput or SourceError (nothing spent), BudgetExceeded (ledger untouched), NotWritten
     (spent, but the release could not be stored).
     """
-    kind = _KINDS.get(type(plan))
+    kind = _find_kind(plan)
     if kind is None:
         raise PlanError(
             "release needs a plan, made by sf.plan or read by sf.load; one for questions to come is opened by sf.open, "
@@ -183,7 +172,7 @@ def carry_out(  # type: ignore[reportInconsistentOverload]  (the options are tho
     ):
         folder = None if draft is None else draft.partial
         try:
-            receipt, made = kind.look(plan, _Access(source, account, name, table, folder, progress))
+            receipt, made = kind.look(plan, Access(source, account, name, table, folder, progress))
         except ENDINGS as ended:
             paid = account.find(name)
             if paid is None:
@@ -219,7 +208,7 @@ def carry_out(  # type: ignore[reportInconsistentOverload]  (the options are tho
         ) from late
 
 
-def _lost_release_error(kind: _PlanKind, sequence: int, why: str) -> NotWritten:
+def _lost_release_error(kind: PlanKind, sequence: int, why: str) -> NotWritten:
     return NotWritten(
         f"the budget is spent (entry {sequence}) but the {kind.what} could not be stored: {why}. The ledger lists it "
         "as unreleased; there is no refund once noise was drawn. Where all that came out was written beside its place "
@@ -227,7 +216,7 @@ def _lost_release_error(kind: _PlanKind, sequence: int, why: str) -> NotWritten:
     )
 
 
-def _check_plan_holds(plan: Planned, kind: _PlanKind) -> None:
+def _check_plan_holds(plan: Planned, kind: PlanKind) -> None:
     """Try without data all that could fail without data.
 
     Raises PlanError for a plan that does not hold together, or whose price is above the budget it states.
@@ -255,7 +244,7 @@ def projected_release(result: Release, plan: Plan, progress: Progress | None = N
         return result
 
 
-def _find_stored_release(plan: Planned, kind: _PlanKind, account: Ledger, entry: Entry, out: Place | None) -> Any:
+def _find_stored_release(plan: Planned, kind: PlanKind, account: Ledger, entry: Entry, out: Place | None) -> Any:
     """The release that an entry paid for. Raises NameTaken where there is none, or it is of another plan."""
     name = entry.name
     if entry.plan_hash != plan.fingerprint:
@@ -284,7 +273,7 @@ def _find_stored_release(plan: Planned, kind: _PlanKind, account: Ledger, entry:
     return found
 
 
-def _finish_interrupted(plan: Planned, kind: _PlanKind, account: Ledger, entry: Entry, out: Path) -> None:
+def _finish_interrupted(plan: Planned, kind: PlanKind, account: Ledger, entry: Entry, out: Path) -> None:
     """Store the release that an entry paid for at `out`, if all of it lies beside, where writing it was interrupted."""
     with unfinished_releases(out, kind.bundle(out)) as found:
         for file, place in found.items():
@@ -311,7 +300,7 @@ def _finish_interrupted(plan: Planned, kind: _PlanKind, account: Ledger, entry: 
             return
 
 
-def _name_taken_error(kind: _PlanKind, entry: Entry, out: Place | None) -> NameTaken:
+def _name_taken_error(kind: PlanKind, entry: Entry, out: Place | None) -> NameTaken:
     """The refusal of a name that was paid for, and how to come by what it paid for."""
     if entry.released or out is None:
         return NameTaken(
@@ -327,7 +316,7 @@ def _name_taken_error(kind: _PlanKind, entry: Entry, out: Place | None) -> NameT
     )
 
 
-def _plan_difference_text(plan: Planned, kind: _PlanKind, entry: Entry, out: Place | None) -> str:
+def _plan_difference_text(plan: Planned, kind: PlanKind, entry: Entry, out: Place | None) -> str:
     """In what a plan differs from the one that an entry paid for, as far as the entry and what is stored tell."""
     theirs: Any = None
     if out is not None and _holds_release(kind, out):
@@ -347,7 +336,7 @@ def _plan_difference_text(plan: Planned, kind: _PlanKind, entry: Entry, out: Pla
     return f"{', '.join(found)} differ{'s' if len(found) == 1 else ''}" if found else "it measures otherwise"
 
 
-def _holds_release(kind: _PlanKind, out: Place) -> bool:
+def _holds_release(kind: PlanKind, out: Place) -> bool:
     try:
         return kind.holds(out)
     except InvalidInput:

@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ASKED_FOR",
+    "CHOICES",
     "KEYS",
     "KINDS",
     "LOCAL",
+    "LOOKS",
     "MECHANISMS",
     "QUESTIONS",
     "STREAMS",
@@ -37,6 +39,7 @@ __all__ = [
     "Request",
     "check_groups",
     "check_whole_option",
+    "import_named",
     "make_mechanism",
     "mechanism_class",
     "mechanisms_serving",
@@ -206,13 +209,19 @@ MECHANISMS: dict[str, str] = {
     "hybrid": "sfumato.mechanisms.sketches.Hybrid",
     "count-sketch": "sfumato.mechanisms.sketches.CountSketch",
     "sparse-project": "sfumato.mechanisms.research.sparse_keys.SparseProject",
-    "histogram": "sfumato.mechanisms.textbook.Histogram",
+    "histogram": "sfumato.mechanisms.sketches.Histogram",
     "pmw": "sfumato.mechanisms.multiplicative_weights.Pmw",
     "sparse-mw": "sfumato.mechanisms.research.sparse_keys.SparseMw",
     "local": "sfumato.mechanisms.local_reports.Local",
     "continual": "sfumato.mechanisms.streams.Continual",
 }
 """What `mechanism=` calls each of them, and where its class is. What "auto" tries is listed in `searches.py`."""
+
+CHOICES: dict[str, str] = {KEYS: "sfumato.mechanisms.sketches.choose_sketch"}
+"""What chooses among the mechanisms that serve a kind of questions, where an extension does; else `automatic.py`."""
+
+LOOKS: dict[str, str] = {"KeyPlan": "sfumato.mechanisms.sketches.look_at_keys"}
+"""How the plans of extensions are carried out, by their class: what makes the `PlanKind` of each."""
 
 ASKED_FOR = frozenset(MECHANISMS) - {"laplace", "gaussian", "tree", "factorization", "marginals"}
 """Those that "auto" never tries for tables, so that it need not import them: half of the library."""
@@ -232,8 +241,13 @@ def mechanism_class(name: object) -> type[Mechanism[Any]]:
     """
     if not isinstance(name, str) or name not in MECHANISMS:
         raise PlanError(f"mechanism must be one of {', '.join(MECHANISMS)}, not {name!r}")
-    module, _, cls = MECHANISMS[name].rpartition(".")
-    return getattr(import_module(module), cls)
+    return import_named(MECHANISMS[name])
+
+
+def import_named(path: str) -> Any:
+    """What stands in a module, by the dotted name of both, imported when it is first asked for."""
+    module, _, name = path.rpartition(".")
+    return getattr(import_module(module), name)
 
 
 def mechanisms_serving(kind: str) -> list[type[Mechanism[Any]]]:

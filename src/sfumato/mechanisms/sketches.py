@@ -1,18 +1,31 @@
-"""Sparse queries over universes too large to list: what their mechanisms share, and the choice among them."""
+"""Sparse queries over universes too large to list: what their mechanisms share, and the choice among them; and
+histograms of everything: the cells of a domain, the keys of known queries, or keys as they come up.
+"""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from sfumato.errors import PlanError, WorkloadError
-from sfumato.mechanisms.registry import KEYS, Mechanism, Request, mechanisms_serving
+from sfumato.interactive.key_plans import plan_histogram
+from sfumato.mechanisms.registry import (
+    KEYS,
+    QUESTIONS,
+    TABLES,
+    Mechanism,
+    Request,
+    mechanism_class,
+    mechanisms_serving,
+    read_currency,
+)
 from sfumato.plans.keys import KeyCandidate, KeyPlan
-from sfumato.privacy.accounting import ApproxEvent, Event
+from sfumato.plans.plan import Plan
+from sfumato.privacy.accounting import ApproxEvent, Event, event_price
 from sfumato.privacy.amounts import Currency, Number, read_exact
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.keyed import MAX_THRESHOLD, Stability, key_sensitivity, laplace_tail
@@ -22,11 +35,21 @@ from sfumato.sketches import Buckets, KeyMap, KeyQueries, Keys, Listed, Signs
 from sfumato.sketches.maps import Words
 from sfumato.sketches.predict import projection_dimension as signs_needed
 from sfumato.strategies import calibration
-from sfumato.strategies.calibration import noise_of, spend_in
+from sfumato.strategies.calibration import noise_of, price_of, spend_in
+from sfumato.workloads import identity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sfumato.mechanisms.carry_out import Access, PlanKind
+    from sfumato.privacy.ledger import Receipt
+    from sfumato.releases import Provenance
+    from sfumato.releases.sketches import SketchRelease
 
 __all__ = [
     "INDEPENDENCE",
     "CountSketch",
+    "Histogram",
     "Hybrid",
     "KeyRequest",
     "Sketched",
@@ -37,6 +60,7 @@ __all__ = [
     "dimension_for",
     "gaussian_key_noise",
     "least_threshold",
+    "look_at_keys",
     "read_key_request",
 ]
 
@@ -295,3 +319,105 @@ class Hybrid(Sketched):
         noise = DiscreteLaplace(changed / ((1 - share) * epsilon))
         price = ApproxEvent(epsilon, budget.delta)
         return KeyPlan(stated.keys, budget, unit, self.name, buckets, noise, price, stability, stated.records)
+
+
+_ANY = "any"
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Histogram(Sketched):
+    """All counts with one draw of noise each: any number of questions, exact standard errors.
+
+    Over a domain every cell is measured once. Over keys whose queries are known, those keys; over keys whose queries
+    are still to come, each when it is first asked for (`sf.open`).
+
+    Args:
+        currency: In which currency the ledger that pays adds up ("epsilon", "rho", "mu^2"); None takes the budget's
+            own. "any" takes the law of less noise, Laplace's or Gauss's, whatever a ledger of the budget says of it.
+
+    Raises:
+        PlanError: There is no such currency.
+    """
+
+    currency: str | None = None
+
+    name: ClassVar[str] = "histogram"
+    serves: ClassVar[tuple[str, ...]] = (QUESTIONS, KEYS)
+    alone: ClassVar[str | None] = _ANY
+
+    def __post_init__(self) -> None:
+        if self.currency != _ANY:
+            read_currency(self.currency)
+
+    def check(self, asked: Request) -> None:
+        if asked.records is not None and asked.kind == KEYS:
+            raise PlanError(
+                "records= predicts what sketches err; the error of a histogram does not depend on it: leave it out"
+            )
+        super().check(asked)
+
+    def plan(self, asked: Request) -> Any:
+        currency = None
+        if self.currency != _ANY:
+            currency = read_currency(self.currency) or asked.budget.currency
+        if asked.kind == QUESTIONS:
+            return _plan_noisy_cells(asked, currency)
+        if isinstance(asked.what, KeyQueries):
+            if self.currency is not None:
+                raise PlanError("currency= is of a histogram that is opened for questions to come; leave it out")
+            return super().plan(asked)
+        return plan_histogram(asked.what, asked.budget, asked.unit, currency=currency)
+
+    def sketch(self, stated: KeyRequest) -> KeyPlan:
+        if stated.supports is None:
+            raise PlanError(
+                "a histogram that is released counts the keys of known queries: plan keys.queries([...]), one list of "
+                "keys each; for queries to come, open it: sf.plan(keys, ..., mechanism='histogram')"
+            )
+        listed = Listed(np.unique(np.concatenate(stated.supports)))
+        noise, event = cheapest_key_noise(listed, stated.budget, stated.unit)
+        own = (stated.keys, stated.budget, stated.unit, self.name)
+        return KeyPlan(*own, listed, noise, event, None, stated.records)
+
+    def predicts(self, stated: KeyRequest) -> bool:
+        return True
+
+
+def _plan_noisy_cells(asked: Request, currency: Currency | None) -> Plan:
+    """The plan of less variance that measures every cell: Laplace or Gaussian noise, if the ledger can pay for both."""
+    budget, plans = asked.budget, list[Plan]()
+    request = replace(asked, kind=TABLES, what=identity(asked.what))
+    for name in ("laplace",) if budget.kind == "pure" else ("laplace", "gaussian"):
+        found = mechanism_class(name)().plan(request)
+        # a histogram must not cost more than the budget in the ledger's currency
+        if currency is None or event_price(found.price, currency) <= event_price(price_of(budget, currency), currency):
+            plans.append(found)
+    if not plans:
+        raise PlanError(f"this ledger adds up {currency}, in which {budget} pays for no histogram")
+    return min(plans, key=lambda p: p.noise.variance)
+
+
+def look_at_keys() -> PlanKind:
+    """How a plan of keys is carried out: one look at them, kept in one file."""
+    from sfumato.curator.keys import KeyCurator  # noqa: PLC0415  (plans look at nothing)
+    from sfumato.mechanisms.carry_out import PlanKind  # noqa: PLC0415
+    from sfumato.releases.files import ReleaseFile, check_file  # noqa: PLC0415
+    from sfumato.releases.sketches import SketchRelease, load_sketch  # noqa: PLC0415
+
+    def look(plan: KeyPlan, at: Access) -> tuple[Receipt, Callable[[Provenance], SketchRelease]]:
+        curator = KeyCurator(at.source, plan.keys, plan.unit, at.account, table=at.table)
+        measured, receipt = curator.measure(
+            plan.map, plan.noise, plan.price, plan.stability, name=at.name, plan_hash=plan.fingerprint
+        )
+        return receipt, lambda where: SketchRelease(plan, measured, where)
+
+    return PlanKind(
+        look,
+        what="sketch",
+        place="file",
+        draft=ReleaseFile,
+        bundle=lambda out: out.name,
+        read=load_sketch,
+        load=load_sketch,
+        holds=lambda out: check_file(out).exists(),
+    )

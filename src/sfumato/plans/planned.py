@@ -116,6 +116,8 @@ class WorkloadPlan(Planned):
     """A plan to answer a workload: its queries, what was considered, and the public facts that releases state too."""
 
     holds = Planned.holds | {"workload": Workload, "records": int | None}
+    runs_over_time: ClassVar[bool] = False
+    """Whether tables come period after period, so that errors are of periods."""
 
     workload: Workload
     records: int | None

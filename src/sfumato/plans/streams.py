@@ -80,6 +80,7 @@ class StreamPlan(WorkloadPlan):
     notes: tuple[str, ...] = ()
     considered: tuple[Candidate, ...] = field(default=())
 
+    runs_over_time: ClassVar[bool] = True
     QUESTIONS: ClassVar[tuple[str, ...]] = ("totals", "increments")
     """The questions over time whose errors are told by period; `errors` takes any."""
 

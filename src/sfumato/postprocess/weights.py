@@ -16,7 +16,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.errors import InvalidInput, PlanError
 from sfumato.operators.base import FloatArray, LinearOperator, real_array
-from sfumato.sketches.maps import Words
 
 __all__ = ["Hypothesis", "SparseHypothesis"]
 
@@ -115,6 +114,7 @@ class Hypothesis:
         return f"<Hypothesis of {self._logs.size:,} cells with a total of {self.total:,.6g}>"
 
 
+Words = NDArray[np.uint64]
 _MOST = 2**40  # slots weigh 2^-41 and up, far above what doubles lose beside the 1/2 of "no key"
 
 

@@ -28,9 +28,9 @@ from sfumato._util.description import (
 from sfumato._util.documents import write_atomically
 from sfumato._util.frames import safe_text
 from sfumato.errors import PlanError
+from sfumato.mechanisms.registry import import_named
 from sfumato.plans.plan import Plan
 from sfumato.plans.planned import WorkloadPlan, rows_text
-from sfumato.plans.streams import StreamPlan
 from sfumato.present import charts, sections
 from sfumato.present.answers import (
     Distribution,
@@ -42,15 +42,17 @@ from sfumato.present.answers import (
     small_tables,
 )
 from sfumato.present.projected import MODEL_READING, model_answers, model_lead, moved_section
-from sfumato.present.streams import stream_figures, stream_lead, stream_sections
 from sfumato.present.words import predicted_families, provenance_sections, round_to_error, show_figures, typical_table
 from sfumato.releases import Release
 from sfumato.releases.released import WorkloadRelease
-from sfumato.releases.streams import StreamRelease
 from sfumato.releases.warnings import doubts
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+    from sfumato.releases.streams import StreamRelease
+
+    Reported = WorkloadPlan | WorkloadRelease | StreamRelease
 
 
 @cache
@@ -74,7 +76,11 @@ def asset_text(name: str) -> str:
     return (resources.files("sfumato.present") / name).read_text(encoding="utf-8")
 
 
-Reported = WorkloadPlan | WorkloadRelease | StreamRelease
+_PAGES: dict[str, str] = {
+    "StreamPlan": "sfumato.present.streams.stream_blocks",
+    "StreamRelease": "sfumato.present.streams.stream_blocks",
+}
+"""What says the middle of a page of an extension's plan or release, by its class."""
 
 
 def write_report(thing: Reported, path: str | PathLike[str], *, actual: ArrayLike | None = None) -> Path:
@@ -139,7 +145,10 @@ def describe_page(thing: Reported, *, actual: ArrayLike | None = None) -> Descri
     Raises:
         PlanError: for anything else, and where there are no answers to compare.
     """
-    release: Any = thing if isinstance(thing, WorkloadRelease | StreamRelease) else None
+    extension = _PAGES.get(type(thing).__name__)
+    release: Any = None if isinstance(thing, WorkloadPlan) else thing
+    if release is not None and extension is None and not isinstance(thing, WorkloadRelease):
+        raise PlanError(f"a report is made from a plan or a release, not from {type(thing).__name__}")
     plan: Any = thing if release is None else release.plan
     if not isinstance(plan, Plan if actual is not None else WorkloadPlan):
         raise PlanError(f"a report is made from a plan or a release, not from {type(thing).__name__}")
@@ -150,8 +159,8 @@ def describe_page(thing: Reported, *, actual: ArrayLike | None = None) -> Descri
         title = f"{title}: {safe_text(part)}"
     if isinstance(plan, Plan):
         blocks = _one_look_context(plan, release, actual)
-    elif isinstance(plan, StreamPlan):
-        blocks = _stream_context(plan, release)
+    elif extension is not None:
+        blocks = import_named(extension)(plan, release)
     else:
         blocks = _model(plan, release)
     return Description(title, [*blocks, *provenance_sections(plan, release)])
@@ -165,34 +174,14 @@ def _one_look_context(plan: Plan, release: Release | None, actual: ArrayLike | N
     queries = sum(f.queries for f in found)
     return [
         Sentences([sections.lead_sentences(plan, queries, released=release is not None, projected=projected)]),
-        *([] if release is None else _answer_context(release)),
+        *([] if release is None else answer_blocks(release)),
         sections.key_figures(plan, queries, projected=projected),
-        _protection(plan, sections.reading_advice(plan, projected=projected), released=release is not None),
+        protection_section(plan, sections.reading_advice(plan, projected=projected), released=release is not None),
         sections.asked_text(plan, found, part),
         sections.measured_section(plan, released=release is not None),
         sections.errors_text(found, projected=projected or plan.forecast is not None),
         *([] if release is None else moved_section(release)),
         *([] if release is None or actual is None else [_agreement_context(release, actual)]),
-    ]
-
-
-def _stream_context(plan: StreamPlan, release: StreamRelease | None) -> list[DescriptionBlock]:
-    """Errors and answers of the totals, of the last period there is or that is planned, and what is of time alone."""
-    totals = release.totals if release is not None and release.published else None
-    one = plan.at() if totals is None else totals.plan
-    found = predicted_families(one)
-    measured, over = stream_sections(plan, release)
-    done = 0 if release is None else len(release.published)
-    upto = "" if totals is None or release is None else f"The totals up to {safe_text(release.periods[-1])}, each"
-    return [
-        Sentences([stream_lead(plan, release)]),
-        *([] if totals is None else _answer_context(totals, upto)),
-        stream_figures(plan, done),
-        _protection(plan, sections.reading_advice(one), released=release is not None),
-        sections.asked_text(one, found, None),
-        measured,
-        sections.errors_text(found),
-        over,
     ]
 
 
@@ -204,18 +193,18 @@ def _model(plan: WorkloadPlan, release: Any) -> list[DescriptionBlock]:
     return [
         Sentences([model_lead(plan, queries, released=release is not None)]),
         *([] if release is None else [model_answers(release)]),
-        _protection(plan, MODEL_READING, released=release is not None),
+        protection_section(plan, MODEL_READING, released=release is not None),
         sections.asked_section(text, plan),
         sections.measured_facts_section(plan, [], f"How it {'was' if release is not None else 'will be'} made"),
     ]
 
 
-def _protection(plan: WorkloadPlan, reading: Sentences, *, released: bool) -> Description:
+def protection_section(plan: WorkloadPlan, reading: Sentences, *, released: bool) -> Description:
     blocks = [sections.guarantee_sentences(plan, released=released), reading]
     return Description("What it protects", blocks, "protects", "Protection")
 
 
-def _answer_context(release: Release, each: str = "Each") -> list[DescriptionBlock]:
+def answer_blocks(release: Release, each: str = "Each") -> list[DescriptionBlock]:
     """Reasons for doubt, and the answers themselves."""
     text = (
         f"{each} answer with its 95 % interval: the thin lines, which for large counts can be too short to see. "

@@ -7,20 +7,49 @@ from typing import Any
 
 import numpy as np
 
-from sfumato._util.description import Bar, Bars, Chart, Description, Figures, Sentences, TitledTable
+from sfumato._util.description import Bar, Bars, Chart, Description, DescriptionBlock, Figures, Sentences, TitledTable
 from sfumato._util.frames import Frame, safe_text
 from sfumato.plans.predictions import interval_margins
 from sfumato.plans.predictions import simultaneous_confidence as together
 from sfumato.plans.streams import StreamPlan
 from sfumato.present.charts import over_time_chart
-from sfumato.present.sections import guarantee_equation, measured_facts_section, plural, table_text
-from sfumato.present.words import budget_statement, show_figures
+from sfumato.present.page import answer_blocks, protection_section
+from sfumato.present.sections import (
+    asked_text,
+    errors_text,
+    guarantee_equation,
+    measured_facts_section,
+    plural,
+    reading_advice,
+    table_text,
+)
+from sfumato.present.words import budget_statement, predicted_families, show_figures
 from sfumato.releases.streams import StreamRelease
 
 _DRAWN = 1_000  # periods of a chart: about as many as it has pixels
 _CONFIDENCE = 0.95  # of all intervals of a page
 _BANDS = "with the 95 % interval of each, and paler intervals that hold all together."
 _LISTED = 30  # lines of the last periods: what a screen holds
+
+
+def stream_blocks(plan: StreamPlan, release: StreamRelease | None) -> list[DescriptionBlock]:
+    """Errors and answers of the totals, of the last period there is or that is planned, and what is of time alone."""
+    totals = release.totals if release is not None and release.published else None
+    one = plan.at() if totals is None else totals.plan
+    found = predicted_families(one)
+    measured, over = stream_sections(plan, release)
+    done = 0 if release is None else len(release.published)
+    upto = "" if totals is None or release is None else f"The totals up to {safe_text(release.periods[-1])}, each"
+    return [
+        Sentences([stream_lead(plan, release)]),
+        *([] if totals is None else answer_blocks(totals, upto)),
+        stream_figures(plan, done),
+        protection_section(plan, reading_advice(one), released=release is not None),
+        asked_text(one, found, None),
+        measured,
+        errors_text(found),
+        over,
+    ]
 
 
 def stream_sections(plan: StreamPlan, release: StreamRelease | None) -> list[Description]:

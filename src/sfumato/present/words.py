@@ -21,14 +21,12 @@ from sfumato.errors import BudgetError, NotAnswerable, PlanError, SfumatoError
 from sfumato.plans.iterative import IterativePlan
 from sfumato.plans.plan import Plan
 from sfumato.plans.planned import WorkloadPlan
-from sfumato.plans.streams import StreamPlan
 from sfumato.privacy.accounting import event_price
 from sfumato.privacy.amounts import Currency, readable_number
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger.words import export_events
 from sfumato.releases import Provenance, Release
 from sfumato.releases.released import WorkloadRelease
-from sfumato.releases.streams import StreamRelease
 from sfumato.workloads import RECORDS, QueryBlock, QueryFamily, Workload, predicates
 from sfumato.workloads.levels import family_names, names_asked, table_names
 
@@ -184,14 +182,14 @@ def above_bound(plan: Plan) -> float | None:
     return max(0.0, plan.objective_value / plan.lower_bound - 1)
 
 
-def plan_as_json(plan: Plan | IterativePlan | StreamPlan) -> dict[str, Any]:
+def plan_as_json(plan: Any) -> dict[str, Any]:
     """A plan as JSON values: what is asked, measured and paid, and every predicted error."""
     k, m = plan.workload.shape
     known = plan.facts()
     asked = {"format": "sfumato plan 1", "queries": k, "cells": str(m)}
     if isinstance(plan, IterativePlan):
         return {**asked, **known, "candidates": plan.candidates.rows()}
-    if isinstance(plan, StreamPlan):
+    if plan.runs_over_time:
         over = {question: plan.errors(0.95, question).rows() for question in plan.QUESTIONS}
         return {**asked, **known, "over_time": over, "families": plan.at().errors(0.95).rows()}
     known["mechanism"] |= {"values": sum(b.rows for b in plan.strategy.blocks), "notes": list(plan.notes)}
@@ -320,7 +318,7 @@ _OVER_TIME = "the filter run backwards over what was published, and sums over pe
 Rows = list[tuple[str, str]]
 
 
-def provenance_sections(plan: WorkloadPlan, release: WorkloadRelease | StreamRelease | None) -> list[Description]:
+def provenance_sections(plan: WorkloadPlan, release: Any) -> list[Description]:
     """The sections on budget, provenance and further questions."""
     text = (
         "Nothing is spent yet. A release of this plan debits its whole price from a ledger before the table is "
@@ -343,11 +341,11 @@ def provenance_sections(plan: WorkloadPlan, release: WorkloadRelease | StreamRel
     return [
         Description("Budget and ledger", [Sentences([text]), Facts(facts)], "budget", "Budget"),
         Description("Provenance", [Facts(provenance_facts(plan, release))], "provenance", "Provenance"),
-        _stream_steps(opened=release is not None) if more is None or isinstance(plan, StreamPlan) else more,
+        _stream_steps(opened=release is not None) if more is None or plan.runs_over_time else more,
     ]
 
 
-def provenance_facts(plan: WorkloadPlan, release: WorkloadRelease | StreamRelease | None) -> Rows:
+def provenance_facts(plan: WorkloadPlan, release: Any) -> Rows:
     """What made a plan or a release, and the hashes that tell it apart."""
     measured, value = plan.measures
     hashes = [
@@ -364,7 +362,7 @@ def provenance_facts(plan: WorkloadPlan, release: WorkloadRelease | StreamReleas
         made += [("Snapshot of the table", safe_text(p.snapshot))] if p.snapshot is not None else []
         made.append(("Software", ", ".join(f"{name} {version}" for name, version in p.versions)))
         made.append(("Random numbers", "exact integer noise from the operating system's generator; there is no seed"))
-        done = _OVER_TIME if isinstance(release, StreamRelease) else release.facts()["post_processing"]
+        done = _OVER_TIME if plan.runs_over_time else release.facts()["post_processing"]
         made.append(("Post-processing", done))
         hashes.append(("Measured values", release.result_hash))
     return [*made, *((f"{name}, SHA-256", value) for name, value in hashes)]
