@@ -1,7 +1,7 @@
 """What a declared domain comes down to where records are read: names, and rules that say which value has which cell.
 
 A `Domain` has labels, levels and hierarchies besides; whoever reads records needs none of them. `docs/data.md` says
-what each rule makes of every value; the SQL of it is `wall.rows.encoding`.
+what each rule makes of every value; the SQL of it is `curator.rows.encoding`.
 """
 
 from __future__ import annotations

@@ -192,7 +192,7 @@ def budget_of_margin(spec: Spec, margin: float) -> Budget:
 def plan_of_margins(spec: Spec) -> Plan:
     """The plan that keeps to the margins of a spec's queries at the least budget of the spec's kind (and delta).
 
-    Raises InvalidInput where the spec states none, PlanError as `recipes.inverse.plan_for`.
+    Raises InvalidInput where the spec states none, PlanError as `planner.inverse.plan_for`.
     """
     if not spec.margins:
         raise InvalidInput(f"{spec.path} states no margin; add margin = 50 to the [[queries]] that need one")

@@ -9,7 +9,7 @@ __all__ = ["engines", "find_engine"]
 
 
 engines: list[Callable[[object], Any]] = []
-"""From a source of data to what opens it (`wall.engines.streams.Stream`), or None where it is not theirs."""
+"""From a source of data to what opens it (a `Stream` of `curator.engines.streams`), or None where it is not theirs."""
 
 
 def find_engine(source: object) -> Any:

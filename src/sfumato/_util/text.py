@@ -1,7 +1,7 @@
 """How texts are read before they are compared, and how they write days: said once, for declarations and for records.
 
-Whoever reads records has SQL for the same (`wall.rows.encoding`). What Unicode says of letters is Python's here and in
-that SQL, which is told letter by letter which capital stands for which.
+Whoever reads records has SQL for the same (`curator.rows.encoding`). What Unicode says of letters is Python's here and
+in that SQL, which is told letter by letter which capital stands for which.
 """
 
 from __future__ import annotations

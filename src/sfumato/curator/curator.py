@@ -109,7 +109,7 @@ class CuratedTable:
         return self.ledger.debit(name, plan_hash, price, self.unit, self.table)
 
     def __repr__(self) -> str:
-        return "<Holding>"
+        return "<CuratedTable>"
 
 
 def _refuse_measures(grid: Grid) -> None:

@@ -2,7 +2,7 @@
 
 What is measured is linear and independent of the data: attributes, pairs and, where noise lets them, triples by their
 residuals, so answers, errors and intervals exist as for any marginal tables. The release then replaces the answers by
-those of `estimate.mixtures`, which no bound describes. How the budget is split is in `dividing`.
+those of `postprocess.mixtures`, which no bound describes. How the budget is split is in `dividing`.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def pack_tables(shape: Sequence[int], sets: Sets, rows: int) -> tuple[Positions,
 
     shape: cells of every attribute; sets: one array (count, order) per family, of ascending positions.
     Returns (blocks, width) ascending positions, filled up with the number of attributes, and one array of numbers of
-    blocks per family: what `wall.rows.counting` takes for a proposal, and checks.
+    blocks per family: what `curator.rows.counting` takes for a proposal, and checks.
     """
     if not any(map(len, sets)):
         return np.zeros((0, 0), dtype=np.int64), [np.zeros(len(s), dtype=np.int64) for s in sets]

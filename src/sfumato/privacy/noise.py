@@ -339,7 +339,7 @@ class NoiseLaw(ABC):
 
     `sample` is exact: given ideal random bits each k comes with exactly its probability, draws are
     independent, and every integer is possible. The variance is a double, for predicted errors; no privacy rests
-    on it. Distribution functions and quantiles are in `plans.quantiles`.
+    on it. Distribution functions and quantiles are in `plans.predictions`.
     """
 
     __slots__ = ()

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 __all__ = ["DIGITS", "round_down", "round_up", "sqrt_down", "sqrt_up"]
 
-DIGITS = 16  # as in `privacy.pure`: an amount loses less than one part in 10^15
+DIGITS = 16  # as in accounting.py: an amount loses less than one part in 10^15
 
 
 def round_down(x: Fraction) -> Fraction:

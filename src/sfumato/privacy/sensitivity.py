@@ -1,4 +1,4 @@
-"""What integer maps cost: exact integer bounds of how far neighbouring tables are apart; home of the relation.
+"""What integer maps cost: exact integer bounds of how far neighbouring tables are apart.
 
 A measurement is a list of blocks, each a Kronecker product of integer factors. The column of all blocks that belongs
 to a cell u = (u_1, u_2, ...) has, summed over blocks b,
@@ -10,6 +10,9 @@ with c the column sums and G the Gram matrix of factor g. Where a row may come o
 it is found here. Where a row is replaced, the second is: a maximum over pairs of cells, which is hard in general. It
 is not searched here. Whoever plans searches, and hands over a `Certificate` that says how to bound it; this module
 does what it says, in integers. A wrong certificate is refused or proves less; none can prove too little.
+
+A person of r rows changes r^p times as much. A person's row may also vanish, so that a column of zeros joins the others
+and the total is not public.
 """
 
 from __future__ import annotations
@@ -93,8 +96,8 @@ class Certificate:
     method: "apart" adds up what every block has at most; "cells" looks at all pairs of cells of one group, or of
     the whole matrix for L1; "pairs" at all combinations of pairs of cells, one per group. The others look at which
     attributes change, where only that matters or as if only that did; the variables are the groups, in the order of
-    `Terms`, then the slots: "classes" has a class per variable, "cliques" cliques in the order of their elimination
-    (see sums.py), "products" weights close to products (see products.py).
+    `Terms`, then the slots: "classes" has a class per variable, "cliques" cliques in the order of their elimination,
+    "products" weights close to products (both in sums.py).
     """
 
     method: Method = "apart"
@@ -115,7 +118,7 @@ def certified_bound(
 
     power 1 or 2. For replace-one without a certificate all pairs of few cells are looked at; of many, what every
     block has at most is added up. It is never above the largest column twice, or 2^power times with negative entries.
-    Raises what `priced` raises, and PlanError for a certificate that does not fit.
+    Raises as `best_certified`, and PlanError for a certificate that does not fit.
     """
     if certificate is None:
         return best_certified(blocks, sizes, unit, power, _default_certificates, measures=measures)[0].value

@@ -1,6 +1,6 @@
 """What a stream costs: measurements of the same tables in every period, by one integer filter over time.
 
-Of every set A of attributes the table v_A is filtered cell by cell (`privacy.filters`), its columns shrunk by
+Of every set A of attributes the table v_A is filtered cell by cell (`IntegerFilter`), its columns shrunk by
 alpha_A = multiple / 2^grain; the integer map X_A of its family comes after the floor, then noise of one law. A person
 changes v_A(t) in at most k periods; with D the largest sqrt(sum_A alpha_A^2 |X_A (v'_A - v_A)|^2) of one period,
 h the most cells of one table that change in all, and the sums of squares over all periods,

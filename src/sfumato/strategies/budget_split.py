@@ -1,9 +1,10 @@
 """How a budget is split between what is measured together. Nothing here knows of data or privacy: it is arithmetic.
 
 Part i, measured with noise of deviation s_i, costs p_i / s_i^power, power 2 for Gaussian noise and 1 for Laplace noise,
-and its squared error is E_i s_i^2. Where all parts together cost 1, the least sum of errors has s_i^(2 + power) in
-proportion to p_i / E_i [XZK23], and the least largest error has all of them equal. In both cases every part has a root,
-its share of the budget up to a common factor, and the error of all together is a power of the sum of roots.
+and its squared error is E_i s_i^2, each error with its weight (`Problem.objective_weight`). Where all parts together
+cost 1, the least sum of errors has s_i^(2 + power) in proportion to p_i / E_i [XZK23], and the least largest error has
+all of them equal. In both cases every part has a root, its share of the budget up to a common factor, and the error of
+all together is a power of the sum of roots.
 """
 
 from __future__ import annotations

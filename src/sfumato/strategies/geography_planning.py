@@ -29,7 +29,7 @@ _ROUNDS = 60  # of weights on pairs: they end before, where the dearest is this 
 _NEAR = 1e-4  # of squared errors
 _FASTER, _SLOWER = 1.5, 0.5  # powers of what pairs cost, while the dearest falls, and where it rose
 _SHARP = 8  # power of prices from which weights start: they cannot come back from nothing, and most end there
-MOST_PAIRED = 1_000  # cells of an attribute of which all pairs are looked at by prices (designs/pricing/pairs.py)
+MOST_PAIRED = 1_000  # cells of an attribute of which all pairs are looked at by prices (certificates.py)
 _MOST_CHANGED = 6  # attributes of which all subsets are looked at; above, all of them together
 
 Precisions = dict[Sets, FloatArray]

@@ -38,7 +38,7 @@ def columns_by_class(blocks: Sequence[Block], sizes: Mapping[str, int], *, spann
 
     With `spanning`, where these are too many, at cells whose columns have all others as affine combinations, up to
     rounding: what is affine in these is affine in all.
-    For planning: what the price looks at is `privacy.columns.distinct_columns`, which takes nothing on trust.
+    For planning: what the price looks at is `privacy.terms.distinct_columns`, which takes nothing on trust.
     Raises PlanError where there would be too many entries.
     """
     names = tuple(dict.fromkeys(a for b in blocks for a in b.attributes))

@@ -263,7 +263,7 @@ class ReplacementCosts:
 
     @property
     def priced(self) -> bool:
-        """Whether designs/pricing goes through all of them, so that the price is no bound."""
+        """Whether `strategies.certificates` goes through all of them, so that the price is no bound."""
         return self._count <= MOST_PATTERNS
 
     def costs(self, changes: Changes) -> FloatArray:

@@ -467,7 +467,7 @@ def join_problem_attributes(problem: Problem) -> tuple[Problem, tuple[_JoinedAtt
 def planned_jointly(problem: Problem, planner: Callable[[Problem], Design]) -> Design:
     """What a planner of products finds over joined attributes, as a design for the problem as it is.
 
-    Raises PlanError where the planner does, or `joined`.
+    Raises PlanError where the planner does, or `join_problem_attributes`.
     """
     whole, found = join_problem_attributes(problem)
     design = planner(whole)

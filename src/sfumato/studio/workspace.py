@@ -166,7 +166,7 @@ class Workspace:
         return self.header
 
     def doubt(self) -> str:
-        """What the table's beginning gives reason to declare; see `wall.rows.headers.doubt`."""
+        """What the table's beginning gives reason to declare; see `undeclared_notation`."""
         return undeclared_notation(spec_table_source(parse_toml(self.text).section("data"), self.places.spec.parent))
 
     def absent(self, spec: Spec | None = None) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ ENGINES: dict[str, tuple[str, str]] = {
     "spark": ("sfumato.curator.engines.spark", "Spark"),
     "pyspark": ("sfumato.curator.engines.spark", "Spark"),
 }
-"""Module and class of each: a `Stream` (streams.py) or an `Engine` (parts.py)."""
+"""Module and class of each: a `Stream` (streams.py) or an `Engine` (partitions.py)."""
 
 
 def engine(source: object) -> Any:

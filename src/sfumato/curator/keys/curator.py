@@ -169,7 +169,7 @@ class KeyCurator:
     def converse(
         self, terms: Terms, price: Event, *, name: str, plan_hash: str, store: Path | None = None, about: Any = None
     ) -> tuple[Conversation, Receipt]:
-        """Questions one by one, each chosen after earlier replies: `talk.converse`, of `KeyQuestion`s."""
+        """Questions one by one, each chosen after earlier replies: `open_conversation`, of `KeyQuestion`s."""
         terms, price, about = _rebuild_as(terms, Terms), _rebuild_as(price, Event), _rebuild_as(about, object)
         return converse_with(
             self._access(),
@@ -185,7 +185,7 @@ class KeyCurator:
         )
 
     def resume(self, store: Path, *, anchor: str | None = None) -> Conversation:
-        """The conversation kept in a file, to go on with: `talk.resume`."""
+        """The conversation kept in a file, to go on with: `resume_conversation`."""
         return resume_with(self._access(), store, ledger=self._ledger, anchor=anchor)
 
     def _access(self) -> KeyAccess:

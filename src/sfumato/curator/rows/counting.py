@@ -1,7 +1,7 @@
 """Exact counts of marginals over records that are already encoded as cell numbers.
 
 A hundred attributes have 161,700 three-way tables and more cells than memory should hold, so tables are
-counted and handed out a batch at a time. Fewer and larger blocks may be counted than are asked (clusters.py):
+counted and handed out a batch at a time. Fewer and larger blocks may be counted than are asked (`cluster_blocks`):
 what lies inside a block follows by summation.
 """
 

@@ -143,7 +143,7 @@ class Column:
         return f"NULLIF({self.text(field)}, {sql_literal(UNREADABLE)})"
 
     def day(self, field: str, format: str) -> str:
-        """The number of the field's day as a DOUBLE, NULL where there is none; `ground.texts.day_of` in SQL."""
+        """The number of the field's day as a DOUBLE, NULL where there is none; `_util.text.parse_day_number` in SQL."""
         if self.family == "moment":
             first, end = (f"CAST('{y}-01-01 00:00:00+00' AS {self.type})" for y in _ALL_YEARS)
             micros = f"(epoch_us({field}) + {719_162 * _MICROSECONDS})"

@@ -1,8 +1,8 @@
 """How each kind of table is opened in DuckDB.
 
 Nothing is guessed from the data: text files and frames without types of their own are read with every field as text,
-and a record that is not well formed is mended by itself (csvfile.py, jsonfile.py, elements.py). DuckDB runs walled in
-(session.py).
+and a record that is not well formed is mended by itself (text_files.py, other_files.py). DuckDB runs walled in
+(`DuckDBSession`).
 """
 
 from __future__ import annotations

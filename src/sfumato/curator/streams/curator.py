@@ -185,7 +185,7 @@ def open_public_stream(
 
     Guarantee: all it ever publishes satisfies together the definition that `price` states, for the curator's neighbour
     relation, where nobody is in more periods than the terms say, nor in nearer ones; also if the table of a period is
-    chosen after what was published before (`privacy.continual`).
+    chosen after what was published before (`privacy.stream_price`).
 
     Refused before anything is spent: PlanError for terms that cost more than `price`, for a table that could not be
     counted, and for a store under a ledger that is none; InvalidInput for a place where no file can be, nor one whose

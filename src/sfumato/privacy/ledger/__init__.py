@@ -1,6 +1,6 @@
 """A durable privacy budget as people hold it: granted, read, quoted, exported; `words` is what they read.
 
-What the wall uses of it is `privacy.debits`, and `privacy.entries` is the meaning of its lines.
+What the curator uses of it is `privacy.debits`, with the meaning of its lines.
 """
 
 from __future__ import annotations
