@@ -28,6 +28,7 @@ __all__ = ["SketchRelease", "load_sketch"]
 
 _DRAWN = 4_096  # choices of buckets: their share of 95 % is then known to 0.35 %
 _READ = 1_024  # buckets of one choice: a query of more takes tenths of a second to draw for, and a formula is near
+_KEPT = 1_024  # widths that a release keeps: at most 8 MB of sizes
 
 
 @storable
@@ -126,6 +127,21 @@ class SketchRelease(ReleaseBase):
         choices, with two standard errors of the drawing; where too many are read for that, or a share so near 1 is
         wanted, Markov's inequality bounds it by the buckets' second and fourth moments.
         """
+        # signs are drawn evenly and buckets alike, so sizes alone count: queries of as many keys mostly share them
+        sizes = np.sort(np.abs(reading))
+        key = (confidence, sizes.tobytes())
+        if key not in self._widths:
+            if len(self._widths) >= _KEPT:
+                self._widths.clear()
+            self._widths[key] = self._width_within(confidence, sizes)
+        return self._widths[key]
+
+    @functools.cached_property
+    def _widths(self) -> dict[tuple[float, bytes], float]:
+        """What `_within` found, by its share and the sizes of what is read."""
+        return {}
+
+    def _width_within(self, confidence: float, reading: NDArray[np.float64]) -> float:
         held = self._held
         if len(reading) == 1:
             at = math.ceil(confidence * (held.size + 1))

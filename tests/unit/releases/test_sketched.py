@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -48,3 +50,22 @@ def test_an_interval_near_certainty_and_one_of_many_keys_are_bounded_without_dra
     wide = sketch.ask(np.arange(2_000, 8_000))
     assert wide.standard_error is not None
     assert wide.high - wide.value > 1.9 * wide.standard_error
+
+
+def test_intervals_of_queries_alike_are_drawn_once_and_the_same_in_any_order() -> None:
+    """Mutants: a width kept whatever the confidence, or whatever the weights; one that hangs on earlier questions."""
+    rng = np.random.default_rng(3)
+    keys = rng.choice(2**40, 2_000, replace=False)
+    plan = sf.plan(sf.Keys(), sf.pure(1), neighbours="add-remove", mechanism=sf.mechanisms.count_sketch(width=2**12))
+    found = sf.release(plan, sf.KeyCounts(keys, rng.integers(1, 50, keys.size)), ledger=None)
+    asked = [(keys[:16], None), (keys[16:32], None), (keys[:16], np.arange(1, 17))]
+
+    def widths(order: list[int]) -> dict[int, list[float]]:
+        fresh = replace(found)
+        asks = {i: [fresh.ask(*asked[i], confidence=c) for c in (0.8, 0.99)] for i in order}
+        return {i: [a.high - a.low for a in two] for i, two in asks.items()}
+
+    first = widths([0, 1, 2])
+    assert first == widths([2, 1, 0])
+    assert all(narrow < wide for narrow, wide in first.values())
+    assert first[0][0] < first[2][0]
