@@ -100,6 +100,7 @@ GUIDE = (
         "approximate",
         "census",
         "persons",
+        "hospital",
         "engines",
         "spark",
         "sparse",
