@@ -67,6 +67,7 @@ GROUPS = {
             "mechanisms",
             "budget_for",
             "records_for",
+            "choose_rows",
             "simulate",
             "factorization",
             "Factorization",
