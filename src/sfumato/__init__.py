@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sfumato.planner.loading import load
     from sfumato.planner.opening import open_plan as open
     from sfumato.planner.planning import plan
+    from sfumato.planner.rows import choose_rows
     from sfumato.planner.simulate import simulate
     from sfumato.plans.plan import Plan
     from sfumato.postprocess.bodies import project
@@ -93,6 +94,7 @@ __all__ = [
     "Workload",
     "approx",
     "budget_for",
+    "choose_rows",
     "combine",
     "conjunctions",
     "difference",
@@ -150,6 +152,7 @@ _LATE = {
     "Table": "sfumato.releases",
     "Workload": "sfumato.workloads",
     "budget_for": "sfumato.planner.inverse",
+    "choose_rows": "sfumato.planner.rows",
     "combine": "sfumato.releases",
     "conjunctions": "sfumato.workloads",
     "difference": "sfumato.releases",

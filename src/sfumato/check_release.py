@@ -429,6 +429,8 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
                 self.must("chain", f"line {n} does not add up, or is above the total", right)
                 right = price >= max(Fraction(0), event_cost(line[4], currency)) and line[2] not in seen
                 self.must("chain", f"line {n} paid less than it cost, or pays for a name again", right)
+                who = json.loads(whom[0])
+                whom[0] = json.dumps(who[:2] if who[1] else who)  # a price is for all rows of a person
                 self.must("chain", f"line {n} is of another unit or table", whom == [unit or whom[0], table or whom[1]])
                 (unit, table), seen[line[2]] = whom, line
             self.must("chain", f"line {n} has another number", line[0] == str(n))

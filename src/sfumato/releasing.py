@@ -102,8 +102,8 @@ def release(
         ledger: The ledger that pays, or its path; None for an explicit one-shot account, and the release says so.
         name: The name under which the price is debited. The same name, plan and `out` return the stored release, free.
         out: The folder that is written, with report.html, a page for people; for keys one file. None stores nothing.
-        table: The public name of the table, which stays when its file moves. The ledger fixes it, with the plan's
-            privacy unit, at its first spend and refuses another.
+        table: The public name of the table, which stays when its file moves, or of the database whose tables name the
+            same persons. The ledger fixes it, with the plan's privacy unit, at its first spend and refuses another.
         snapshot: The name of a state of the table; releases of one snapshot can be pooled.
         progress: Called while a planned projection is computed, after all is measured; None shows it in notebooks
             alone.

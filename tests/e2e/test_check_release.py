@@ -49,6 +49,18 @@ def test_release_json_says_how_many_persons_were_cut(tmp_path: Path) -> None:
     assert check_release.Check(release, ledger).wrong == [("files", why)]
 
 
+def test_the_lines_before_may_count_other_numbers_of_rows_of_a_person(
+    honest: Callable[[str], tuple[Path, Path]], tmp_path: Path
+) -> None:
+    """Mutant: whole units compared, so that no release of a ledger of several tables is accepted."""
+    for kind in ("residuals of persons", "residuals of replaced persons"):
+        forged = Forged(*honest(kind), tmp_path / kind)
+        relation, person, rows = json.loads(forged.lines[1][10])
+        forged.lines[1][10] = json.dumps([relation, person, rows + 7, ["a", 2]])
+        forged.tell_ledger()
+        assert verdict(forged.publish().release, forged.ledger) == ("accepted", set(), [])
+
+
 @pytest.mark.parametrize(("lie", "kind"), [(lie, kind) for lie, told in LIES.items() for kind in told.kinds])
 def test_a_lie_is_found_by_the_check_that_is_meant_to(
     lie: str, kind: str, honest: Callable[[str], tuple[Path, Path]], tmp_path: Path

@@ -19,6 +19,7 @@ from sfumato.cli import command
 from sfumato.plans.plan import Plan
 from sfumato.releasing import plan_from_spec
 from support.forked import served
+from support.scripts import script
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -154,7 +155,9 @@ def _without_numbers(text: str) -> str:
 
 
 def serve(page: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    """Where a page speaks of a server there is one, with the database that it names: the client finds it by itself."""
+    """What a page speaks of is there: files that a script draws; a server, with the database that it names."""
+    if page.name == "hospital.md":
+        script("bench/hospital.py").write_tables()
     if page.name == "spark.md":
         request.getfixturevalue("spark")
     if page.name != "engines.md":

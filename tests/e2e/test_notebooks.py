@@ -21,6 +21,7 @@ def test_every_kind_of_user_has_one() -> None:
         "researcher",
         "teacher",
         "labour-economist",
+        "epidemiologist",
     ]
 
 

@@ -59,7 +59,7 @@ HELD: dict[str, tuple[PrivacyUnit, str | None, PrivacyUnit, str | None]] = {
     "records for persons": (PERSON, None, ADD, None),
     "persons for records": (ADD, None, PrivacyUnit(Neighbours.ADD_REMOVE, "who", 1), None),
     "another person column": (PERSON, None, PrivacyUnit(Neighbours.ADD_REMOVE, "them", 2), None),
-    "more rows of a person": (PERSON, None, PrivacyUnit(Neighbours.ADD_REMOVE, "who", 3), None),
+    "another relation of persons": (PERSON, None, PrivacyUnit(Neighbours.REPLACE_ONE, "who", 2), None),
     "another table": (ADD, "people", ADD, "visits"),
     "no table for one": (ADD, "people", ADD, None),
     "a table for none": (ADD, None, ADD, "people"),
@@ -114,13 +114,26 @@ def test_the_debit_refuses_what_came_in_between(
     assert [p.name for p in path.parent.iterdir()] == [path.name]
 
 
+@pytest.mark.parametrize("door", DOORS)
+def test_a_ledger_of_persons_takes_any_number_of_their_rows(door: str, ledger: Ledger, path: Path) -> None:
+    """Mutants: rows of a person compared; the line that pays keeps the rows of the first one."""
+    first = PrivacyUnit(Neighbours.ADD_REMOVE, "who", 7, once_per=("a",), rows_per_group=2)
+    ledger.debit("first", HASH, ZcdpEvent(Fraction(0)), first, "hospital")
+    look(door, RECORDS, PERSON, ledger, "hospital", path.with_name("s.db"))
+    again = Ledger(path)
+    assert [e.unit for e in again.entries() if e.kind == "spend"] == [first, PERSON]
+    assert (again.unit, again.table) == (PrivacyUnit(Neighbours.ADD_REMOVE, "who"), "hospital")
+    assert again.verify(ledger.anchor).entries == len(ledger.entries())
+
+
 def test_what_a_refusal_says(ledger: Ledger) -> None:
     """What the ledger holds, what was given, what to do."""
     ledger.debit("first", HASH, ZcdpEvent(Fraction(0)), PERSON, "people")
     with pytest.raises(sf.errors.LedgerMismatch) as refusal:
         ledger.expect("n", HASH, ZcdpEvent(Fraction(0)), ADD, "people")
-    for text in ("column 'who'", "at most 2 rows", "one record added or removed", "neighbours=", "its own"):
+    for text in ("column 'who'", "one record added or removed", "neighbours=", "its own"):
         assert text in str(refusal.value)
+    assert "rows" not in str(refusal.value)  # of which every spend says its own
     for table, texts in (("visits", ("'people'", "'visits'")), (None, ("'people'", "names no table", "--table"))):
         with pytest.raises(sf.errors.LedgerMismatch) as refusal:
             ledger.expect("n", HASH, ZcdpEvent(Fraction(0)), PERSON, table)
@@ -160,7 +173,7 @@ def test_a_ledger_is_made_for_one_table(path: Path) -> None:
         with pytest.raises(sf.errors.LedgerMismatch, match="'people'"):
             ledger.debit("n", HASH, ZcdpEvent(Fraction(0)), ADD, wrong)
     ledger.debit("n", HASH, ZcdpEvent(Fraction(0)), PERSON, "people")
-    assert (Ledger(path).unit, Ledger(path).table) == (PERSON, "people")
+    assert (Ledger(path).unit, Ledger(path).table) == (PERSON.protected, "people")
 
 
 class Same(str):

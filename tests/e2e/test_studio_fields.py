@@ -88,6 +88,35 @@ def test_what_cannot_be_is_judged_at_its_field(tmp_path: Path, browser: Browser)
         assert browser.errors() == []
 
 
+def test_rows_of_a_person_once_per_attribute(tmp_path: Path, browser: Browser) -> None:
+    """Mutants: the attributes as one text; what is wrong told nowhere; the number kept when the attributes are gone."""
+    spec = SPEC.replace("rho = 0.5", 'rho = 0.5\nperson = "who"\nrows_per_person = 5')
+    with studio(folder(tmp_path, spec), entered=False) as page:
+        entered(page, browser, "table")
+        browser.until(lambda: browser.all("#columns h3"))
+
+        def typed(field: str, text: str) -> None:
+            wrong = "const [f, t] = arguments; f.value = t; f.dispatchEvent(new Event('change'))"
+            browser.run(wrong, browser.find(field), text)
+
+        typed("#group", "2")
+        browser.until(lambda: "rows_per_group" in page.desk.text and browser.all("#once-refused, #group-refused"))
+        typed("#once", "ages")
+        browser.until(lambda: browser.all("#once-refused"))
+        assert "ages" in browser.text("#once-refused")
+        typed("#once", "sex, age")
+        browser.until(lambda: not browser.all("#once-refused, #group-refused"))
+        found = page.desk.spec()
+        assert (found.once_per, found.rows_per_group) == (("age", "sex"), 2)
+        typed("#group", "5")
+        browser.until(lambda: browser.all("#once-refused, #group-refused"))
+        typed("#once", "")
+        browser.until(lambda: "once_per" not in page.desk.text and "rows_per_group" not in page.desk.text)
+        assert page.desk.spec().once_per == ()
+        assert browser.find("#group").get_attribute("value") == ""
+        assert browser.errors() == []
+
+
 def test_a_column_that_is_not_there_is_told_before_anything_is_paid(tmp_path: Path) -> None:
     """By its name, and nothing is spent. Mutant: the reader's reason, which is for the terminal alone."""
     spec = SPEC.replace("rho = 0.5", 'rho = 0.5\nperson = "who"\nrows_per_person = 3')

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import json
 import math
 from collections.abc import Callable, Iterator
 from fractions import Fraction
@@ -422,6 +423,15 @@ def _other_unit_before(f: Forged) -> None:
     )
 
 
+def _other_person_before(f: Forged) -> None:
+    relation, person, *rows = json.loads(f.lines[1][10])
+    f.lines[1][10] = json.dumps([relation, f"{person}?", *rows])
+
+
+def _record_before(f: Forged) -> None:
+    f.lines[1][10] = json.dumps([json.loads(f.lines[1][10])[0], None, 1])
+
+
 def _anew(f: Forged) -> None:
     """The whole ledger once more, with another first spend: nothing but an anchor shows it."""
     f.lines[1][7] = "2020-01-01T00:00:00+00:00"
@@ -680,6 +690,8 @@ LIES: dict[str, Lie] = _FORMS | {
     "the line is of another table": Lie(_line(11, "others"), "unit", _LINES, follow=False),
     "the line is of another unit": Lie(_line(10, '["add-remove", "x", 1]'), "unit", _LINES, follow=False),
     "the line before is of another unit": Lie(_other_unit_before, "chain", ("residuals", "tree"), follow=False),
+    "the line before is of another person": Lie(_other_person_before, "chain", _PERSONS, follow=False),
+    "the line before is of a record": Lie(_record_before, "chain", _PERSONS, follow=False),
     "the result is another": Lie(lambda f: f.stored.__setitem__(9, "0" * 64), "entry", _LINES, follow=False),
     "it was paid in another ledger": Lie(_other_ledger, "entry", _LINES),
     "it was paid by another line": Lie(_other_line, "entry", ("residuals",), follow=False),

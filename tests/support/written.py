@@ -139,7 +139,10 @@ def _ledger(path: Path) -> dict[str, Any]:
     ledger = sf.Ledger(path)
     entries = [[e.sequence, e.kind, e.name, e.plan_hash, str(e.price), e.released] for e in ledger.entries()]
     facts = {"id": ledger.ledger_id, "anchor": ledger.anchor, "entries": entries, "table": ledger.table}
-    facts |= {"unit": str(ledger.unit), "currency": ledger.currency.value}
+    # of persons every line keeps how many rows it counted, and the ledger as a whole does not since 0.3
+    first = next((e.unit for e in ledger.entries() if e.kind == "spend"), None)
+    assert ledger.unit == (first and first.protected)
+    facts |= {"unit": str(first), "currency": ledger.currency.value}
     return facts | {"spent": str(ledger.spent), "remaining": str(ledger.remaining), "total": str(ledger.total)}
 
 

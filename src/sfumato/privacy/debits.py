@@ -96,7 +96,7 @@ class State:
         total: The budget in the currency.
         delta_remaining: What mechanisms with a delta of their own may still add; 0 for a ledger of another currency
             than epsilon.
-        unit: Whose privacy its spends protect; None until the first spend.
+        unit: Whose privacy its spends protect, without how many rows each counts; None until the first spend.
         table: The public name of the table; None until the first spend, and after one that named none.
         entries: All lines, in order.
     """
@@ -210,9 +210,10 @@ def read_ledger_lines(state: State | None, bodies: Sequence[bytes]) -> State:
             delta -= event_delta(entry.event)
             _require_ledger(entry.cumulative == spent <= state.total and delta >= 0, f"line {number} does not add up")
             _require_ledger(entry.name not in lines, f"line {number} spends under a taken name")
-            fits = unit is None or (entry.unit, entry.table) == (unit, table)
+            assert entry.unit is not None
+            fits = unit is None or (entry.unit.protected, entry.table) == (unit, table)
             _require_ledger(fits and table in (None, entry.table), f"line {number} is of another unit or table")
-            unit, table, lines[entry.name] = entry.unit, table or entry.table, number
+            unit, table, lines[entry.name] = entry.unit.protected, table or entry.table, number
         entries.append(entry)
     return replace(state, unit=unit, table=table, delta_remaining=delta, entries=tuple(entries))
 
@@ -474,12 +475,11 @@ class Debits:
 
 def _mismatch_reason(state: State, given: PrivacyUnit, table: str | None) -> str | None:
     """Why a spend for that unit and table is refused, and what to do; None where it is not."""
-    if state.unit is not None and state.unit != given:
+    if state.unit is not None and state.unit != given.protected:
         return (
             f"this ledger adds up what is spent on {unit_text(state.unit)}, as its first spend said; this one protects "
-            f"{unit_text(given)}, and prices of different units do not add up. Nothing was spent. Plan "
-            "with the ledger's "
-            "unit (neighbours=, person=, rows_per_person=), or keep a ledger of its own for the other unit"
+            f"{unit_text(given)}, and prices of different units do not add up. Nothing was spent. Plan with the "
+            "ledger's unit (neighbours=, person=), or keep a ledger of its own for the other unit"
         )
     if (state.unit is None and state.table is None) or state.table == table:
         return None

@@ -165,6 +165,14 @@ class PrivacyUnit:
         """
         return self.neighbours is Neighbours.REPLACE_ONE and self.person is None
 
+    @property
+    def protected(self) -> PrivacyUnit:
+        """Who is protected, however many rows are counted: what all spends of one ledger have in common.
+
+        Of a person every price covers all rows, in whichever table: of those that are not counted nothing depends.
+        """
+        return self if self.person is None else PrivacyUnit(self.neighbours, self.person)
+
     def describe(self) -> str:
         """The unit in words.
 

@@ -94,6 +94,9 @@ _LEAST_EXPONENT, _MOST_EXPONENT = 20, 54
 # What counting those who had more rows than are counted costs of a squared L2 sensitivity, and of an L1 one: all other
 # errors grow by half a percent, and by two. A few dozen persons are then seen where the tables err by a few records.
 _CUT_SHARES = {2: Fraction(1, 101), 1: Fraction(1, 51)}
+# A quarter of that where rows are counted once per group: whoever comes twice to one is cut there, as is meant, so that
+# they are many, and known well enough with twice the noise.
+_GROUPED_CUT_SHARES = {2: Fraction(1, 401), 1: Fraction(1, 201)}
 _RECORDS = 2**32  # for which integers do not wrap where the lattice is made coarser, as it is where there would be
 _TOO_FEW = 2**29  # less room than this at its finest: a country has half as many people
 _ROWS = 512  # measured at most where the lattice is made coarser: long filters need every digit that they have
@@ -130,7 +133,9 @@ def noise_for(budget: Budget, asked: str | None) -> NoiseName:
 
 def share_for_tables(unit: PrivacyUnit, power: int) -> Fraction:
     """The share of a sensitivity that is left for tables beside the count of those who had more rows than counted."""
-    return Fraction(1) if unit.person is None else 1 - _CUT_SHARES[power]
+    if unit.person is None:
+        return Fraction(1)
+    return 1 - (_GROUPED_CUT_SHARES if unit.once_per else _CUT_SHARES)[power]
 
 
 def _sensitivity_limit(budget: Budget, noise: NoiseName) -> tuple[int, Fraction, Event]:

@@ -103,7 +103,9 @@ def marginals(
     else:
         d, top = len(domain.dimensions), order if order is not None else upto
         if isinstance(top, bool) or not isinstance(top, int) or not 0 <= top <= d:
-            raise WorkloadError(f"an order must be a whole number from 0 to {d}, not {top!r}")
+            raise WorkloadError(
+                f"an order must be a whole number from 0 to {d}, not {top!r}; lists of names are given as sets="
+            )
         orders = [top] if order is not None else list(range(top + 1))
         _check_tables(sum(math.comb(d, o) for o in orders))
         runs = [((), _combinations(d, o)) for o in orders]

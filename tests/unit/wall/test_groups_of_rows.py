@@ -220,6 +220,10 @@ def test_the_unit_is_what_a_ledger_keeps(tmp_path: Path) -> None:
     sf.release(made[0], frame(rows), ledger=ledger, name="a")
     sf.release(made[1], frame(rows), ledger=sf.Ledger(tmp_path / "l.db"), name="b")
     for i, other in enumerate(made[2:]):
-        with pytest.raises(LedgerError, match="one per b and d"):
-            sf.release(other, frame(rows), ledger=ledger, name=f"c{i}")
-    assert sf.Ledger(tmp_path / "l.db").unit == made[0].unit
+        sf.release(other, frame(rows), ledger=ledger, name=f"c{i}")
+    found = sf.Ledger(tmp_path / "l.db")
+    assert [e.unit for e in found.entries() if e.kind == "spend"] == [plan.unit for plan in made]
+    assert found.unit == PrivacyUnit("add-remove", "who")
+    records = sf.plan(WORK, sf.gdp("0.1"), neighbours="add-remove")
+    with pytest.raises(LedgerError, match="one person"):
+        sf.release(records, frame(rows), ledger=ledger, name="records")

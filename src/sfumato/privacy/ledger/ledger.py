@@ -164,7 +164,8 @@ class Ledger(Debits, Describable):
                 (epsilon, delta) total is kept in "mu^2" by default, in which Gaussian releases are cheap; in "epsilon"
                 as two sums, of epsilons and of deltas, which mechanisms with a delta of their own need; or in "rho", as
                 the largest rho of zCDP that implies it, in which choices by the data are cheaper.
-            table: The public name of the one table that it is for. Without it the first spend fixes the table.
+            table: The public name of the one table that it is for, or of the database whose tables name the same
+                persons. Without it the first spend fixes the table.
 
         Returns:
             The ledger, open.
@@ -198,7 +199,7 @@ class Ledger(Debits, Describable):
 
     @property
     def unit(self) -> PrivacyUnit | None:
-        """Whose privacy all spends protect; None before the first."""
+        """Whose privacy all spends protect, without how many rows each counts; None before the first."""
         return self._read().unit
 
     @property

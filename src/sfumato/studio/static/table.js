@@ -209,9 +209,10 @@ function summary() {
   const early = data.problem && data.at === null && !/queries|\[\[queries\]\]/.test(data.problem);
   say(early ? `Still to do: ${data.todo ?? data.problem}` : "");
   // kept all the same: what they lack may be typed next
-  for (const [id, place] of [["rows", "privacy.rows_per_person"], ["each", "stream.periods_per_person"]]) {
-    const at = data.todo?.startsWith(`${place}: `);
-    refuse($(id), at ? data.todo.slice(place.length + 2) : "");
+  const places = { rows: "privacy.rows_per_person", once: "privacy.once_per", group: "privacy.rows_per_group", each: "stream.periods_per_person" };
+  for (const [id, place] of Object.entries(places)) {
+    const said = data.todo?.match(/^([a-z_.]+?)(\.\d+)?: (.*)$/s); // a number is that of a text in a list
+    refuse($(id), said?.[1] === place ? said[3] : "");
   }
   const person = table("privacy").person;
   refuse($("person"), person && data.absent?.includes(person) ? `The table has no column called ${person}.` : "");
@@ -228,6 +229,8 @@ function show() {
   for (const radio of document.getElementsByName("neighbours")) radio.checked = radio.value === table("privacy").neighbours;
   $("person").value = table("privacy").person ?? "";
   $("rows").value = table("privacy").rows_per_person ?? "";
+  $("once").value = [table("privacy").once_per ?? []].flat().join(", ");
+  $("group").value = table("privacy").rows_per_group ?? "";
   $("periods").value = table("stream").periods ?? "";
   $("each").value = table("stream").periods_per_person ?? "";
   const known = Array.isArray(spec().public) ? spec().public : [];
@@ -254,6 +257,16 @@ for (const mark of MARKS) {
 kept("public-name", ["data", "table"]);
 kept("person", ["privacy", "person"]);
 kept("rows", ["privacy", "rows_per_person"], number);
+kept("group", ["privacy", "rows_per_group"], number);
+$("once").addEventListener("change", () => {
+  const names = $("once").value.split(",").map((t) => t.trim()).filter(Boolean);
+  const places = [{ place: ["privacy", "once_per"], value: names.length ? names : null }];
+  if (!names.length) {
+    $("group").value = "";
+    places.push({ place: ["privacy", "rows_per_group"], value: null });
+  }
+  change(places, summary);
+});
 $("periods").addEventListener("change", () => {
   const text = $("periods").value.trim();
   if (!text) $("each").value = "";

@@ -1,0 +1,260 @@
+"""How many rows of a person to count: chosen by a private look at how many persons have."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.optimize import nnls
+
+from sfumato.curator import Histogram
+from sfumato.curator.people import Joined, PerPerson, Rows, per_person, rows
+from sfumato.curator.rows.written import source_of
+from sfumato.domain import Domain, Integers
+from sfumato.errors import InvalidInput, PlanError
+from sfumato.mechanisms.carry_out import carry_out
+from sfumato.operators.base import FloatArray
+from sfumato.planner.planning import plan
+from sfumato.plans.plan import Plan
+from sfumato.privacy.amounts import Number, read_exact
+from sfumato.privacy.budget import Budget
+from sfumato.privacy.ledger import Ledger
+from sfumato.privacy.rounding import sqrt_down
+from sfumato.releases import Release
+from sfumato.workloads import queries
+from sfumato.workloads.core import RECORDS
+
+__all__ = ["choose_rows"]
+
+_MOST = 128  # numbers of rows that are compared, each with a query of its own
+_DOUBT = 12.25  # three and a half standard deviations, squared: by so much may fewer rows fit worse
+_PLANS = 12  # plans that are made where errors do not follow from one of them
+
+
+def choose_rows(
+    most: Plan,
+    source: Any,
+    *,
+    ledger: str | os.PathLike[str] | Ledger | None,
+    share: Number = "0.05",
+    name: str = "rows of persons",
+    out: str | os.PathLike[str] | None = None,
+    table: str | None = None,
+) -> Plan:
+    """The plan that counts as many rows of each person as errs least, after a look at how many persons have.
+
+    Each row more of a person costs noise in every answer, each row fewer leaves rows out. A share of the plan's budget
+    pays for two releases: of how many rows would be left out by each number up to the plan's own, and of the plan's
+    questions with one row of each person. The plan that is returned has the best number, and the rest of the budget.
+
+    The best is that of the least mean squared error, noise and what is left out together, over the tables of counts,
+    tables alike. Rows that are left out are taken to lie in the cells as those of the second release do. Counted are
+    all rows that name the person, also those that the domain drops; under `once_per` the different values of its one
+    attribute.
+
+    Args:
+        most: A plan whose `rows_per_person` is the largest that comes into question, at most 128.
+        source: The table, as `sf.release` takes it: rows, or `sf.joined(...)`.
+        ledger: The ledger that pays, or its path; None for an explicit one-shot account.
+        share: The share of the plan's budget that both releases cost, above 0 and below 1.
+        name: The name of the first release; that of the second is this with ", one each".
+        out: The folder where both are stored; the same call then reads them back, free.
+        table: The public name of the table or database, as for `sf.release`.
+
+    Returns:
+        A plan of the same questions, mechanism and objective, whose notes say what was found. The budget of an
+        (epsilon, delta) plan is divided as mu², in which both parts add up, and is then one of mu-GDP.
+
+    Raises:
+        PlanError: The plan is not one of several rows a person and one look, or the share is none.
+        InvalidInput: The source has one row for each person, or holds counts. Nothing is spent.
+        SfumatoError: As `sf.release`.
+
+    Guarantee:
+        Both releases together satisfy the share of the plan's budget for the plan's person, and each is debited before
+        the table is read; what is returned follows from them alone.
+
+    >>> visits = pd.DataFrame({"patient": [1, 1, 2, 3, 3, 3] * 500, "ward": list("abcabc") * 500})
+    >>> visits["patient"] += 10 * (np.arange(3_000) // 6)
+    >>> wards = sf.Domain({"ward": sf.Categories(["a", "b", "c"], outside="other", missing="other")})
+    >>> work = sf.marginals(wards, order=1)
+    >>> plan = sf.plan(work, sf.zcdp(1), neighbours="add-remove", person="patient", rows_per_person=8)
+    >>> chosen = sf.choose_rows(plan, visits, ledger=None)
+    >>> chosen.unit.rows_per_person, chosen.budget
+    (3, <Budget 0.95-zCDP; Gaussian noise multiplier 0.72548; (8.5029, 1e-6)-DP>)
+    """
+    part = read_exact(share, "share")
+    if not isinstance(most, Plan) or most.unit.person is None or most.unit.rows_per_person < 2:
+        raise PlanError("choose_rows needs a plan of tables with person= and rows_per_person= of 2 or more")
+    if not 0 < part < 1:
+        raise PlanError(f"share is above 0 and below 1, not {share!r}")
+    unit = most.unit
+    if unit.rows_per_person > _MOST:
+        raise PlanError(f"at most {_MOST} rows of a person are compared, not {unit.rows_per_person:,}; plan with fewer")
+    if len(unit.once_per) > 1 or unit.rows_per_group > 1:
+        raise PlanError("rows are chosen where once_per= names one attribute, one row per group; leave it out, or plan")
+    pays = {"ledger": ledger, "table": table}
+    folder = None if out is None else Path(out)
+    look = _look_plan(most, part / 2)
+    numbers = carry_out(look, _numbers_of_rows(most, source), name=name, out=folder and folder / "numbers", **pays)
+    once = _planned(most, 1, _part_of(most.budget, part / 2))
+    each = carry_out(once, source, name=f"{name}, one each", out=folder and folder / "each", **pays)
+    lost = _Lost.of(numbers, unit.rows_per_person)
+    tried, noise = _noise_of(most, 1 - part)
+    squares = noise + lost.squares[tried][:, None] * _spread(each) / lost.persons**2
+    best = tried[int(np.argmin(squares.mean(axis=1)))]
+    text = (
+        f"{best} rows of a person were chosen by the release {name!r}: about {lost.rows[best]:,.0f} ± "
+        f"{2 * lost.errors[best]:,.0f} rows of those who have up to {unit.rows_per_person} are left out"
+    )
+    made = _planned(most, best, _part_of(most.budget, 1 - part))
+    return replace(made, notes=(*made.notes, text))
+
+
+@dataclass(frozen=True, slots=True)
+class _Lost:
+    """By how many rows of a person are counted, from 0: how many rows are left out, and the standard errors.
+
+    `persons` is the number of persons who have rows.
+    """
+
+    rows: FloatArray
+    errors: FloatArray
+    persons: float
+
+    @classmethod
+    def of(cls, found: Release, most: int) -> _Lost:
+        beyond, answers = _beyond(most), found.answers
+        sizes = (beyond / _scales(most)[:, None])[:, 1:]
+
+        parts = np.linalg.eigh(found.covariance(found.workload))
+        roots = np.sqrt(np.maximum(parts.eigenvalues, 1e-12 * parts.eigenvalues.max()))
+        white = parts.eigenvectors.T / roots[:, None]
+        seen = white @ beyond[:, 1:]
+
+        def fitted(values: FloatArray, largest: int) -> tuple[FloatArray, float]:
+            """How many persons have each number of rows, up to the largest, none below 0; and how badly that fits."""
+            each, off = nnls(seen[:, :largest], white @ values, maxiter=100 * most)
+            return np.append(each, np.zeros(most - largest)), off**2
+
+        # nobody has more rows than it takes to say what was measured: noise alone makes some seem to
+        worst = fitted(answers, most)[1] + _DOUBT
+        low, high = 0, most
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if fitted(answers, middle)[1] <= worst else (middle, high)
+        each = fitted(answers, high)[0]
+        rows = sizes @ each
+        # what the noise does to the fit: moved by each of its independent parts, both ways
+        moves = parts.eigenvectors * roots
+        moved = np.array([sizes @ fitted(answers + move, high)[0] - rows for move in np.hstack([moves, -moves]).T])
+        off = np.sqrt(np.square(moved).sum(axis=0) / 2)
+        return cls(np.append(rows, 0.0), np.append(off, 0.0), max(1.0, float(each.sum())))
+
+    @property
+    def squares(self) -> FloatArray:
+        """What squares are expected to be after the look: too few rows cost more than too many."""
+        return np.square(self.rows) + np.square(self.errors)
+
+
+def _beyond(most: int) -> FloatArray:
+    """(most, most + 1) by rows counted, from 0, and rows that a person has: how many are left out, scaled."""
+    counted = np.arange(most)[:, None]
+    return np.maximum(np.arange(most + 1) - counted, 0) * _scales(most)[:, None]
+
+
+def _scales(most: int) -> FloatArray:
+    """What rows left out are multiplied by when they are measured: where few are counted more are, and err more."""
+    return 1 / np.arange(most, 0, -1)
+
+
+def _look_plan(most: Plan, part: Fraction) -> Plan:
+    """The plan of how many rows are left out by each number of counted ones below the largest."""
+    top = most.unit.rows_per_person
+    domain = Domain({"rows": Integers(0, top, outside="clamp", missing="other")})
+    beyond = _beyond(top)
+    matrix = np.hstack([beyond, np.zeros((top, domain.size - top - 1))])
+    labels = [f"rows beyond {r}, times {1 / (top - r):.3g}" for r in range(top)]
+    asked = queries(matrix, domain, labels=labels)
+    return plan(asked, _part_of(most.budget, part), neighbours=most.unit.neighbours, person=most.unit.person)
+
+
+def _spread(each: Release) -> FloatArray:
+    """Of every table of counts the mean square of a cell, where one row of each person is counted."""
+    entries = each.plan.entries
+    errors = each.standard_errors()
+    assert errors is not None
+    sizes = np.concatenate([e.cells() for e in entries])
+    kept = np.concatenate([np.full(len(e.cells()), e.item.unit == RECORDS) for e in entries])
+    starts = np.append(0, np.cumsum(sizes)[:-1])
+    squares = np.add.reduceat(np.square(each.answers) - np.square(errors), starts) / sizes
+    return np.maximum(squares, 0.0)[kept]
+
+
+def _numbers_of_rows(most: Plan, source: Any) -> PerPerson:
+    """The source with one row for each person, of how many rows that person has. Raises InvalidInput."""
+    unit, given = most.unit, source_of(source).table
+    assert unit.person is not None
+    if isinstance(given, Histogram):
+        raise InvalidInput("a histogram has no rows: give the table that it was counted from")
+    if isinstance(given, PerPerson):
+        raise InvalidInput("a table of sf.per_person has one row for each person: there is nothing to choose")
+    people: Rows | None = None
+    if isinstance(given, Joined):
+        people, counted = given.people.people if given.unmatched == "drop" else None, given.table
+        if given.people.key != unit.person:
+            raise InvalidInput(f"persons are known by {given.people.key!r} there and by {unit.person!r} in the plan")
+    else:
+        counted = rows(source)
+    quoted = "".join(unit.once_per).replace('"', '""')
+    what = f'count(distinct counted."{quoted}")' if quoted else "count(counted)"
+    return per_person(people, key=unit.person, columns={"rows": what}, counted=counted)
+
+
+def _noise_of(most: Plan, rest: Fraction) -> tuple[list[int], FloatArray]:
+    """Numbers of rows, and for each of them the mean variance of every table of counts with the rest of the budget."""
+    top, budget = most.unit.rows_per_person, _part_of(most.budget, rest)
+    if not most.unit.once_per:
+        # noise grows with the number of rows, and nothing else does
+        once = _variances(_planned(most, top, budget)) / top**2
+        return list(range(1, top + 1)), np.arange(1, top + 1)[:, None] ** 2 * once
+    tried = sorted({*np.geomspace(2, top, _PLANS).round().astype(int).tolist()})
+    return tried, np.array([_variances(_planned(most, r, budget)) for r in tried])
+
+
+def _planned(most: Plan, count: int, budget: Budget) -> Plan:
+    u = most.unit
+    return plan(
+        most.workload,
+        budget,
+        neighbours=u.neighbours,
+        person=u.person,
+        rows_per_person=count,
+        once_per=u.once_per if count > 1 else (),
+        mechanism=most.mechanism,  # type: ignore[arg-type]
+        objective=most.objective,  # type: ignore[arg-type]
+        records=most.records,
+    )
+
+
+def _columns(made: Plan, *names: str) -> list[Any]:
+    errors = made.errors()
+    return [errors[name] for name in names]
+
+
+def _variances(made: Plan) -> FloatArray:
+    errors, units = _columns(made, "rmse", "unit")
+    return np.array([e**2 for e, unit in zip(errors, units, strict=True) if unit == RECORDS])
+
+
+def _part_of(budget: Budget, share: Fraction) -> Budget:
+    """A share of a budget, in what its parts add up in."""
+    if budget.kind == "pure":
+        return Budget.pure(budget.parameter * share)
+    if budget.kind == "zcdp":
+        return Budget.zcdp(budget.parameter * share)
+    return Budget.gdp(sqrt_down(budget.mu_squared * share))

@@ -1,0 +1,122 @@
+"""`sf.choose_rows`: how many rows of a person to count, after a look that is paid for.
+
+Mutants named were seen to fail.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import sfumato as sf
+
+WARDS = sf.Domain({"ward": sf.Categories(["a", "b", "c", "d"], outside="other", missing="other")})
+WORK = sf.marginals(WARDS, order=1)
+
+
+def visits(numbers: Any, seed: int = 0) -> pd.DataFrame:
+    """Visits to wards, so many of each person."""
+    who = np.repeat(np.arange(len(numbers)), numbers)
+    return pd.DataFrame({"who": who, "ward": np.random.default_rng(seed).choice(list("abcd"), len(who))})
+
+
+def most(rows: int = 16, budget: sf.Budget | None = None, work: sf.Workload = WORK, **options: Any) -> sf.Plan:
+    return sf.plan(work, budget or sf.zcdp(1), neighbours="add-remove", person="who", rows_per_person=rows, **options)
+
+
+def test_the_number_of_rows_that_everybody_has_is_chosen_and_both_parts_are_the_budget(tmp_path: Path) -> None:
+    """Mutants: the rest of the budget is all of it; a look of records; the two looks at the whole share each."""
+    ledger = sf.Ledger.create(tmp_path / "l.db", total=sf.zcdp(1), table="hospital")
+    chosen = sf.choose_rows(most(), visits([3] * 4_000), ledger=ledger, share="0.1", table="hospital")
+    assert chosen.unit.rows_per_person == 3
+    assert chosen.budget == sf.zcdp("0.9")
+    assert ledger.spent <= Fraction(1, 10)
+    assert ledger.spent > Fraction(999, 10_000)
+    spends = [e for e in ledger.entries() if e.kind == "spend"]
+    assert [e.name for e in spends] == ["rows of persons", "rows of persons, one each"]
+    assert all(e.unit is not None and e.unit.person == "who" and e.unit.rows_per_person == 1 for e in spends)
+    assert "3 rows of a person were chosen by the release 'rows of persons'" in str(chosen)
+    sf.release(chosen, visits([3] * 4_000), ledger=ledger, table="hospital", name="visits")
+    assert ledger.remaining < Fraction(1, 1000)
+
+
+def test_less_budget_counts_fewer_rows() -> None:
+    """Mutants: the noise of one row for all; rows left out that cost nothing, or more than anything."""
+    drawn = np.random.default_rng(1)
+    table = visits(drawn.poisson(drawn.gamma(2, 2, 5_000)))
+    found = [
+        sf.choose_rows(most(40, sf.zcdp(rho)), table, ledger=None).unit.rows_per_person for rho in ("1e-3", "1e-1", 10)
+    ]
+    assert found == sorted(found)
+    assert found[0] + 3 < found[2]
+    assert 8 < found[1] < 30
+
+
+def test_rows_of_few_are_left_out_where_noise_for_all_would_cost_more() -> None:
+    """Mutant: the noise of one number of rows for all."""
+    table = visits([2] * 5_000 + [30] * 100)
+    table["ward"] = np.random.default_rng(3).integers(0, 100, len(table))
+    work = sf.marginals(sf.Domain({"ward": sf.Integers(0, 99, outside="other", missing="other")}), order=1)
+    chosen = sf.choose_rows(most(40, sf.zcdp("0.01"), work), table, ledger=None, share="0.5")
+    assert chosen.unit.rows_per_person < 10
+
+
+def test_an_approximate_budget_is_divided_as_its_noise_adds_up() -> None:
+    """Mutant: epsilon divided, delta kept: both parts together would be above the budget."""
+    whole = sf.approx(1, "1e-6")
+    chosen = sf.choose_rows(most(budget=whole), visits([2] * 9_000), ledger=None)
+    assert chosen.budget.kind == "gdp"
+    assert whole.mu_squared * Fraction(94, 100) < chosen.budget.mu_squared <= whole.mu_squared * Fraction(95, 100)
+    pure = sf.choose_rows(most(budget=sf.pure(1)), visits([2] * 9_000), ledger=None, share="0.2")
+    assert pure.budget == sf.pure("0.8")
+
+
+def test_rows_joined_with_their_persons_and_rows_once_per_ward() -> None:
+    """Mutants: rows of persons in no row of the table of persons counted; rows counted instead of wards."""
+    table = visits([2] * 3_000 + [9] * 3_000)
+    people = pd.DataFrame({"who": range(3_000)})
+    by_visit = sf.joined(table, people, key="who")
+    assert sf.choose_rows(most(), by_visit, ledger=None).unit.rows_per_person == 2
+    twice = pd.concat([table.assign(ward="a"), table.assign(ward="b")])
+    chosen = sf.choose_rows(most(once_per=["ward"]), twice, ledger=None)
+    assert (chosen.unit.rows_per_person, chosen.unit.once_per) == (2, ("ward",))
+
+
+def test_what_was_looked_at_is_read_back(tmp_path: Path) -> None:
+    """Mutant: the looks are not stored."""
+    ledger = sf.Ledger.create(tmp_path / "l.db", total=sf.zcdp(1))
+    first, again = (
+        sf.choose_rows(most(), visits([3] * 500), ledger=ledger, out=tmp_path / "looks", name="n") for _ in range(2)
+    )
+    assert first.fingerprint == again.fingerprint
+    assert len([e for e in ledger.entries() if e.kind == "spend"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"most": most(2).unit}, "needs a plan of tables"),
+        ({"most": sf.plan(WORK, sf.zcdp(1), neighbours="add-remove")}, "needs a plan of tables"),
+        ({"most": sf.plan(WORK, sf.zcdp(1), neighbours="add-remove", person="who")}, "2 or more"),
+        ({"most": most(200)}, "at most 128"),
+        ({"most": most(once_per=["ward"], rows_per_group=2)}, "one row per group"),
+        ({"share": 0}, "above 0 and below 1"),
+        ({"share": 1}, "above 0 and below 1"),
+        ({"source": sf.per_person(None, key="who", visits=sf.rows("none.csv"))}, "nothing to choose"),
+        ({"source": sf.joined("none.csv", "none.csv", key="whom")}, "'whom'"),
+        ({"source": sf.Histogram([1, 2, 3, 4, 5])}, "a histogram has no rows"),
+    ],
+)
+def test_what_cannot_be_chosen_is_refused_before_anything_is_paid(
+    change: dict[str, Any], why: str, tmp_path: Path
+) -> None:
+    ledger = sf.Ledger.create(tmp_path / "l.db", total=sf.zcdp(1))
+    given = {"most": most(), "source": visits([2] * 5), "ledger": ledger} | change
+    with pytest.raises(sf.SfumatoError, match=why):
+        sf.choose_rows(given.pop("most"), given.pop("source"), **given)
+    assert ledger.entries() == ()
