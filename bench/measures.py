@@ -1,7 +1,7 @@
 """Sums of measures: prices against brute force, plans against the bound of the curve, intervals, regression.
 
     OPENBLAS_NUM_THREADS=1 python bench/measures.py price [10000] | plans | coverage [2000] | counting [10000000] |
-        regression [500] | adassp [200] | clip [20]
+        regression [500] | adassp [200] | clip [20] | lorenz [1000]
 
 Seeds are those printed. CPU seconds are `time.process_time`, one thread, modules loaded.
 """
@@ -333,7 +333,93 @@ def clip(count: int) -> None:
     print(f"mean {np.mean(ratios):.3f}, at most {max(ratios):.2f}; {held / total:.4f} of {total:,} intervals hold")
 
 
+_KNOTS = [1_000 * 2**k for k in range(9)]
+_TOP = 1_000 * 2**9
+
+
+def _spread(rng: np.random.Generator, n: int) -> dict[str, Any]:
+    """Numbers of several laws; "at knots" and "at bends" are at the ends of what sums at the knots leave possible."""
+    x = np.exp(rng.normal(10, 0.9, n))
+    ends = np.array([0, *_KNOTS, _TOP], dtype=float)
+    kept = x.clip(0, _TOP - 1)
+    at = np.searchsorted(ends, kept, side="right") - 1
+    share = (kept - ends[at]) / (ends[at + 1] - ends[at])
+    odd = at + 1 - at % 2  # every second piece, in the middle of which all numbers lie
+    return {
+        "log-normal": x,
+        "Pareto 1.5": 8_000 * (1 - rng.random(n)) ** (-1 / 1.5),
+        "zeros": np.where(rng.random(n) < 0.6, 0, x),
+        "equal": np.full(n, 20_500.0),
+        "at knots": ends[at + (rng.random(n) < share)],
+        "at bends": (ends[np.minimum(odd, len(ends) - 2)] + ends[np.minimum(odd + 1, len(ends) - 1)]) / 2,
+    }
+
+
+def _gini(x: Any) -> float:
+    ranks = 2 * np.arange(1, len(x) + 1) - len(x) - 1
+    return float(ranks @ np.sort(x) / (len(x) * x.sum()))
+
+
+def _share_of(x: Any, p: float) -> float:
+    whole = np.append(0, np.cumsum(np.sort(x)))
+    return float(np.interp(p * len(x), np.arange(len(x) + 1), whole) / whole[-1])
+
+
+def lorenz(count: int) -> None:
+    """How often intervals of Gini indices and Lorenz curves hold, of six laws by 100, 1,000 and 10,000 records.
+
+    Seed [161]; noise by no seed. Beside it the mean width, and between what exact sums would leave the index.
+    """
+    rng = np.random.default_rng([161])
+    sizes, places = [100, 1_000, 10_000], (0.1, 0.5, 0.9, 0.99)
+    frames = [pd.DataFrame({"law": law, "size": str(n), "x": x}) for n in sizes for law, x in _spread(rng, n).items()]
+    frame = pd.concat(frames)
+    laws = list(_spread(rng, 10))
+    domain = sf.Domain(
+        {
+            "law": sf.Categories(laws, outside="drop", missing="drop"),
+            "size": sf.Categories(list(map(str, sizes)), outside="drop", missing="drop"),
+        },
+        measures={"x": sf.Measure(0, _TOP, knots=_KNOTS)},
+    )
+    cut = frame.assign(x=frame.x.clip(0, _TOP))
+    exact: dict[Any, dict[Any, float]] = {
+        key: {"gini": _gini(own.x.to_numpy())} | {p: _share_of(own.x.to_numpy(), p) for p in places}
+        for key, own in cut.groupby(["law", "size"])
+    }
+    total, inside = 0, 0
+    for mu in ("0.1", "0.5", "2"):
+        plan = sf.plan(sf.means(domain, "x", clip="best", by=["law", "size"]), sf.gdp(mu), neighbours="add-remove")
+        held: dict[tuple[str, str, str], list[float]] = {}
+
+        def judge(row: dict[str, Any], what: str, true: float) -> None:
+            if row["low"] is not None:
+                own = held.setdefault((row["law"], row["size"], what), [0, 0, 0])  # noqa: B023
+                inside = row["low"] - 1e-12 <= true <= row["high"] + 1e-12  # of indices that are exactly 0
+                own[:] = own[0] + 1, own[1] + inside, own[2] + row["high"] - row["low"]
+
+        for _ in range(count):
+            release = sf.release(plan, frame, ledger=None)
+            for row in release.gini("x", by=["law", "size"]).rows():
+                judge(row, "gini", exact[row["law"], row["size"]]["gini"])
+            for row in release.lorenz("x", places, by=["law", "size"]).rows():
+                judge(row, f"lorenz {row['probability']}", exact[row["law"], row["size"]][row["probability"]])
+        for law in laws:
+            for n in sizes:
+                told = "  ".join(
+                    f"{what}: {b / a:.4f}, width {c / a:.3f}"
+                    for (one, two, what), (a, b, c) in held.items()
+                    if (one, two) == (law, str(n))
+                )
+                print(f"gdp {mu:4} {law:10} {n:6,}: {told or '-'}", flush=True)
+        total, inside = total + sum(v[0] for v in held.values()), inside + sum(v[1] for v in held.values())
+        worst = min((v[1] / v[0], k) for k, v in held.items() if v[0] >= count / 2)
+        print(f"gdp {mu}: lowest {worst}", flush=True)
+    print(f"{inside / total:.4f} of {total:,.0f} hold", flush=True)
+
+
 RUNS = {
+    "lorenz": (lorenz, 1_000),
     "price": (price, 10_000),
     "coverage": (coverage, 2_000),
     "counting": (counting, 10_000_000),

@@ -39,6 +39,7 @@ __all__ = [
     "correlation",
     "covariance_between",
     "inverse_covariance",
+    "joint_noise",
     "moment_powers",
     "read_moments",
     "std",
@@ -91,6 +92,25 @@ def _padded(row: Sequence[float], size: int) -> FloatArray:
     return np.asarray([*row, *[0.0] * (size - len(row))], dtype=np.float64)
 
 
+def joint_noise(raw: Release, rows: FloatArray, block: Callable[[FloatArray], Block]) -> tuple[FloatArray, FloatArray]:
+    """Answers to rows over one axis (groups, rows), and the covariances of their noise (groups, rows, rows).
+
+    block: the rows within each group, as the first factor.
+    """
+    k = len(rows)
+    pairs = list(itertools.combinations(range(k), 2))
+    every = np.concatenate([rows, *(rows[i : i + 1] + rows[j : j + 1] for i, j in pairs)])
+    found = block(every)
+    spread = np.broadcast_to(raw.variances(found), [f.shape[0] for f in found.factors]).reshape(len(every), -1)
+    values = np.asarray(raw.answer_block(block(rows))).reshape(k, -1)
+    noise = np.zeros((spread.shape[1], k, k))
+    for i in range(k):
+        noise[:, i, i] = spread[i]
+    for n, (i, j) in enumerate(pairs):
+        noise[:, i, j] = noise[:, j, i] = (spread[k + n] - spread[i] - spread[j]) / 2
+    return values.T, noise
+
+
 def read_moments(release: Release, names: Sequence[str], by: tuple[str, ...]) -> _Moments:
     """The moments of some measures within the cells of `by`. Raises NotAnswerable."""
     raw = release.raw
@@ -121,19 +141,8 @@ def read_moments(release: Release, names: Sequence[str], by: tuple[str, ...]) ->
             f"sums, squares and products of {what}{' by ' + ', '.join(by) if by else ''} were not measured; "
             f"ask sf.moments(domain, {list(names)!r}, by={list(by)!r}) in the plan"
         )
-    k, groups = len(rows), math.prod(domain.sizes(by))
-    pairs = list(itertools.combinations(range(k), 2))
-    every = np.concatenate([rows, *(rows[i : i + 1] + rows[j : j + 1] for i, j in pairs)])
-    found = block(every, joined)
-    shape = (len(every), groups)
-    spread = np.broadcast_to(raw.variances(found), [f.shape[0] for f in found.factors]).reshape(shape)
-    values = np.asarray(raw.answer_block(block(rows, joined))).reshape(k, groups)
-    noise = np.zeros((groups, k, k))
-    for i in range(k):
-        noise[:, i, i] = spread[i]
-    for n, (i, j) in enumerate(pairs):
-        noise[:, i, j] = noise[:, j, i] = (spread[k + n] - spread[i] - spread[j]) / 2
-    return _Moments(values.T, noise)
+    values, noise = joint_noise(raw, rows, lambda r: block(r, joined))
+    return _Moments(values, noise)
 
 
 def _statistics(
