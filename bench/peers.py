@@ -2,13 +2,16 @@
 
 python bench/peers.py FOLDER                # installs what installs into FOLDER/NAME, runs all, prints the table
 python bench/peers.py FOLDER --only opendp  # one of them
+python bench/peers.py FOLDER --means        # means of money by 50 groups, in place of the tables
 Three are in no registry: checkouts of their repositories are looked for in FOLDER/rp (dkifer/ResidualPlanner),
 FOLDER/src/pgm (ryan112358/private-pgm: AIM) and FOLDER/src/hdmm (dpcomp-org/hdmm). Each peer has 10 minutes of CPU.
 
 Work: all 10 tables over two of five attributes of the bundled Adult table (48,842 rows; 17, 8, 6, 7 and 3 cells), under
 0.02-zCDP for added or removed records, and the mean of 5 releases. `rmse` is over all 679 cells, against the exact counts.
 CPU-s are those of one release, without imports; MB the largest resident size of the process, imports included. Prefix sums of
-256 cells are compared without data, by their exact expected errors at noise multiplier 1.
+256 cells are compared without data, by their exact expected errors at noise multiplier 1. Means are of 100,000 drawn
+numbers from 0 to 50,000 (seed 1), some of which lie low and some anywhere, by 50 groups: their errors times the records
+of a group over the range.
 """
 
 from __future__ import annotations
@@ -37,6 +40,7 @@ REQUIRED = {
     "diffp": ["diffprivlib"],
     "jaxp": ["jax-privacy"],
     "rpenv": ["numpy", "scipy", "pandas", "cvxpy"],
+    "google": ["python-dp", "numpy"],
     "hdmm": ["numpy", "scipy", "autograd", "future", "setuptools"],
 }
 
@@ -256,6 +260,88 @@ def runs():
 finish(runs, {"sfumato": sf.__version__}, {"auto": "unbiased, errors known before data", "projected": "projected", "adaptive": "denoised pairs"}[how])
 """
 
+DRAWN = """
+import sys, json, time, resource, warnings, math
+warnings.filterwarnings("ignore")
+import numpy as np
+rng, n, groups, top, repeated = np.random.default_rng(1), 100_000, 50, 50_000.0, 20
+g = rng.integers(0, groups, n)
+values = {"low": rng.gamma(2, 5_000, n).clip(0, top), "anywhere": rng.uniform(0, top, n)}
+def finish(runs, versions, note=""):
+    told, start, count = {}, time.process_time(), 0
+    for law, x in values.items():
+        size = np.bincount(g, minlength=groups)
+        exact = np.bincount(g, x, minlength=groups) / size
+        off = [np.asarray(runs(x)) - exact for _ in range(repeated)]
+        count += repeated
+        told[law] = float(np.sqrt(np.mean((np.array(off) * size / top) ** 2)))
+    cpu = (time.process_time() - start) / count
+    mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    text = ", ".join(f"{k} {v:.3f}" for k, v in told.items())
+    print(json.dumps({"rmse": told["low"], "cpu": cpu, "mb": mb, "versions": versions, "note": text + "; " + note}))
+"""
+
+MEANS = {
+    "OpenDP, rho .5": (
+        "opendp",
+        """
+import polars as pl, opendp.prelude as dp
+from importlib.metadata import version
+dp.enable_features("contrib")
+def runs(x):
+    frame = pl.LazyFrame({"g": g.astype(np.int32), "x": x})
+    margin = dp.polars.Margin(by=["g"], invariant="keys", max_length=n, max_groups=groups)
+    context = dp.Context.compositor(data=frame, privacy_unit=dp.unit_of(contributions=1), privacy_loss=dp.loss_of(rho=0.5),
+                                    split_evenly_over=1, margins=[margin])
+    centred = (pl.col("x") - top / 2).clip(-top / 2, top / 2).dp.sum((-top / 2, top / 2)).alias("s")
+    found = context.query().group_by("g").agg(dp.len(), centred).release().collect().sort("g")
+    return found["s"].to_numpy() / found["len"].to_numpy() + top / 2
+finish(runs, {"opendp": version("opendp")}, "half each for counts and for sums, which we centred")
+""",
+    ),
+    "Tumult Analytics, rho .5": (
+        "tmlt",
+        """
+import os, pandas as pd
+from importlib.metadata import version
+from pyspark.sql import SparkSession
+from tmlt.analytics import AddOneRow, AverageMechanism, KeySet, QueryBuilder, RhoZCDPBudget, Session
+os.environ["PYSPARK_PYTHON"] = sys.executable
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").config("spark.sql.shuffle.partitions", "1").config("spark.driver.memory", "2g").getOrCreate()
+repeated = 2
+def runs(x):
+    frame = spark.createDataFrame(pd.DataFrame({"g": g.astype(str), "x": x}))
+    session = Session.from_dataframe(RhoZCDPBudget(0.5), "people", frame, protected_change=AddOneRow())
+    keys = KeySet.from_dict({"g": [str(i) for i in range(groups)]})
+    query = QueryBuilder("people").groupby(keys).average("x", low=0.0, high=top, name="m", mechanism=AverageMechanism.GAUSSIAN)
+    found = session.evaluate(query, RhoZCDPBudget(0.5)).toPandas()
+    return found.assign(g=found.g.astype(int)).sort_values("g").m
+finish(runs, {"tmlt.analytics": version("tmlt.analytics")}, "its average, which it centres; CPU-s without Spark's Java; two releases")
+""",
+    ),
+    "Google's library, epsilon 1": (
+        "google",
+        """
+from importlib.metadata import version
+from pydp.algorithms.laplacian import BoundedMean
+def runs(x):
+    mean = lambda k: BoundedMean(epsilon=1.0, lower_bound=0.0, upper_bound=top, dtype="float").quick_result(x[g == k].tolist())
+    return [mean(k) for k in range(groups)]
+finish(runs, {"python-dp": version("python-dp")}, "its bounded mean, which it centres")
+""",
+    ),
+}
+
+OUR_MEANS = """
+import pandas as pd, sfumato as sf
+domain = sf.Domain({"g": sf.Integers(0, groups - 1, outside="drop", missing="drop")}, measures={"x": sf.Measure(0, top)})
+budget = sf.zcdp("0.5") if sys.argv[1] == "rho" else sf.pure(1)
+plan = sf.plan(sf.means(domain, "x", by="g"), budget, neighbours="add-remove")
+def runs(x):
+    return sf.release(plan, pd.DataFrame({"g": g, "x": x}), ledger=None).mean("x", by="g")["mean x"]
+finish(runs, {"sfumato": sf.__version__}, "`sf.means`; intervals, and errors before data")
+"""
+
 
 def rows(path: Path) -> None:
     """The table's codes, read around the curator because it is public."""
@@ -311,12 +397,27 @@ def _seconds(found: dict[str, float]) -> str:
     return f"{found['cpu']:.2f}" + (f" (the first {first:.1f})" if first > 2 * found["cpu"] + 1 else "")
 
 
+def means(folder: Path, only: str) -> None:
+    """Means by groups: errors where numbers lie low in the range, and where they lie anywhere."""
+    ours = {f"sfumato, {t}": ("", DRAWN + OUR_MEANS, (k,)) for k, t in (("rho", "rho .5"), ("pure", "epsilon 1"))}
+    theirs = {title: (where, DRAWN + code, ()) for title, (where, code) in MEANS.items()}
+    print("| | error, numbers low | CPU-s | MB | |\n|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as place:
+        for title, (where, code, given) in (ours | theirs).items():
+            if only in title:
+                told(title, lambda w=where: environment(folder, w) if w else sys.executable, place, code, *given)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", default="")
+    parser.add_argument("--means", action="store_true")
     chosen = parser.parse_args()
     chosen.folder = chosen.folder.resolve()
+    if chosen.means:
+        means(chosen.folder, chosen.only)
+        return
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "rows.npz"
         rows(path)

@@ -202,3 +202,38 @@ def _data(page: Studio) -> dict[str, str]:
     import tomllib
 
     return tomllib.loads(page.desk.text)["data"]
+
+
+def test_a_measure_is_declared_asked_and_taken_back(tmp_path: Path, browser: Browser) -> None:
+    """Mutants: a column that stays under [schema] too; knots as one text; a measure that only the file can change."""
+    import tomllib
+
+    told = SPEC.replace("[schema.age]", '[schema.cost]\ntype = "number"\nmin = 0\nmax = 10\nwidth = 1\n\n[schema.age]')
+    with studio(folder(tmp_path, told), entered=False) as page:
+        entered(page, browser, "table")
+        browser.until(lambda: browser.all("#columns h3"))
+        kind = '#columns select[aria-label="Kind of cost"]'
+        browser.choose(kind, "numbers to add up")
+        browser.until(lambda: "measures" in tomllib.loads(page.desk.text))
+        assert "cost" not in tomllib.loads(page.desk.text)["schema"]
+        fields = "#columns .column:has(select[aria-label='Kind of cost']) .fields input"
+        for at, typed in ((0, "0"), (1, "50000"), (2, "5000, 20000.5")):
+            browser.until(lambda: len(browser.all(fields)) == 3)
+            browser.all(fields)[at].send_keys(typed)
+        done = {"min": 0, "max": 50_000, "knots": [5_000, 20_000.5]}
+        browser.until(lambda: tomllib.loads(page.desk.text)["measures"]["cost"] == done)
+        said = "#columns .column:has(select[aria-label='Kind of cost']) .told"
+        browser.until(lambda: browser.text(said) == "added up, from 0 to 50000, cut at 5000, 20000.5")
+        browser.go(f"{page.keys.origin}/questions")
+        browser.until(lambda: browser.all("#means option"))
+        browser.choose("#means-by", "sex")
+        browser.click("#spread")
+        browser.click("#add-means")
+        asked = {"name": "means of cost", "moments": ["cost"], "by": ["sex"]}
+        browser.until(lambda: asked in tomllib.loads(page.desk.text)["queries"])
+        assert page.desk.spec().workload.domain.measures
+        browser.go(f"{page.keys.origin}/table")
+        browser.until(lambda: browser.all(kind))
+        browser.choose(kind, "leave out")
+        browser.until(lambda: not tomllib.loads(page.desk.text).get("measures"))
+        assert browser.errors() == []

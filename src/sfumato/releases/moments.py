@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from sfumato.operators.base import FloatArray
 from sfumato.plans.planned import is_answered
 from sfumato.plans.predictions import check_confidence, widest_sum_margin
 from sfumato.releases.answers import SIZE_ERRORS, too_few_note
+from sfumato.releases.nearest import Statistic, interval_within, nearest_pairs, with_neighbours
 from sfumato.releases.quantiles import by_names
 from sfumato.releases.tables import column_heading
 from sfumato.workloads.levels import table_block
@@ -39,6 +40,7 @@ __all__ = [
     "correlation",
     "covariance_between",
     "inverse_covariance",
+    "joint_noise",
     "moment_powers",
     "read_moments",
     "std",
@@ -48,9 +50,8 @@ __all__ = [
 _GRID = 81  # places of a mean, and values of a variance, near the noisy ones and in the whole range
 _REACH = 8.0  # standard errors around the noisy ones
 _FINER = 3  # times the grid is laid anew around an end
-_STEPS = 18  # of halving towards an end, which is then known to a hundred-thousandth of the range
-
-Statistic = Literal["covariance", "correlation"]
+# standard errors from the estimate, where ends mostly lie
+_PLACES = (-12.0, -5.0, -3.0, -2.5, -2.0, -1.5, -1.0, 0.0, 1.0, 1.5, 2.0, 2.5, 3.0, 5.0, 12.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,25 @@ def _padded(row: Sequence[float], size: int) -> FloatArray:
     return np.asarray([*row, *[0.0] * (size - len(row))], dtype=np.float64)
 
 
+def joint_noise(raw: Release, rows: FloatArray, block: Callable[[FloatArray], Block]) -> tuple[FloatArray, FloatArray]:
+    """Answers to rows over one axis (groups, rows), and the covariances of their noise (groups, rows, rows).
+
+    block: the rows within each group, as the first factor.
+    """
+    k = len(rows)
+    pairs = list(itertools.combinations(range(k), 2))
+    every = np.concatenate([rows, *(rows[i : i + 1] + rows[j : j + 1] for i, j in pairs)])
+    found = block(every)
+    spread = np.broadcast_to(raw.variances(found), [f.shape[0] for f in found.factors]).reshape(len(every), -1)
+    values = np.asarray(raw.answer_block(block(rows))).reshape(k, -1)
+    noise = np.zeros((spread.shape[1], k, k))
+    for i in range(k):
+        noise[:, i, i] = spread[i]
+    for n, (i, j) in enumerate(pairs):
+        noise[:, i, j] = noise[:, j, i] = (spread[k + n] - spread[i] - spread[j]) / 2
+    return values.T, noise
+
+
 def read_moments(release: Release, names: Sequence[str], by: tuple[str, ...]) -> _Moments:
     """The moments of some measures within the cells of `by`. Raises NotAnswerable."""
     raw = release.raw
@@ -121,19 +141,8 @@ def read_moments(release: Release, names: Sequence[str], by: tuple[str, ...]) ->
             f"sums, squares and products of {what}{' by ' + ', '.join(by) if by else ''} were not measured; "
             f"ask sf.moments(domain, {list(names)!r}, by={list(by)!r}) in the plan"
         )
-    k, groups = len(rows), math.prod(domain.sizes(by))
-    pairs = list(itertools.combinations(range(k), 2))
-    every = np.concatenate([rows, *(rows[i : i + 1] + rows[j : j + 1] for i, j in pairs)])
-    found = block(every, joined)
-    shape = (len(every), groups)
-    spread = np.broadcast_to(raw.variances(found), [f.shape[0] for f in found.factors]).reshape(shape)
-    values = np.asarray(raw.answer_block(block(rows, joined))).reshape(k, groups)
-    noise = np.zeros((groups, k, k))
-    for i in range(k):
-        noise[:, i, i] = spread[i]
-    for n, (i, j) in enumerate(pairs):
-        noise[:, i, j] = noise[:, j, i] = (spread[k + n] - spread[i] - spread[j]) / 2
-    return _Moments(values.T, noise)
+    values, noise = joint_noise(raw, rows, lambda r: block(r, joined))
+    return _Moments(values, noise)
 
 
 def _statistics(
@@ -297,53 +306,36 @@ def _pair_of(values: FloatArray, kind: Statistic) -> float:
 
 def _pair_interval(values: FloatArray, noise: FloatArray, width: float, kind: Statistic) -> tuple[float, float]:
     """The covariances or correlations that are near enough, of numbers from -1 to 1."""
-    from scipy.optimize import minimize  # noqa: PLC0415  (slow to import)
-
     weight = inverse_covariance(noise)
-    whole = float(values @ weight @ values)
-
-    def distance(place: FloatArray, theta: float) -> float:
-        """Of moments with means and spreads, over all counts; place: means, and shares of the largest variances."""
-        a, b = float(place[0]), float(place[1])
-        va, vb = float(place[2]) * (1 - a * a), float(place[3]) * (1 - b * b)
-        room = math.sqrt(max(va * vb, 0.0))
-        both = theta if kind == "covariance" else theta * room
-        beyond = max(abs(both) - room, 0.0)
-        ray = np.array([1.0, a, a * a + va, b, b * b + vb, a * b + min(max(both, -room), room)])
-        along = max(float(ray @ weight @ values), 0.0)
-        return whole - along * along / float(ray @ weight @ ray) + 1e8 * beyond * beyond
-
     n, x, xx, y, yy, _ = values
-    a, b = (float(np.clip(v / n, -0.999, 0.999)) for v in (x, y))
-    spread = [float(np.clip((s / n - m * m) / (1 - m * m), 1e-4, 1.0)) for s, m in ((xx, a), (yy, b))]
-    start = np.array([a, b, *spread])
-    box = [(-1.0, 1.0), (-1.0, 1.0), (0.0, 1.0), (0.0, 1.0)]
+    a, b = (float(np.clip(v / n, -1, 1)) for v in (x, y))
+    spread = [math.sqrt(float(np.clip(s / n - m * m, 1e-4, 1.0))) for s, m in ((xx, a), (yy, b))]
+    middle, change = _pair_of(values, kind), np.sqrt(np.maximum(np.diagonal(noise), 0.0)) / 1_000
+    slopes = [(_pair_of(values + d, kind) - _pair_of(values - d, kind)) / 2 for d in np.diag(change)]
+    scale = np.divide(slopes, change, out=np.zeros(6), where=change > 0)
+    error = math.sqrt(max(float(scale @ noise @ scale), 0.0))
+    grid = np.unique(np.clip(np.append(np.linspace(-1, 1, 17), middle + error * np.array(_PLACES)), -1, 1))
 
-    def least(theta: float, first: FloatArray) -> tuple[float, FloatArray]:
-        tried = [minimize(distance, s, (theta,), "L-BFGS-B", bounds=box) for s in (first, start)]
-        best = min(tried, key=lambda t: float(t.fun))
-        return float(best.fun), best.x
+    def distances(theta: FloatArray, near: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
+        if near is not None:
+            return nearest_pairs(kind, theta, near, values, weight)
+        first, second = (np.full(len(theta), v) for v in spread)
+        if kind == "covariance":  # as near to what is seen as the one or the other lets it be
+            room = np.sqrt(np.maximum(second**2 - (theta / first) ** 2, 1e-4))
+            tight = np.maximum(np.abs(theta) / second, 1e-3)
+            ways = (
+                (first, room),
+                (tight, np.full_like(first, 0.01)),
+                (np.sqrt(np.abs(theta) + 1e-6), first * 0 + 0.01),
+            )
+        else:
+            ways = ((first, second), (first, first * 0 + 0.03), (first * 0 + 0.03, second))
+        begun = np.stack([np.column_stack([np.tile([1.0, a, b], (len(theta), 1)), *w]) for w in ways])
+        return nearest_pairs(kind, theta, begun, values, weight)
 
-    middle = _pair_of(values, kind)
-    base, place = least(middle, start)
-    for theta in np.linspace(-1, 1, 9).tolist():  # the nearest of all may have another value
-        if abs(theta) <= 1 and (got := least(theta, place))[0] < base:
-            (base, place), middle = got, theta
-    ends: list[float] = []
-    for edge in (-1.0, 1.0):
-        inner, outer, at = middle, edge, place
-        if least(edge, at)[0] <= base + width**2:
-            ends.append(edge)
-            continue
-        for _ in range(_STEPS):
-            half = (inner + outer) / 2
-            value, found = least(half, at)
-            if value <= base + width**2:
-                inner, at = half, found
-            else:
-                outer = half
-        ends.append(outer)
-    return ends[0], ends[1]
+    found, places = with_neighbours(*distances(grid), lambda near: distances(grid, near))
+    low, high = interval_within(grid, found, places, float(found.min()) + width**2, distances)
+    return low, high
 
 
 def _pair(

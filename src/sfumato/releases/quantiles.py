@@ -48,7 +48,7 @@ __all__ = [
     "numeric_attribute",
 ]
 
-__all__ += ["group_shares", "group_variances", "ratio_interval", "rows_block"]
+__all__ += ["group_shares", "group_variances", "ratio_interval", "read_probabilities", "rows_block"]
 
 Numbers = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
 """Values, standard errors, lower and upper ends: (rows, groups) each, NaN where nothing is known."""
@@ -350,7 +350,7 @@ def attribute_quantiles(
     declared = release.plan.workload.domain[attribute]
     days = itertools.pairwise(declared.edges) if isinstance(declared, Dates) else None
     intervals = numeric_attribute(release, attribute)[0].intervals if days is None else list(days)
-    wanted = _read_probabilities(probabilities)
+    wanted = read_probabilities(probabilities)
     edges, whole = np.asarray(intervals, dtype=np.float64), declared.kind in ("integer", "date")
     tri = np.tri(len(edges))
     sizes = _group_sizes(release, attribute, declared_rows(declared, tri[-1:])[0], names, level)
@@ -374,7 +374,8 @@ def attribute_quantiles(
     return Frame(columns)
 
 
-def _read_probabilities(given: Sequence[float]) -> list[float]:
+def read_probabilities(given: Sequence[float]) -> list[float]:
+    """Probabilities strictly between 0 and 1, one at least."""
     wanted = [given] if isinstance(given, (int, float)) else list(given)
     for p in wanted:
         if isinstance(p, bool) or not isinstance(p, (int, float)) or not 0 < p < 1:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +27,7 @@ from sfumato.plans.predictions import check_confidence, widest_sum_margin
 from sfumato.privacy.measures import MAX_MEASURES
 from sfumato.releases.answers import SIZE_ERRORS, too_few_note
 from sfumato.releases.moments import inverse_covariance, moment_powers, read_moments
+from sfumato.releases.nearest import NEAR, interval_within, with_neighbours
 from sfumato.releases.quantiles import by_names
 from sfumato.releases.tables import column_heading
 
@@ -39,10 +40,7 @@ CONSTANT, R_SQUARED = "constant", "R²"
 """What the rows beside those of coefficients are called."""
 
 _STEPS = (1.0, 1.5, 2.0, 2.5, 3.0, 5.0, 12.0)  # standard errors from the estimate, where ends mostly lie
-_FINER, _BETWEEN = 2, 7  # times the grid is laid anew around an end: that is then known to 1/64 of a step
-_PASSES = 4  # of starts from neighbours, each of which hands a better place on to the next
 _ROUNDS = 100  # of Newton's method, which mostly takes ten
-_NEAR = 1e-7  # how much nearer the next step would come, in squared standard errors: intervals have 4 of them
 _ASIDE = 0.1  # of the units in which all parameters are near 1: a step off a saddle, shorter where it leads up
 _LEAST = 0.3  # standard errors of a square by which it is taken larger where it sets a scale
 _NO_BOUNDS = "no bounds: as far as the noise tells, {} may not vary beside the others"
@@ -94,8 +92,8 @@ def _nearest(
         along = np.einsum("bij,bi->bj", axes, slope)
         curve = np.maximum(curve, 1e-12 * top + 1e-300)
         step = -np.einsum("bij,bj->bi", axes, along / (curve + damping[going, None] * top))
-        done = (along**2 / curve).sum(axis=1) <= _NEAR
-        saddle = done & (-bends[:, 0] * _ASIDE**2 > _NEAR)
+        done = (along**2 / curve).sum(axis=1) <= NEAR
+        saddle = done & (-bends[:, 0] * _ASIDE**2 > NEAR)
         step[saddle] = axes[saddle, :, 0] * np.minimum(_ASIDE, 1e-4 / damping[going[saddle], None])
         trial = look(place[going] + step, forms[going])
         better = trial[2] < found[going]
@@ -119,40 +117,6 @@ def _nearest_of(
     found, places = _nearest(np.tile(forms, (ways, 1, 1, 1)), values, weight, starts.reshape(ways * count, -1))
     best = found.reshape(ways, count).argmin(axis=0)
     return found.reshape(ways, count)[best, np.arange(count)], places.reshape(starts.shape)[best, np.arange(count)]
-
-
-def _with_neighbours(
-    found: FloatArray, places: FloatArray, from_starts: Callable[[FloatArray], tuple[FloatArray, FloatArray]]
-) -> tuple[FloatArray, FloatArray]:
-    """The same, begun again at what neighbours found: a search that ended beside the nearest is mostly alone."""
-    for _ in range(_PASSES):
-        again, near = from_starts(np.stack([np.roll(places, 1, axis=0), np.roll(places, -1, axis=0)]))
-        better = again < found - _NEAR
-        if not better.any():
-            break
-        found, places = np.where(better, again, found), np.where(better[:, None], near, places)
-    return found, places
-
-
-_Distances = Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
-
-
-def _ends(
-    grid: FloatArray, found: FloatArray, places: FloatArray, limit: float, distances: _Distances
-) -> tuple[float, float]:
-    """The least and the largest value within the limit, and a little beyond: each found between two of the grid."""
-    inside = np.flatnonzero(found <= limit)
-    out: list[float] = []
-    for inner, outer in ((inside[0], max(inside[0] - 1, 0)), (inside[-1], min(inside[-1] + 1, len(grid) - 1))):
-        near, far = float(grid[inner]), float(grid[outer])
-        starts = places[[inner, outer]][:, None, :]
-        for _ in range(_FINER):
-            between = np.linspace(near, far, _BETWEEN + 2)
-            values, _ = distances(between[1:-1], np.repeat(starts, _BETWEEN, axis=1))
-            last = int(np.flatnonzero([True, *(values <= limit)])[-1])
-            near, far = float(between[last]), float(between[last + 1])
-        out.append(far)
-    return out[0], out[1]
 
 
 def _lower(size: int) -> list[tuple[int, int]]:
@@ -267,12 +231,12 @@ class _Group:
         steps = math.tan(middle) + max(error * ratio, 1e-12) * np.array([*(-s for s in reversed(_STEPS)), 0.0, *_STEPS])
         angles = np.concatenate([[-math.pi / 2], np.arctan(steps)])
         angles[1 + len(_STEPS)] = middle
-        found, places = _with_neighbours(*distances(angles), lambda near: distances(angles, near))
+        found, places = with_neighbours(*distances(angles), lambda near: distances(angles, near))
         limit = min(self.base, float(found.min())) + self.width**2
         if found[0] <= limit:
             return None
         angles, found = np.append(angles, math.pi / 2), np.append(found, found[0])
-        low, high = _ends(angles, found, np.concatenate([places, places[:1]]), limit, distances)
+        low, high = interval_within(angles, found, np.concatenate([places, places[:1]]), limit, distances)
         low, high = ((scale[y, x] + scale[y, y] * math.tan(a)) / scale[x, x] for a in (low, high))
         return low, high
 
@@ -307,7 +271,7 @@ class _Group:
         steps = middle + max(error, 1e-9) * np.array([*(-s for s in _STEPS), 0.0, *_STEPS])
         grid = np.unique(np.clip(np.concatenate([steps, np.linspace(0, 1, 5)]), 0.0, 1.0))
         found, places = distances(grid)
-        return _ends(grid, found, places, min(self.base, float(found.min())) + self.width**2, distances)
+        return interval_within(grid, found, places, min(self.base, float(found.min())) + self.width**2, distances)
 
 
 def regression(

@@ -35,6 +35,7 @@ from sfumato.postprocess.denoising import AdaptedTables
 from sfumato.postprocess.projection import Projection
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.releases import files, linear, means, moments, projecting, regression, released
+from sfumato.releases import lorenz as inequality
 from sfumato.releases import quantiles as statistics
 from sfumato.releases.answers import Answer, LinearAnswer
 from sfumato.releases.comparing import (
@@ -502,6 +503,8 @@ class Release(WorkloadRelease):
     covariance_between = moments.covariance_between
     correlation = moments.correlation
     regression = regression.regression
+    lorenz = inequality.lorenz
+    gini = inequality.gini
     share = statistics.group_shares
 
     @functools.cached_property

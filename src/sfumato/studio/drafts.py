@@ -22,9 +22,10 @@ from typing import Any, cast
 import tomlkit
 from tomlkit.items import Item, Trivia
 
+from sfumato._util.checks import show_number
 from sfumato._util.documents import write_atomically
 from sfumato._util.frames import safe_text
-from sfumato.domain import Domain
+from sfumato.domain import Measure
 from sfumato.domain.mock import mock_columns
 from sfumato.domain.predicates import compile_predicate
 from sfumato.errors import InvalidInput, SpecError
@@ -43,6 +44,7 @@ _FIELDS = {
     "values_from": "its file",
     "outside": "what goes for values that are not declared",
     "missing": "what goes for missing values",
+    "knots": "where sums are cut",
 }
 _PLACES = {
     "data.source": "where the table is",
@@ -57,7 +59,7 @@ _PLACES = {
     **{f"privacy.{key}": "the budget" for key in ("epsilon", "delta", "rho", "mu")},
 }
 _LINE = re.compile(r"^line \d+: ")
-_ABSENT = re.compile(r"^(?:schema\.(?P<name>.+?): )?(?P<key>\w+) is (?:missing|not declared)\b")
+_ABSENT = re.compile(r"^(?:(?:schema|measures)\.(?P<name>.+?): )?(?P<key>\w+) is (?:missing|not declared)\b")
 
 
 def field_word(key: str) -> str:
@@ -83,10 +85,12 @@ def still_to_do(text: str, said: str) -> str:
 
 
 def _place_word(where: str) -> str:
-    name, _, key = where.removeprefix("schema.").rpartition(".")
+    name, _, key = where.removeprefix("schema.").removeprefix("measures.").rpartition(".")
     if where.startswith("queries."):
         return "what is asked"
-    return _PLACES.get(where) or (f"of {name} {field_word(key)}" if where.startswith("schema.") else where)
+    return _PLACES.get(where) or (
+        f"of {name} {field_word(key)}" if where.startswith(("schema.", "measures.")) else where
+    )
 
 
 def check_draft(text: str, path: Path, about: str, conditions: Sequence[str]) -> None:
@@ -118,7 +122,7 @@ def _refuse_about(error: SpecError, about: str) -> None:
         raise InvalidInput(said.partition(": ")[2].removeprefix("impossible: ") or said) from error
 
 
-ROOTS = ("data", "domain", "schema", "schema_defaults", "privacy", "queries", "plan", "stream")
+ROOTS = ("data", "domain", "schema", "schema_defaults", "measures", "privacy", "queries", "plan", "stream")
 """What the page may change; other tables of a spec stay as they are."""
 _MOST_CHANGES = 2_000  # in one request: a table of a thousand columns, declared anew
 _MOCK_ROWS = 4  # of a column, as an example
@@ -365,11 +369,12 @@ def import_columns(text: str) -> dict[str, Any]:
 
 
 def describe_column(tables: Mapping[str, Any], name: str, folder: Path) -> dict[str, Any]:
-    """What one column's declaration gives: its cells, labels and mock values, or why it gives none."""
-    root = {k: tables[k] for k in ("schema_defaults",) if k in tables} | {"schema": {name: tables["schema"][name]}}
+    """What one column's declaration gives: cells and labels, or a range, and mock values; or why it gives none."""
+    kind = "schema" if name in tables.get("schema", {}) else "measures"
+    root = {k: tables[k] for k in ("schema_defaults",) if k in tables} | {kind: {name: tables[kind][name]}}
     text = "\n".join(f"{key} = {inline_toml(value)}" for key, value in root.items())
     declared = _Declared(text, root)
-    return dict(_describe_cached_column(declared, name, str(folder), column_files(root["schema"], folder)))
+    return dict(_describe_cached_column(declared, name, str(folder), column_files(root[kind], folder)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,14 +409,23 @@ def _describe_cached_column(
             return (("blank", ", ".join(field_word(where.rpartition(".")[2]) for where, _ in blanks)),)
         domain = read_schema(root, Path(folder))
     except InvalidInput as error:
-        said = re.sub(r"^line \d+: ", "", str(error)).removeprefix(f"schema.{name}").lstrip(".: ")
+        said = _LINE.sub("", str(error)).removeprefix(f"schema.{name}").removeprefix(f"measures.{name}").lstrip(".: ")
         if word := missing_field(said):
             return (("blank", word),)
         return (("error", said),)
     attribute = domain[name]
+    mock = [safe_text(m) for m in mock_columns(domain, _MOCK_ROWS)[name]]
+    if isinstance(attribute, Measure):
+        return (("range", range_text(attribute)), ("mock", mock))
     labels = [safe_text(t) for t in attribute.labels[: _SHOWN_LABELS - 1]]
     more = attribute.size - len(labels)
     last = [f"… {more - 1:,} more …"] if more > 1 else []
     shown = [*labels, *last, *([safe_text(attribute.labels[-1])] if more else [])]
-    mock = mock_columns(Domain({name: attribute}), _MOCK_ROWS)[name]
-    return (("cells", attribute.size), ("labels", shown), ("mock", [safe_text(m) for m in mock]))
+    return (("cells", attribute.size), ("labels", shown), ("mock", mock))
+
+
+def range_text(measure: Measure) -> str:
+    """Between what the numbers of a measure lie, and where sums of them are cut."""
+    ends = f"{show_number(measure.low)} to {show_number(measure.high)}"
+    knots = ", ".join(map(show_number, measure.knots))
+    return f"{ends}, cut at {knots}" if knots else ends

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from sfumato._util.checks import show_number
 from sfumato._util.codec import value_fingerprint
 from sfumato._util.frames import Frame, safe_text
 from sfumato.domain import Measure
@@ -262,8 +261,8 @@ def spec_state(desk: Workspace, text: str | None = None) -> dict[str, Any]:
 def _declared_state(desk: Workspace, text: str) -> dict[str, Any]:
     """What hangs on the text alone, and on the files that it names."""
     tables = drafts.spec_tables(text)
-    schema = tables.get("schema")
-    columns = {name: _column_state(desk, tables, name) for name in schema} if isinstance(schema, dict) else {}
+    declared = [t for kind in ("schema", "measures") if isinstance(t := tables.get(kind), dict)]
+    columns = {name: _column_state(desk, tables, name) for table in declared for name in table}
     found: dict[str, Any] = {
         "spec": drafts.tables_for_page(text),
         "columns": columns,
@@ -293,9 +292,7 @@ def _declared_state(desk: Workspace, text: str) -> dict[str, Any]:
         if n not in domain.measures
     ]
     found["measures"] = [
-        f"{safe_text(n)}, {show_number(m.low)} to {show_number(m.high)}"
-        for n, m in domain.attributes.items()
-        if isinstance(m, Measure)
+        f"{safe_text(n)}, {drafts.range_text(m)}" for n, m in domain.attributes.items() if isinstance(m, Measure)
     ]
     found["groups"] = [
         {"name": n, "labels": [safe_text(t) for t in domain[n].declared_labels[:_LABELS]], "other": domain[n].has_other}

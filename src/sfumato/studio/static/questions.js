@@ -9,6 +9,7 @@ const entries = () => (Array.isArray(data.spec?.queries) ? data.spec.queries : [
 const attributes = () => data.attributes ?? Object.entries(data.columns || {}).filter(([, c]) => c.cells)
   .map(([name, c]) => ({ name, size: c.cells, ordered: ["integer", "number"].includes(data.spec.schema[name].type), labels: listed(data.spec.schema[name].values) }));
 const listed = (values) => (Array.isArray(values) ? values.map(String) : Object.values(values || {}));
+const measures = () => Object.keys(data.spec?.measures ?? {});
 const by = (names) => (names?.length ? ` within ${[].concat(names).join(", ")}` : "");
 
 const levels = (q) => Object.entries(q.factors ?? {}).map(([name, kind]) => (kind === "levels" ? `, at every level of ${name}` : `, of ${name}: ${kind}`)).join("");
@@ -23,6 +24,7 @@ const WORDS = {
   hierarchy: (q) => `the tree over ${q.hierarchy}${by(q.by)}`,
   means: (q) => `means of ${[].concat(q.means).join(", ")}${by(q.by)}`,
   moments: (q) => `sums, squares and products of ${[].concat(q.moments).join(", ")}${by(q.by)}`,
+  gaps: (q) => `how far ${q.gaps} is from ${[].concat(q.at ?? "its knots").join(", ")}${by(q.by)}`,
   sums: (q) => `sums of ${q.sums}${by(q.by)}`,
   identity: (q) => `the table ${[].concat(q.identity).join(" × ")}`,
   total: () => "the number of records",
@@ -87,14 +89,15 @@ function show() {
   complain(data.problem && data.at === null && found.length && !data.broken ? data.problem : data.broken);
   fill($("entries"), found.length ? found.map(entry) : h("p", { className: "quiet" }, "Nothing yet."));
   const all = attributes();
-  $("add").hidden = all.length === 0;
-  if (!all.length) { complain("Declare the table's columns first."); return; }
+  $("add").hidden = all.length === 0 && measures().length === 0;
+  if ($("add").hidden) { complain("Declare the table's columns first."); return; }
   fill($("matrix"), matrix());
   const names = all.map((a) => [a.name, a.name]);
   const ordered = all.filter((a) => a.ordered).map((a) => [a.name, a.name]);
-  for (const id of ["t1", "t2", "t3"]) options($(id), names, $(id).value || all[Math.min(all.length - 1, Number(id[1]) - 1)].name);
+  for (const id of ["t1", "t2", "t3"]) options($(id), names, $(id).value || all[Math.min(all.length - 1, Number(id[1]) - 1)]?.name);
   for (const id of ["cdf", "sums"]) options($(id), ordered, $(id).value);
-  for (const id of ["cdf-by", "sums-by"]) options($(id), [["", "everybody"], ...names], $(id).value);
+  options($("means"), measures().map((m) => [m, m]), $("means").value);
+  for (const id of ["cdf-by", "sums-by", "means-by"]) options($(id), [["", "everybody"], ...names], $(id).value);
   const deep = all.filter((a) => a.levels?.length > 1);
   $("levels").hidden = deep.length === 0;
   options($("level-of"), deep.map((a) => [a.name, `${a.name} (${a.levels.join(", ")})`]), $("level-of").value);
@@ -120,6 +123,12 @@ $("add-cdf").addEventListener("click", () => {
 $("add-sums").addEventListener("click", () => {
   const group = $("sums-by").value;
   add(`sum of ${$("sums").value}`, { sums: $("sums").value, ...(group ? { by: [group] } : {}) });
+});
+$("add-means").addEventListener("click", () => {
+  const [measure, group, spread] = [$("means").value, $("means-by").value, $("spread").checked];
+  if (!measure) { refuse($("means"), "Declare a column of numbers to add up first."); return; }
+  refuse($("means"), "");
+  add(`means of ${measure}`, { [spread ? "moments" : "means"]: spread ? [measure] : measure, ...(group ? { by: [group] } : {}) });
 });
 $("add-total").addEventListener("click", () => add("people", { total: true }));
 $("add-where").addEventListener("click", () => {

@@ -4,7 +4,7 @@ import { $, attempt, change, complain, data, fill, h, later, listing, number, op
 
 const KINDS = [
   ["", "leave out"], ["integer", "whole numbers"], ["number", "numbers"], ["date", "dates"], ["category", "labels"],
-  ["boolean", "yes or no"], ["hierarchy", "places in places"],
+  ["boolean", "yes or no"], ["hierarchy", "places in places"], ["measure", "numbers to add up"],
 ];
 const POLICIES = { outside: ["other", "clamp", "drop"], missing: ["other", "drop"] };
 const POLICY = { "": "as for all", other: "counted as (other)", clamp: "moved to the nearest cell", drop: "row left out" };
@@ -43,6 +43,21 @@ function read(text, coded) {
     const at = l.search(/\s*[=\t]\s*/);
     return at < 0 ? [l.trim(), l.trim()] : [l.slice(0, at).trim(), l.slice(at).replace(/^\s*[=\t]\s*/, "").trim()];
   }));
+}
+
+/** Numbers that are summed: a range known without looking, and where sums are cut. */
+function amounts(name) {
+  const given = table("measures", name);
+  const field = (key, label, className, value, how) => {
+    const saves = later((text) => change([{ place: ["measures", name, key], value: how(text.trim()) }], () => { told(name); summary(); }));
+    return h("label", {}, label, " ", h("input", { type: "text", inputMode: key === "knots" ? "text" : "decimal", autocomplete: "off", className, value, oninput: (event) => saves(event.target.value) }));
+  };
+  const end = (text) => (text ? number(text) : "");
+  const knots = (text) => { const list = text.split(",").map((t) => t.trim()).filter(Boolean).map(number); return list.length ? list : null; };
+  const outside = options(h("select", {}), [["", "count as the nearest end"], ["absent", "are left out of sums"]], given.outside === "absent" ? "absent" : "");
+  outside.addEventListener("change", () => change([{ place: ["measures", name, "outside"], value: outside.value || null }], () => told(name)));
+  return [field("min", "From", "short", given.min ?? "", end), field("max", "to", "short", given.max ?? "", end),
+    field("knots", "sums also cut at, with commas", "", (given.knots || []).join?.(", ") ?? "", knots), h("label", {}, "Numbers beyond ", outside)];
 }
 
 /** From, to and width, or edges instead of all three: what is typed into the one takes the other out. */
@@ -154,20 +169,27 @@ function policies(name, kind) {
   });
 }
 
+const kindOf = (name) => (spec().measures?.[name] ? "measure" : table("schema", name).type ?? "");
+
 function kindChosen(name, kind) {
-  if (!kind) return change([{ place: ["schema", name], value: null }], columns);
-  return change([{ place: ["schema", name], value: { type: kind, ...START[kind] } }], () => columns(name));
+  const left = kindOf(name) === "measure" ? "measures" : "schema";
+  const into = kind === "measure" ? "measures" : "schema";
+  const value = kind === "measure" ? { min: "", max: "" } : { type: kind, ...START[kind] };
+  const last = left === "measures" && Object.keys(spec().measures).length === 1; // a table without entries leaves the file
+  const changes = left === into && kind ? [] : [{ place: last ? [left] : [left, name], value: null }];
+  if (kind) changes.push({ place: [into, name], value });
+  return change(changes, () => columns(kind ? name : undefined));
 }
 
 function column(name, i) {
-  const kind = table("schema", name).type ?? "";
+  const kind = kindOf(name);
   const select = options(h("select", { "aria-label": `Kind of ${name}` }), KINDS, kind);
   select.addEventListener("change", () => kindChosen(name, select.value));
-  const fields = PARTS[kind] ? ranges(name, kind) : kind === "category" ? categories(name) : kind === "hierarchy" ? places(name) : kind === "date" ? dates(name) : [];
+  const fields = PARTS[kind] ? ranges(name, kind) : kind === "category" ? categories(name) : kind === "hierarchy" ? places(name) : kind === "date" ? dates(name) : kind === "measure" ? amounts(name) : [];
   return h("div", { className: kind ? "column" : "column off", role: "group", "aria-labelledby": `column-${i}` },
     h("div", { className: "head" }, h("h3", { id: `column-${i}` }, name), select),
     kind ? h("div", { className: "fields" }, fields) : null,
-    kind ? folded(name, kind) : null,
+    kind && kind !== "measure" ? folded(name, kind) : null,
     h("p", { className: "told quiet", "data-column": name }),
   );
 }
@@ -183,11 +205,12 @@ function told(name) {
   else if (data.absent?.includes(name)) {
     place.className = "told problem";
     place.textContent = "The table has no column called so.";
-  } else place.textContent = `${found.cells.toLocaleString("en-US")} ${found.cells === 1 ? "cell" : "cells"}: ${found.labels.join(" · ")}`;
+  } else if (found.range) place.textContent = `added up, from ${found.range}`;
+  else place.textContent = `${found.cells.toLocaleString("en-US")} ${found.cells === 1 ? "cell" : "cells"}: ${found.labels.join(" · ")}`;
 }
 
 function names() {
-  return [...new Set([...(data.header || []), ...Object.keys(spec().schema || {})])];
+  return [...new Set([...(data.header || []), ...Object.keys(spec().schema || {}), ...Object.keys(spec().measures || {})])];
 }
 
 function columns(focus) {
@@ -205,7 +228,7 @@ function summary() {
   $("mock-section").hidden = known.length === 0;
   const rows = known.length ? known[0][1].mock.map((_, i) => known.map(([, c]) => c.mock[i])) : [];
   fill($("mock"), listing(known.map(([n]) => n), rows));
-  $("size").textContent = data.cells ? `${known.length} columns; ${data.cells} combinations of cells.${data.measures?.length ? ` Measures, declared in the spec file: ${data.measures.join("; ")}.` : ""}` : "";
+  $("size").textContent = data.cells ? `${known.length} columns; ${data.cells} combinations of cells.${data.measures?.length ? ` Added up: ${data.measures.join("; ")}.` : ""}` : "";
   const early = data.problem && data.at === null && !/queries|\[\[queries\]\]/.test(data.problem);
   say(early ? `Still to do: ${data.todo ?? data.problem}` : "");
   // kept all the same: what they lack may be typed next
