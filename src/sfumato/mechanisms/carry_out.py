@@ -19,10 +19,13 @@ from sfumato.curator import Curator
 from sfumato.curator.by_part import curator_for
 from sfumato.curator.engines.partitions import report_jobs_to
 from sfumato.curator.keys import KeyCurator
+from sfumato.curator.labels import LabelCurator, LabelOpening, LabelStore, OwedLook
 from sfumato.errors import InvalidInput, NameTaken, NotWritten, PlanError, SfumatoError
 from sfumato.mechanisms.iterative import check_rounds, run_rounds
+from sfumato.mechanisms.labels import plan_of_found
 from sfumato.plans.iterative import IterativePlan
 from sfumato.plans.keys import KeyPlan
+from sfumato.plans.labels import LabelPlan
 from sfumato.plans.packing import pack_tables
 from sfumato.plans.plan import Plan
 from sfumato.plans.planned import Planned
@@ -58,12 +61,15 @@ class _Access:
     table: str | None
     folder: Path | None
     progress: Progress | None
+    out: Place | None
 
 
-def _look_once(plan: Plan, at: _Access) -> tuple[Receipt, Made]:
+def _look_once(plan: Plan, at: _Access, owed: OwedLook | None = None) -> tuple[Receipt, Made]:
+    """One look, paid for by the account, or from what is owed."""
     blocks = plan.strategy.blocks
     opened_by = curator_for(blocks)
-    curator = opened_by(at.source, plan.workload.domain, plan.unit, at.account, table=at.table, packing=pack_tables)
+    pays = at.account if owed is None else owed
+    curator = opened_by(at.source, plan.workload.domain, plan.unit, pays, table=at.table, packing=pack_tables)
     grid = plan.workload.domain.grid
     measured, receipt = curator.measure(
         blocks,
@@ -93,12 +99,76 @@ def _look_at_keys(plan: KeyPlan, at: _Access) -> tuple[Receipt, Made]:
     return receipt, lambda where: SketchRelease(plan, measured, where)
 
 
+def _look_for_labels(plan: LabelPlan, at: _Access) -> tuple[Receipt, Made]:
+    """Find labels, unless an earlier process did and was killed, and then look at the tables over them."""
+    path = None if at.out is None or not at.account.durable else _labels_beside(at.out)
+    entry = at.account.find(at.name)
+    if entry is None:
+        if path is not None and path.exists():
+            # an opening that was cut short before its debit; of another, nothing is taken away
+            _remove_unpaid(path, plan, at)
+        opening = LabelOpening(plan.fingerprint, at.account.ledger_id, at.name, plan.looks)
+        store = LabelStore.create(path, opening)
+        curator = LabelCurator(at.source, plan.workload.domain, plan.unit, at.account, table=at.table)
+        try:
+            curator.find(plan.looks, plan.price, name=at.name, plan_hash=plan.fingerprint, store=store)
+        except BaseException:
+            if store.found is None:
+                store.remove()
+            raise
+    else:
+        store = LabelStore.at(_labels_beside(at.out or ""))
+    found = store.found
+    paid = at.account.paid(at.name, plan.fingerprint)
+    assert found is not None
+    assert paid is not None
+    second = plan_of_found(plan, dict(zip((k.attribute for k in plan.looks), found.labels, strict=True)))
+    owed = OwedLook(plan.looks, plan.price, plan.unit, paid, store)
+    _, made = _look_once(second, at, owed)
+    return paid, made
+
+
+def _labels_beside(out: Place) -> Path:
+    """Where labels are kept until the release is stored that they are for."""
+    place = Path(out)
+    return place.with_name(f"{place.name}.labels")
+
+
+def _remove_unpaid(path: Path, plan: LabelPlan, at: _Access) -> None:
+    """Take a file away that was made for this very release and never paid for. Raises InvalidInput for another."""
+    store = LabelStore.at(path)
+    given = store.opening
+    if (given.plan_hash, given.ledger_id, given.name) != (plan.fingerprint, at.account.ledger_id, at.name):
+        raise InvalidInput(f"{path} holds labels that another release found; finish that one, or choose another folder")
+    store.remove()
+
+
+def _labels_owed(plan: LabelPlan, account: Ledger, entry: Entry, out: Place | None) -> bool:
+    """Whether labels were found under an entry, and the tables over them were not yet looked at."""
+    if out is None or entry.released or entry.plan_hash != plan.fingerprint or not _labels_beside(out).exists():
+        return False
+    store = LabelStore.at(_labels_beside(out))
+    given, found = store.opening, store.owed
+    ours = (plan.fingerprint, account.ledger_id, entry.name, plan.looks)
+    if found is None or (given.plan_hash, given.ledger_id, given.name, given.looks) != ours:
+        return False
+    account.check(found.anchor)
+    return found.sequence == entry.sequence
+
+
+def _remove_labels(out: Place | None) -> None:
+    """Take the file of labels away: they stand in the release that is stored."""
+    if out is not None and _labels_beside(out).exists():
+        LabelStore.at(_labels_beside(out)).remove()
+
+
 @dataclass(frozen=True, slots=True)
 class _PlanKind:
     """What is peculiar to a kind of plan: its look, where its release is kept and how that is called and read.
 
     `look` pays, and returns the receipt with what makes the release of what came out, which `finish` may project.
-    `bundle` names the file that holds all of a release, which `read` reads.
+    `bundle` names the file that holds all of a release, which `read` reads. `owed`: whether an entry paid for a look
+    that was not taken yet, because the process was killed before; `stored` is told when a release is.
     """
 
     look: Callable[[Any, _Access], tuple[Receipt, Made]]
@@ -111,11 +181,14 @@ class _PlanKind:
     read: Callable[[Path], Any] = read_bundle
     load: Callable[[Place], Any] = load_release
     holds: Callable[[Place], bool] = lambda out: (Path(out) / "release.json").exists()
+    owed: Callable[[Any, Ledger, Entry, Place | None], bool] = lambda _plan, _account, _entry, _out: False
+    stored: Callable[[Place | None], None] = lambda _out: None
 
 
 _KINDS: dict[type[Planned], _PlanKind] = {
     Plan: _PlanKind(_look_once, lambda result, plan, progress: projected_release(result, plan, progress)),
     IterativePlan: _PlanKind(_look_often, check=check_rounds),
+    LabelPlan: _PlanKind(_look_for_labels, owed=_labels_owed, stored=_remove_labels),
     KeyPlan: _PlanKind(
         _look_at_keys,
         what="sketch",
@@ -131,7 +204,7 @@ _KINDS: dict[type[Planned], _PlanKind] = {
 
 
 @overload
-def carry_out(plan: Plan, source: Any, *, ledger: Place | Ledger | None, **options: Any) -> Release: ...
+def carry_out(plan: Plan | LabelPlan, source: Any, *, ledger: Place | Ledger | None, **options: Any) -> Release: ...
 @overload
 def carry_out(plan: IterativePlan, source: Any, *, ledger: Place | Ledger | None, **options: Any) -> ModelRelease: ...
 @overload
@@ -170,8 +243,9 @@ def carry_out(  # type: ignore[reportInconsistentOverload]  (the options are tho
     account = one_shot_account(plan.price, plan.budget) if found is None else found
     account.admit(plan.unit, table)
     entry = account.find(name)
-    if entry is not None:
+    if entry is not None and not kind.owed(plan, account, entry, out):
         stored = _find_stored_release(plan, kind, account, entry, out)
+        kind.stored(out)
         if snapshot not in (None, stored.provenance.snapshot):
             raise NameTaken(f"{name!r} was released from snapshot {stored.provenance.snapshot!r}; choose another name")
         return stored
@@ -183,7 +257,7 @@ def carry_out(  # type: ignore[reportInconsistentOverload]  (the options are tho
     ):
         folder = None if draft is None else draft.partial
         try:
-            receipt, made = kind.look(plan, _Access(source, account, name, table, folder, progress))
+            receipt, made = kind.look(plan, _Access(source, account, name, table, folder, progress, out))
         except ENDINGS as ended:
             paid = account.find(name)
             if paid is None:
@@ -203,6 +277,7 @@ def carry_out(  # type: ignore[reportInconsistentOverload]  (the options are tho
                 if draft is not None:
                     draft.keep(result)
                 account.mark_released(receipt, result.result_hash)
+                kind.stored(out)
         except ENDINGS as ended:
             if out is None or not _holds_release(kind, out):
                 raise _lost_release_error(kind, receipt.sequence, "it was interrupted") from ended
@@ -271,7 +346,7 @@ def _find_stored_release(plan: Planned, kind: _PlanKind, account: Ledger, entry:
     found = kind.load(out)
     theirs = found.provenance
     ours = (account.ledger_id, entry.sequence, entry.plan_hash, entry.result_hash or found.result_hash)
-    if (theirs.ledger_id, theirs.sequence, found.plan.fingerprint, found.result_hash) != ours:
+    if (theirs.ledger_id, theirs.sequence, found.plan.paid_plan, found.result_hash) != ours:
         raise InvalidInput(
             f"{out} holds another release than {name!r}: it is {theirs.name!r}, "
             + ("of another ledger" if theirs.ledger_id != account.ledger_id else f"entry {theirs.sequence}")
@@ -293,7 +368,7 @@ def _finish_interrupted(plan: Planned, kind: _PlanKind, account: Ledger, entry: 
             except InvalidInput:
                 continue
             where = made.provenance
-            theirs = (where.ledger_id, where.name, where.sequence, made.plan.fingerprint)
+            theirs = (where.ledger_id, where.name, where.sequence, made.plan.paid_plan)
             if theirs != (account.ledger_id, entry.name, entry.sequence, plan.fingerprint):
                 continue
             account.check(where.anchor)
@@ -333,7 +408,7 @@ def _plan_difference_text(plan: Planned, kind: _PlanKind, entry: Entry, out: Pla
     if out is not None and _holds_release(kind, out):
         with suppress(SfumatoError):
             theirs = kind.load(out).plan
-    if theirs is None or theirs.fingerprint != entry.plan_hash:
+    if theirs is None or theirs.paid_plan != entry.plan_hash:
         if entry.unit not in (None, plan.unit):
             return "whose records are protected differs"
         return "its price differs" if plan.price != entry.event else "at the same price, it measures otherwise"

@@ -1,0 +1,144 @@
+"""Plans and releases of labels that are to be found: from a request to the first look, and from labels to the second.
+
+The first look is priced and its threshold found here; that both are right is proved where the law is built
+(`privacy.labels`). The second is a plan of tables like any other, made when the labels are there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+
+from sfumato.domain import Categories, Domain
+from sfumato.errors import BudgetError, PlanError
+from sfumato.mechanisms.registry import TABLES, Mechanism, Request, make_mechanism, plan_with_mechanism
+from sfumato.plans.labels import Expected, LabelPlan, LabelsFound
+from sfumato.plans.plan import Plan
+from sfumato.privacy.accounting import ApproxGaussianEvent, GaussianEvent
+from sfumato.privacy.amounts import readable_number
+from sfumato.privacy.budget import Budget
+from sfumato.privacy.labels import MOST_PER_PERSON, LabelLook, LabelSelection, added_weight
+from sfumato.privacy.noise import RoundedGaussian
+from sfumato.privacy.rounding import sqrt_down
+from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.strategies.calibration import noise_of
+
+__all__ = ["plan_labels", "plan_of_found", "select_labels"]
+
+_WEIGHT = 2**16  # what a person adds: fine enough that to round its parts down costs less than a thousandth
+_SHOWN = (10, 100, 1_000)  # numbers of labels for which errors are told before data
+_TRIES = 1_000  # thresholds above the guess: one is enough where doubles are right to twelve digits
+
+
+def select_labels(unit: PrivacyUnit, mu_squared: Fraction, delta: Fraction) -> LabelSelection:
+    """The law with the least threshold that a price pays for. Raises PlanError where none is found."""
+    per_person = min(unit.rows_per_person, MOST_PER_PERSON)
+    changed = 1 if unit.neighbours is Neighbours.ADD_REMOVE else 2
+    noise = noise_of(GaussianEvent(mu_squared), changed * _WEIGHT**2)
+    assert isinstance(noise, RoundedGaussian)
+    first = _guessed_threshold(float(noise.sigma), per_person, float(delta))
+    for threshold in range(first, first + _TRIES):
+        try:
+            return LabelSelection(noise, _WEIGHT, per_person, threshold, delta)
+        except PlanError:
+            continue
+    raise PlanError("no threshold keeps so small a delta; set more of it aside (thresholds=)")
+
+
+def _guessed_threshold(sigma: float, per_person: int, delta: float) -> int:
+    """About the least threshold; whether it keeps delta is proved elsewhere."""
+    counts = np.arange(1, per_person + 1)
+    added = np.array([added_weight(_WEIGHT, n) for n in counts.tolist()])
+    # the chance that each of n labels may have
+    chance = -np.expm1(math.log1p(-delta) / counts)
+    return max(1, math.floor(float((added + 0.5 - sigma * ndtri(chance)).max())))
+
+
+def plan_labels(value: Mechanism[Any], asked: Request) -> LabelPlan:
+    """The plan of both looks. Raises PlanError and BudgetError."""
+    _check_request(value, asked)
+    domain: Domain = asked.what.domain
+    budget, unit = asked.budget, asked.unit
+    attributes = {n: a for n in domain.discovered if isinstance(a := domain[n], Categories)}
+    shares = [a.discover or Fraction(0) for a in attributes.values()]
+    if sum(shares) >= 1:
+        raise PlanError("the shares of discover= add up to the whole budget; leave some of it for the tables")
+    assert budget.thresholds is not None
+    total = budget.mu_squared
+    looks: list[LabelLook] = []
+    for (name, attribute), share in zip(attributes.items(), shares, strict=True):
+        price = ApproxGaussianEvent(total * share, budget.thresholds / len(attributes))
+        law = select_labels(unit, price.mu_squared, price.delta)
+        looks.append(LabelLook(name, attribute.trim, attribute.most, law, price))
+    made = LabelPlan(
+        asked.what,
+        budget,
+        unit,
+        value.name,
+        asked.objective,
+        ApproxGaussianEvent(total, budget.thresholds),
+        tuple(looks),
+        (),
+        asked.records,
+    )
+    most = max(k.most for k in looks)
+    # the last of them is planned too: what fits it fits whatever is shown
+    expected = tuple(_expected(made, n) for n in (*(n for n in _SHOWN if n < most), most))
+    return replace(made, expected=expected)
+
+
+def _check_request(value: Mechanism[Any], asked: Request) -> None:
+    """Refuse what does not go with labels that are to be found."""
+    budget = asked.budget
+    if asked.kind != TABLES:
+        plan_with_mechanism(value, asked)  # refuses, in words of its own
+    if budget.thresholds is None:
+        example = "sf.approx(1, '1e-6', thresholds='5e-7')"
+        if budget.delta is not None:
+            given = (budget.parameter, budget.delta, budget.delta / 2)
+            example = "sf.approx({!r}, {!r}, thresholds={!r})".format(*map(readable_number, given))
+        raise BudgetError(
+            "a label that one person alone has may be shown with a small probability, so finding labels needs a delta "
+            f"that is set aside for it: plan with {example}, and make the ledger with such a total"
+        )
+    asked.unit.refuse_groups("labels that are to be found")
+    idle = [f"{n}=" for n in ("public", "strategy", "reconstruction") if getattr(asked, n) is not None]
+    if idle:
+        raise PlanError(f"the tables over labels that are to be found are planned without {', '.join(idle)}")
+    if value != make_mechanism(value.name):
+        raise PlanError(
+            f"the tables over labels that are to be found are planned by mechanism={value.name!r} without options"
+        )
+
+
+@lru_cache(maxsize=64)
+def _names(count: int) -> tuple[str, ...]:
+    """Labels that stand for those that will be shown."""
+    return tuple(f"label {i}" for i in range(1, count + 1))
+
+
+def _expected(plan: LabelPlan, count: int) -> Expected:
+    labels = {k.attribute: _names(min(count, k.most)) for k in plan.looks}
+    second = plan_of_found(plan, labels)
+    return Expected(count, second.rmse, second.max_standard_error)
+
+
+def plan_of_found(plan: LabelPlan, labels: Mapping[str, Sequence[str]]) -> Plan:
+    """The plan of the second look, over the labels that were found. Raises PlanError."""
+    workload = plan.workload.found(labels)
+    budget = Budget.gdp(sqrt_down(plan.left))
+    asked = Request(TABLES, workload, budget, plan.unit, plan.objective, plan.records)
+    made = plan_with_mechanism(make_mechanism(plan.mechanism), asked)
+    if type(made) is not Plan:
+        raise PlanError(
+            f"tables over labels that are to be found are measured in one look; mechanism={plan.mechanism!r} takes "
+            "several"
+        )
+    return replace(made, budget=plan.budget, found=LabelsFound(plan.fingerprint, plan.price, plan.looks))
