@@ -109,7 +109,7 @@ class LabelPlan(WorkloadPlan):
     unit: PrivacyUnit
     mechanism: str
     objective: str
-    price: ApproxGaussianEvent
+    price: ApproxGaussianEvent  # pyright: ignore[reportIncompatibleVariableOverride]  (frozen)
     looks: tuple[LabelLook, ...]
     expected: tuple[Expected, ...]
     records: int | None = None
