@@ -327,7 +327,9 @@ def zcdp_epsilon(rho: Fraction, delta: Fraction) -> Fraction:  # by any order a 
 
 
 @cache
-def budget_sentence(kind: str, b: Fraction, delta: Fraction, aside: Fraction) -> str:  # a budget in words
+def budget_sentence(  # a budget in words
+    kind: str, b: Fraction, delta: Fraction, aside: Fraction = Fraction(0)
+) -> str:
     value, at = format_fraction(b), Fraction(1, 10**6)
     if kind == "pure":
         return f"{value}-DP (pure epsilon); Laplace scale {format_digits(1 / b, 5)} per unit of L1 sensitivity"

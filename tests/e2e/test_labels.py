@@ -19,7 +19,7 @@ import sfumato as sf
 from sfumato.check_release import Check
 from sfumato.cli import app
 from sfumato.curator.labels import LabelStore, open_labels
-from sfumato.errors import BudgetError, BudgetExceeded, InvalidInput, NameTaken, PlanError, SourceError
+from sfumato.errors import BudgetError, BudgetExceeded, InvalidInput, NameTaken, NotWritten, PlanError, SourceError
 from sfumato.mechanisms.labels import select_labels
 from sfumato.planner.planning import compared
 from sfumato.plans.labels import LabelsFound
@@ -258,7 +258,7 @@ def test_a_kill_between_the_looks_is_resumed_with_the_labels_that_were_shown(
 
     monkeypatch.setattr("sfumato.curator.labels.open_labels", never)
     source, out = tmp_path / "table.parquet", tmp_path / "a"
-    with pytest.raises(SourceError):
+    with pytest.raises(NotWritten, match="the same command again goes on"):
         sf.release(plan, tmp_path / "gone.parquet", ledger=ledger, name="a", out=out)
     with pytest.raises(NameTaken):
         sf.release(plan, source, ledger=ledger, name="a")
@@ -294,9 +294,24 @@ def test_a_kill_before_the_debit_leaves_nothing_in_the_way(tmp_path: Path) -> No
     (tmp_path / "l.db").unlink()
     (tmp_path / "a").rename(tmp_path / "kept")
     sf.Ledger.create(tmp_path / "l.db", total=WIDE)
-    killed(tmp_path, "LabelCurator")
+    killed(tmp_path, "plan_of_found")
     with pytest.raises(InvalidInput, match="another release"):
         sf.release(other, tmp_path / "table.parquet", ledger=ledger, name="a", out=tmp_path / "a")
+    # what is owed nothing any more is in nobody's way
+    LabelStore.at(tmp_path / "a.labels").take()
+    sf.release(other, tmp_path / "table.parquet", ledger=ledger, name="a", out=tmp_path / "a")
+
+
+def test_labels_of_a_ledger_that_does_not_know_of_them_are_not_used(tmp_path: Path) -> None:
+    """Mutant: a file of labels is believed whose debit no ledger holds."""
+    plan, ledger = prepared(tmp_path)
+    killed(tmp_path, "plan_of_found")
+    (tmp_path / "l.db").unlink()
+    fresh = sf.Ledger.create(tmp_path / "l.db", total=WIDE)
+    with pytest.raises(InvalidInput, match="another release"):
+        sf.release(plan, tmp_path / "table.parquet", ledger=fresh, name="a", out=tmp_path / "a")
+    assert fresh.spent == 0
+    del ledger
 
 
 def test_nothing_is_spent_where_a_look_could_not_be_taken(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from sfumato._util.bundles import check_text, pack_value, unpack_value
 from sfumato._util.codec import storable
+from sfumato._util.text import normalize_nfc
 from sfumato.cells import Codes
 from sfumato.curator.curator import CuratedTable, rebuild_values
 from sfumato.curator.rows.encoding import UNREADABLE, Column, check_type, field_sql, sql_literal, whole_text_sql
@@ -131,11 +132,13 @@ def _pairs_sql(opened: OpenedTable, column: Column, unit: PrivacyUnit, rule: Cod
 
 
 def _is_label(text: str) -> bool:
+    """Whether a text can be declared: nothing that is shown may be refused when it is paid for."""
     try:
         check_text(text, "a label")
     except DomainError:
         return False
-    return True
+    # the database may know other letters than Python does: two of its texts could be one here
+    return normalize_nfc(text) == text
 
 
 class LabelCurator:

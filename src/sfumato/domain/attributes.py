@@ -287,7 +287,7 @@ class Categories(Attribute):
         Raises:
             DomainError: A label cannot be one.
         """
-        # an attribute has a cell besides (other); no record is read as that text, for no label is called so
+        # an attribute has a cell besides (other)
         values = tuple(labels) or (NONE_FOUND,)
         return replace(self, values=values, discover=None, most=1_000)
 

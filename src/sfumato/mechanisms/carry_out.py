@@ -19,10 +19,10 @@ from sfumato.curator import Curator
 from sfumato.curator.by_part import curator_for
 from sfumato.curator.engines.partitions import report_jobs_to
 from sfumato.curator.keys import KeyCurator
-from sfumato.curator.labels import LabelCurator, LabelOpening, LabelStore, OwedLook
+from sfumato.curator.labels import LabelCurator, OwedLook
 from sfumato.errors import InvalidInput, NameTaken, NotWritten, PlanError, SfumatoError
 from sfumato.mechanisms.iterative import check_rounds, run_rounds
-from sfumato.mechanisms.labels import plan_of_found
+from sfumato.mechanisms.labels import are_labels_owed, label_store, labels_beside, plan_of_found, remove_labels
 from sfumato.plans.iterative import IterativePlan
 from sfumato.plans.keys import KeyPlan
 from sfumato.plans.labels import LabelPlan
@@ -101,65 +101,31 @@ def _look_at_keys(plan: KeyPlan, at: _Access) -> tuple[Receipt, Made]:
 
 def _look_for_labels(plan: LabelPlan, at: _Access) -> tuple[Receipt, Made]:
     """Find labels, unless an earlier process did and was killed, and then look at the tables over them."""
-    path = None if at.out is None or not at.account.durable else _labels_beside(at.out)
-    entry = at.account.find(at.name)
-    if entry is None:
-        if path is not None and path.exists():
-            # an opening that was cut short before its debit; of another, nothing is taken away
-            _remove_unpaid(path, plan, at)
-        opening = LabelOpening(plan.fingerprint, at.account.ledger_id, at.name, plan.looks)
-        store = LabelStore.create(path, opening)
+    name, hashed = at.name, plan.fingerprint
+    store = label_store(plan, at.account, name, at.out)
+    if store.found is None:
         curator = LabelCurator(at.source, plan.workload.domain, plan.unit, at.account, table=at.table)
         try:
-            curator.find(plan.looks, plan.price, name=at.name, plan_hash=plan.fingerprint, store=store)
+            curator.find(plan.looks, plan.price, name=name, plan_hash=hashed, store=store)
         except BaseException:
-            if store.found is None:
+            if at.account.find(name) is None:
                 store.remove()
             raise
-    else:
-        store = LabelStore.at(_labels_beside(at.out or ""))
-    found = store.found
-    paid = at.account.paid(at.name, plan.fingerprint)
-    assert found is not None
-    assert paid is not None
-    second = plan_of_found(plan, dict(zip((k.attribute for k in plan.looks), found.labels, strict=True)))
-    owed = OwedLook(plan.looks, plan.price, plan.unit, paid, store)
-    _, made = _look_once(second, at, owed)
+    paid, owed = at.account.paid(name, hashed), store.owed
+    if paid is None or owed is None:  # another process was faster
+        raise NameTaken(f"{name!r} was paid for by another process, which looks at the tables now")
+    try:
+        second = plan_of_found(plan, dict(zip((k.attribute for k in plan.looks), owed.labels, strict=True)))
+        _, made = _look_once(second, at, OwedLook(plan.looks, plan.price, plan.unit, paid, store))
+    except SfumatoError as error:
+        after = "there is no refund once noise was drawn"
+        if at.out is not None and store.owed is not None:
+            after = f"these are kept in {labels_beside(at.out)}, and the same command again goes on with them, free"
+        raise NotWritten(
+            f"the budget is spent (entry {paid.sequence}) and labels were found, but the tables over them could not be "
+            f"looked at: {error}; {after}"
+        ) from error
     return paid, made
-
-
-def _labels_beside(out: Place) -> Path:
-    """Where labels are kept until the release is stored that they are for."""
-    place = Path(out)
-    return place.with_name(f"{place.name}.labels")
-
-
-def _remove_unpaid(path: Path, plan: LabelPlan, at: _Access) -> None:
-    """Take a file away that was made for this very release and never paid for. Raises InvalidInput for another."""
-    store = LabelStore.at(path)
-    given = store.opening
-    if (given.plan_hash, given.ledger_id, given.name) != (plan.fingerprint, at.account.ledger_id, at.name):
-        raise InvalidInput(f"{path} holds labels that another release found; finish that one, or choose another folder")
-    store.remove()
-
-
-def _labels_owed(plan: LabelPlan, account: Ledger, entry: Entry, out: Place | None) -> bool:
-    """Whether labels were found under an entry, and the tables over them were not yet looked at."""
-    if out is None or entry.released or entry.plan_hash != plan.fingerprint or not _labels_beside(out).exists():
-        return False
-    store = LabelStore.at(_labels_beside(out))
-    given, found = store.opening, store.owed
-    ours = (plan.fingerprint, account.ledger_id, entry.name, plan.looks)
-    if found is None or (given.plan_hash, given.ledger_id, given.name, given.looks) != ours:
-        return False
-    account.check(found.anchor)
-    return found.sequence == entry.sequence
-
-
-def _remove_labels(out: Place | None) -> None:
-    """Take the file of labels away: they stand in the release that is stored."""
-    if out is not None and _labels_beside(out).exists():
-        LabelStore.at(_labels_beside(out)).remove()
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +154,7 @@ class _PlanKind:
 _KINDS: dict[type[Planned], _PlanKind] = {
     Plan: _PlanKind(_look_once, lambda result, plan, progress: projected_release(result, plan, progress)),
     IterativePlan: _PlanKind(_look_often, check=check_rounds),
-    LabelPlan: _PlanKind(_look_for_labels, owed=_labels_owed, stored=_remove_labels),
+    LabelPlan: _PlanKind(_look_for_labels, owed=are_labels_owed, stored=remove_labels),
     KeyPlan: _PlanKind(
         _look_at_keys,
         what="sketch",

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
 
+from sfumato.curator.labels import LabelOpening, LabelStore
 from sfumato.domain import Categories, Domain
-from sfumato.errors import BudgetError, PlanError
+from sfumato.errors import BudgetError, InvalidInput, LedgerError, PlanError
 from sfumato.mechanisms.registry import TABLES, Mechanism, Request, make_mechanism, plan_with_mechanism
 from sfumato.plans.labels import Expected, LabelPlan, LabelsFound
 from sfumato.plans.plan import Plan
@@ -25,12 +29,21 @@ from sfumato.privacy.accounting import ApproxGaussianEvent, GaussianEvent
 from sfumato.privacy.amounts import readable_number
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.labels import MOST_PER_PERSON, LabelLook, LabelSelection, added_weight
+from sfumato.privacy.ledger import Entry, Ledger
 from sfumato.privacy.noise import RoundedGaussian
 from sfumato.privacy.rounding import sqrt_down
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.strategies.calibration import noise_of
 
-__all__ = ["plan_labels", "plan_of_found", "select_labels"]
+__all__ = [
+    "are_labels_owed",
+    "label_store",
+    "labels_beside",
+    "plan_labels",
+    "plan_of_found",
+    "remove_labels",
+    "select_labels",
+]
 
 _WEIGHT = 2**16  # what a person adds: fine enough that to round its parts down costs less than a thousandth
 _SHOWN = (10, 100, 1_000)  # numbers of labels for which errors are told before data
@@ -142,3 +155,54 @@ def plan_of_found(plan: LabelPlan, labels: Mapping[str, Sequence[str]]) -> Plan:
             "several"
         )
     return replace(made, budget=plan.budget, found=LabelsFound(plan.fingerprint, plan.price, plan.looks))
+
+
+# Between the looks --------------------------------------------------------------------------------------------------
+
+
+def labels_beside(out: str | PathLike[str]) -> Path:
+    """Where labels are kept until the release is stored that they are for."""
+    place = Path(out)
+    return place.with_name(f"{place.name}.labels")
+
+
+def label_store(plan: LabelPlan, account: Ledger, name: str, out: str | PathLike[str] | None) -> LabelStore:
+    """Where the labels of a release are kept, or are to be: beside its folder, or in memory where nothing is stored.
+
+    What an opening that was cut short left there is gone on with; of another release it is taken away where that is
+    owed nothing any more. Raises InvalidInput where it is, LedgerError for a file of another kind.
+    """
+    opening = LabelOpening(plan.fingerprint, account.ledger_id, name, plan.looks)
+    if out is None or not account.durable:
+        return LabelStore.create(None, opening)
+    path = labels_beside(out)
+    if path.exists():
+        store = LabelStore.at(path)
+        if store.opening == opening and (store.found is None or account.find(name) is not None):
+            return store
+        if store.owed is not None:
+            raise InvalidInput(
+                f"{path} holds labels that another release found, whose tables are still to be looked at; finish that "
+                "one, or choose another folder"
+            )
+        store.remove()
+    return LabelStore.create(path, opening)
+
+
+def are_labels_owed(plan: LabelPlan, account: Ledger, entry: Entry, out: str | PathLike[str] | None) -> bool:
+    """Whether labels were found under an entry of the ledger, and the tables over them were not yet looked at."""
+    if out is None or entry.released or entry.plan_hash != plan.fingerprint or not labels_beside(out).exists():
+        return False
+    store = LabelStore.at(labels_beside(out))
+    found = store.owed
+    if found is None or store.opening != LabelOpening(plan.fingerprint, account.ledger_id, entry.name, plan.looks):
+        return False
+    account.check(found.anchor)
+    return found.sequence == entry.sequence
+
+
+def remove_labels(out: str | PathLike[str] | None) -> None:
+    """Take the file of labels away: they stand in the release that is stored."""
+    if out is not None and labels_beside(out).exists():
+        with suppress(LedgerError):  # of another kind: not ours
+            LabelStore.at(labels_beside(out)).remove()
