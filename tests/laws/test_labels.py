@@ -162,21 +162,53 @@ def test_labels_of_one_person_alone_are_shown_about_as_often_as_allowed() -> Non
     law = selection()
     frame = pd.DataFrame({"who": ["a"] * 6, "label": list("uvwxyz")})
     found = open_labels(frame, LabelLook("label", False, 100, law, ApproxGaussianEvent(1, DELTA)), ADD)
-    sums = law.sums(len(found.labels), found.place, found.had, found.persons)
+    sums = law.sums(len(found.labels), *found.lines(law.per_person))
     assert set(sums.tolist()) == {law.added(6)}
     draws = 200_000
-    hits = int((law.noisy(np.tile(sums, draws)).reshape(draws, -1) >= law.threshold).any(axis=1).sum())
+    hits = len(set((law.shown(np.tile(sums, draws), 6 * draws) // 6).tolist()))
     low, high = bounds(hits, draws)
     exact = 1 - math.prod(1 - p for p in chances(law, [tuple(range(6))]).values())
     assert low <= exact <= high
     assert low <= float(DELTA)
 
 
+def test_two_rounds_show_labels_of_one_person_alone_no_oftener_than_both_may() -> None:
+    """By events, through the table: what others share is shown in the first round, and the weight goes to what is left.
+    Mutant: the second round's weights are those of the first."""
+    half = select_labels(ADD, Fraction(MU) ** 2, DELTA / 2)
+    often = 3 * half.threshold // half.weight
+    rows = [(f"p{i}", label) for i in range(often) for label in "ab"] + [("a", label) for label in "abuvwx"]
+    frame = pd.DataFrame(rows, columns=["who", "label"])
+    found = open_labels(frame, LabelLook("label", False, 100, half, ApproxGaussianEvent(1, DELTA)), ADD)
+    draws, hits, second = 20_000, 0, 0
+    for _ in range(draws):
+        first = found.shown(half, 100)
+        more = found.shown(half, 100, first)
+        assert not {*first} & {*more}
+        hits += bool({*first, *more} & {*"uvwx"})
+        second += {*first} >= {"a", "b"}
+    assert second > 0.99 * draws
+    low, high = bounds(hits, draws)
+    assert low <= float(DELTA)
+    exact = [1 - math.prod(1 - p for p in chances(half, [tuple(range(n))]).values()) for n in (6, 4)]
+    assert low <= 1 - (1 - exact[0] * 4 / 6) * (1 - exact[1]) + 0.002
+    assert high >= exact[1]
+
+
 def test_shown_labels_are_those_that_reach_the_threshold() -> None:
     law = selection()
-    noisy = np.array([law.threshold - 1, law.threshold, law.threshold + 9, law.threshold + 5], dtype=np.int64)
-    assert law.shown(noisy, 10).tolist() == [1, 2, 3]
-    assert law.shown(noisy, 2).tolist() == [2, 3]
+    far = 100 * int(law.noise.sigma)
+    sums = np.array([1, far, 3 * far, 2 * far, 0], dtype=np.int64)
+    assert law.shown(sums, 10).tolist()[-3:] == [1, 2, 3]
+    assert law.shown(sums, 2).tolist() == [2, 3]
+
+
+def test_noise_alone_shows_no_label() -> None:
+    """Mutant: labels to which nobody adds, because their persons have others, are compared with the threshold."""
+    law = selection(delta=Fraction(9, 10), mu=0.01)
+    assert law.threshold < 2 * law.noise.sigma
+    assert law.shown(np.zeros(10_000, dtype=np.int64), 10_000).size == 0
+    assert law.shown(np.ones(10_000, dtype=np.int64), 10_000).size > 0
 
 
 # -- accounting ----------------------------------------------------------------------------------------

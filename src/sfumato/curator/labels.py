@@ -42,22 +42,38 @@ _LONGEST = 256  # bytes of a label: what `check_text` allows a name
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class LabelTable:
-    """The labels that occur, and what persons with that label add. Private.
+    """Which labels occur, and who has them. Private.
 
-    Of each line `place` is the number of a label, `had` how many labels that count its persons have, `persons` how many
-    they are.
+    Of each line `place` is the number of a label. Without persons a line is a label, of `persons` records. With them it
+    is a label of one person, whose lines stand together by their digest, and `nth` counts them from 1.
     """
 
     labels: NDArray[Any]
     place: NDArray[np.int64]
-    had: NDArray[np.int64]
     persons: NDArray[np.int64]
+    nth: NDArray[np.int64] | None
 
-    def shown(self, selection: LabelSelection, most: int, bits: BitSource | None = None) -> tuple[str, ...]:
-        """The labels that are shown, in the order of the alphabet, which tells nothing of their sums."""
-        sums = selection.sums(len(self.labels), self.place, self.had, self.persons)
-        chosen = selection.shown(selection.noisy(sums, bits), most)
-        return tuple(sorted(map(str, self.labels[chosen].tolist())))
+    def lines(self, most: int, before: Sequence[str] = ()) -> tuple[NDArray[np.int64], ...]:
+        """(place, had, persons) of the lines that count: of each person at most so many, without labels shown before.
+
+        Whether a line counts, and how many its person has, depends on that person's lines and on `before` alone.
+        """
+        left = ~np.isin(self.labels, np.array(before, dtype=object))[self.place]
+        place, persons = self.place[left], self.persons[left]
+        if self.nth is None:
+            return place, np.ones(len(place), dtype=np.int64), persons
+        person = np.cumsum(self.nth == 1)[left]
+        first = np.flatnonzero(np.diff(person, prepend=0))
+        had = np.diff(first, append=len(person))
+        kept = np.arange(len(person)) - np.repeat(first, had) < most
+        return place[kept], np.repeat(np.minimum(had, most), had)[kept], persons[kept]
+
+    def shown(
+        self, selection: LabelSelection, most: int, before: Sequence[str] = (), bits: BitSource | None = None
+    ) -> tuple[str, ...]:
+        """The labels that are shown besides those before, in the order of the alphabet, which tells nothing of sums."""
+        sums = selection.sums(len(self.labels), *self.lines(selection.per_person, before))
+        return tuple(sorted(map(str, self.labels[selection.shown(sums, most, bits)].tolist())))
 
     def __repr__(self) -> str:
         return "<LabelTable>"
@@ -68,10 +84,10 @@ def open_labels(source: object, look: LabelLook, unit: PrivacyUnit) -> LabelTabl
 
     A label is what `sf.Categories` compares a record's text with: composed, 1.0 and 1 as one. No label are missing
     ones, "(other)", and texts that no category may be called: of more than 256 bytes, or with characters that cannot be
-    seen. They count where what is not declared counts. Of a person's different labels at most `per_person` count, those
-    with the least digest of the person's name and the label; a label is counted once a person.
+    seen. They count where what is not declared counts. A label is counted once a person; which of a person's labels
+    come first hangs on a digest of the person's name and the label.
 
-    Guarantee: which labels of a person count, and that it is labels at all, depends on that person's rows alone.
+    Guarantee: the lines of a person, and their order, depend on that person's rows alone.
 
     Raises InvalidInput for what is no source, SourceError for a table that cannot be loaded.
     """
@@ -101,21 +117,20 @@ def _label_table(opened: OpenedTable, look: LabelLook, unit: PrivacyUnit, rule: 
     connection.register("refused", {"label": np.array(refused, dtype=object)})
     pairs = "SELECT * FROM pairs WHERE label NOT IN (SELECT label FROM refused)"
     if unit.person is None:
-        kept = f"SELECT label, 1 AS had, n FROM ({pairs})"
-    else:
-        # a digest of its own: which rows are counted is chosen by another
-        order = "md5(concat_ws('|', 'labels', person, label)), label"
-        place = f"row_number() OVER (PARTITION BY person ORDER BY {order}) AS place"
-        ranked = f"SELECT *, {place}, count(*) OVER (PARTITION BY person) AS all_had FROM ({pairs})"
-        most = look.selection.per_person
-        kept = f"SELECT label, least(all_had, {most}) AS had, 1 AS n FROM ({ranked}) WHERE place <= {most}"
-    fetched = connection.execute(
-        f"SELECT label, CAST(had AS BIGINT) AS had, CAST(sum(n) AS BIGINT) AS n FROM ({kept}) GROUP BY ALL"
-    ).fetchnumpy()
-    texts = np.asarray(fetched["label"], dtype=object)
-    labels, place = np.unique(texts, return_inverse=True) if len(texts) else (texts, np.zeros(0, dtype=np.int64))
-    had, persons = (np.asarray(fetched[name]).astype(np.int64) for name in ("had", "n"))
-    return LabelTable(labels, place.astype(np.int64), had, persons)
+        fetched = connection.execute(pairs).fetchnumpy()
+        labels, persons = np.asarray(fetched["label"], dtype=object), np.asarray(fetched["n"]).astype(np.int64)
+        return LabelTable(labels, np.arange(len(labels)), persons, None)
+    numbered = "SELECT label, row_number() OVER () - 1 AS place FROM (SELECT DISTINCT label FROM allowed)"
+    connection.execute(f"CREATE TEMP TABLE allowed AS {pairs}")
+    connection.execute(f"CREATE TEMP TABLE numbered AS {numbered}")
+    labels = np.asarray(connection.execute("SELECT label FROM numbered ORDER BY place").fetchnumpy()["label"], object)
+    # a digest of its own: which rows are counted is chosen by another
+    order = "md5(concat_ws('|', 'labels', person, label)), label"
+    ranked = f"SELECT person, place, row_number() OVER (PARTITION BY person ORDER BY {order}) AS nth"
+    ranked = f"{ranked} FROM allowed JOIN numbered USING (label)"
+    fetched = connection.execute(f"SELECT place, nth FROM ({ranked}) ORDER BY person, nth").fetchnumpy()
+    place, nth = (np.asarray(fetched[name]).astype(np.int64) for name in ("place", "nth"))
+    return LabelTable(labels, place, np.ones(len(place), dtype=np.int64), nth)
 
 
 def _pairs_sql(opened: OpenedTable, column: Column, unit: PrivacyUnit, rule: Codes) -> str:
@@ -156,9 +171,11 @@ class LabelCurator:
     def find(
         self, looks: Sequence[LabelLook], price: Event, *, name: str, plan_hash: str, store: LabelStore
     ) -> tuple[tuple[str, ...], ...]:
-        """The labels of each look that are shown, after `price`, of these looks and of one more, was debited.
+        """The labels of each attribute that are shown, after `price`, of these looks and of one more, was debited.
 
-        They are in the store when this returns, with the receipt; what the price leaves is owed.
+        Several looks at one attribute are rounds: persons leave out the labels that were shown before, and spread their
+        weight over the others. The labels are in the store when this returns, with the receipt; what the price leaves
+        is owed.
 
         Guarantee: the labels, and what is measured with what is owed, satisfy together what `price` states.
 
@@ -170,21 +187,24 @@ class LabelCurator:
         looks, price = rebuild_values((tuple(looks), price))
         remaining_after(looks, price, held.unit)
         held.expect(price, name, plan_hash)
-        found = [open_labels(self._source, look, held.unit) for look in looks]
+        found = {k.attribute: open_labels(self._source, k, held.unit) for k in looks}
         # what is counted afterwards is opened once before it is paid for: nothing public is to fail after the debit
         held.open()
         held.counts = None
         receipt = held.debit(price, name, plan_hash)
-        shown: tuple[tuple[str, ...], ...] | None = None
+        shown = dict.fromkeys(found, tuple[str, ...]())
         with suppress(Exception):  # what failed, and its text, may depend on the data
-            shown = tuple(table.shown(k.selection, k.most) for table, k in zip(found, looks, strict=True))
-            store.keep(ShownLabels(shown, receipt.sequence, receipt.anchor))
-        if shown is None or store.found is None:
+            for look in looks:
+                before = shown[look.attribute]
+                more = found[look.attribute].shown(look.selection, look.most - len(before), before)
+                shown[look.attribute] = tuple(sorted((*before, *more)))
+            store.keep(ShownLabels(tuple(shown.values()), receipt.sequence, receipt.anchor))
+        if store.found is None:
             raise NotWritten(
                 f"the budget is spent (entry {receipt.sequence}) but finding labels failed; there is no refund once "
                 "noise may be drawn"
             )
-        return shown
+        return tuple(shown.values())
 
     def __repr__(self) -> str:
         return "<LabelCurator>"
@@ -233,7 +253,7 @@ class LabelOpening:
 @storable
 @dataclass(frozen=True, slots=True)
 class ShownLabels:
-    """The labels that each look showed, and the entry of the ledger that paid, with the anchor after it."""
+    """The labels of each attribute that were shown, and the entry of the ledger that paid, with the anchor after it."""
 
     labels: tuple[tuple[str, ...], ...]
     sequence: int

@@ -115,7 +115,7 @@ def _look_for_labels(plan: LabelPlan, at: _Access) -> tuple[Receipt, Made]:
     if paid is None or owed is None:  # another process was faster
         raise NameTaken(f"{name!r} was paid for by another process, which looks at the tables now")
     try:
-        second = plan_of_found(plan, dict(zip((k.attribute for k in plan.looks), owed.labels, strict=True)))
+        second = plan_of_found(plan, dict(zip(plan.workload.domain.discovered, owed.labels, strict=True)))
         _, made = _look_once(second, at, OwedLook(plan.looks, plan.price, plan.unit, paid, store))
     except SfumatoError as error:
         after = "there is no refund once noise was drawn"

@@ -47,6 +47,10 @@ __all__ = [
 
 _WEIGHT = 2**16  # what a person adds: fine enough that to round its parts down costs less than a thousandth
 _SHOWN = (10, 100, 1_000)  # numbers of labels for which errors are told before data
+_ROUNDS = (Fraction(1, 20), Fraction(19, 20))
+"""Parts of a look for labels, where a person has several: a twentieth shows the common ones, whose weight is then free
+for others. Of Zipf tables of 100,000 persons with some twenty labels it shows 1.3 to 1.9 times as many as one round, of
+labels that are all alike some 5 % fewer (bench/labels.py)."""
 _TRIES = 1_000  # thresholds above the guess: one is enough where doubles are right to twelve digits
 
 
@@ -87,9 +91,10 @@ def plan_labels(value: Mechanism[Any], asked: Request) -> LabelPlan:
     total = budget.mu_squared
     looks: list[LabelLook] = []
     for (name, attribute), share in zip(attributes.items(), shares, strict=True):
-        price = ApproxGaussianEvent(total * share, budget.thresholds / len(attributes))
-        law = select_labels(unit, price.mu_squared, price.delta)
-        looks.append(LabelLook(name, attribute.trim, attribute.most, law, price))
+        for part in _ROUNDS if unit.rows_per_person > 1 else (Fraction(1),):
+            price = ApproxGaussianEvent(total * share * part, budget.thresholds * part / len(attributes))
+            law = select_labels(unit, price.mu_squared, price.delta)
+            looks.append(LabelLook(name, attribute.trim, attribute.most, law, price))
     made = LabelPlan(
         asked.what,
         budget,

@@ -7,12 +7,12 @@ noise of its own: so its answers are unbiased, and its intervals hold, whatever 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from scipy.special import ndtri
+from scipy.special import ndtr
 
 from sfumato._util.codec import storable
 from sfumato._util.description import Description, TitledTable
@@ -20,9 +20,8 @@ from sfumato._util.frames import Frame, safe_text
 from sfumato.errors import PlanError
 from sfumato.plans.planned import WorkloadPlan, event_price_text, event_text, protection_lines
 from sfumato.privacy.accounting import ApproxGaussianEvent, GaussianEvent
-from sfumato.privacy.amounts import readable_number
 from sfumato.privacy.budget import Budget
-from sfumato.privacy.labels import LabelLook
+from sfumato.privacy.labels import LabelLook, LabelSelection
 from sfumato.privacy.ledger.words import export_events
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.strategies.design import Candidate
@@ -83,6 +82,22 @@ def left_after(looks: tuple[LabelLook, ...], price: ApproxGaussianEvent) -> Frac
     return mu_squared
 
 
+def _least_occurrence(rounds: Sequence[LabelSelection], chance: float, labels: int) -> int:
+    """How many persons with so many labels must have one for it to be shown in one of the rounds."""
+
+    def missed(persons: int) -> float:
+        laws = ((r, persons * r.added(min(labels, r.per_person))) for r in rounds)
+        return math.prod(float(ndtr((r.threshold - 0.5 - added) / float(r.noise.sigma))) for r, added in laws)
+
+    low, high = 0, 1
+    while missed(high) > 1 - chance:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if missed(middle) > 1 - chance else (low, middle)
+    return high
+
+
 @storable
 @dataclass(frozen=True, eq=False, repr=False)
 class LabelPlan(WorkloadPlan):
@@ -97,7 +112,7 @@ class LabelPlan(WorkloadPlan):
         mechanism: The name of the mechanism of the second look.
         objective: What the second look minimises: "tables", "cells" or "max".
         price: What a ledger is charged, before the first look and for both.
-        looks: The looks that find labels, one for each attribute.
+        looks: The looks that find labels, in their order: one for each attribute, or two rounds.
         expected: What the second look errs, by the number of labels that are shown.
         records: The public number of records that was given, or None.
         notes: Remarks that are printed with the plan.
@@ -121,7 +136,7 @@ class LabelPlan(WorkloadPlan):
     def check(self) -> None:
         super().check()
         _ = self.left
-        if tuple(k.attribute for k in self.looks) != self.workload.domain.discovered:
+        if tuple(self.rounds) != self.workload.domain.discovered:
             raise PlanError("its looks are for other labels than those that are to be found: it is damaged, plan again")
         if not all(k.selection.costs_at_most(self.unit, k.price) for k in self.looks):
             raise PlanError("a look for labels costs more than it states: it is damaged, plan again")
@@ -131,12 +146,22 @@ class LabelPlan(WorkloadPlan):
         """What is left for the second look, as mu^2."""
         return left_after(self.looks, self.price)
 
+    @property
+    def rounds(self) -> dict[str, tuple[LabelLook, ...]]:
+        """The looks at each attribute, in their order."""
+        return {
+            n: tuple(k for k in self.looks if k.attribute == n) for n in dict.fromkeys(k.attribute for k in self.looks)
+        }
+
     def occurrences(self, chance: float = 0.99, *, labels: int = 1) -> dict[str, int]:
         """How many persons must have a label for it to be shown with a probability.
 
+        Where a person may have several labels, they are looked for in two rounds, of which the second leaves out those
+        shown before. So persons whose other labels are common make a label shown that fewer of them have.
+
         Args:
             chance: The probability, strictly between 0 and 1.
-            labels: How many different labels each of these persons has.
+            labels: How many different labels each of these persons has, none of them shown before.
 
         Returns:
             The number of each attribute.
@@ -154,12 +179,9 @@ class LabelPlan(WorkloadPlan):
             raise PlanError(f"a chance lies between 0 and 1, as 0.99 does; not {chance!r}")
         if type(labels) is not int or labels < 1:
             raise PlanError(f"labels= is how many different labels a person has, from 1 on; not {labels!r}")
-        found: dict[str, int] = {}
-        for look in self.looks:
-            law = look.selection
-            reach = law.threshold + float(ndtri(chance)) * float(law.noise.sigma)
-            found[look.attribute] = max(1, math.ceil(reach / law.added(min(labels, law.per_person))))
-        return found
+        return {
+            name: _least_occurrence([k.selection for k in looks], chance, labels) for name, looks in self.rounds.items()
+        }
 
     @property
     def measures(self) -> tuple[str, Any]:
@@ -214,9 +236,8 @@ class LabelPlan(WorkloadPlan):
             One row per attribute and number of labels that these persons have, with those for 50 and 99 %.
         """
         rows: list[tuple[str, int, int, int]] = []
-        for look in self.looks:
-            name = look.attribute
-            for count in sorted({1, look.selection.per_person}):
+        for name, looks in self.rounds.items():
+            for count in sorted({1, looks[0].selection.per_person}):
                 half, sure = (self.occurrences(c, labels=count)[name] for c in (0.5, 0.99))
                 rows.append((safe_text(name), count, half, sure))
         heads = ("attribute", "labels of a person", "shown with 50 %", "shown with 99 %")
@@ -235,10 +256,11 @@ class LabelPlan(WorkloadPlan):
         yield from self.workload.domain.told()
         yield "guarantee", str(self.budget)
         yield "price", f"{event_price_text(self.price)}, debited as a whole before the first look"
-        for look in self.looks:
-            most = f"up to {look.most:,} labels of {safe_text(look.attribute)}"
-            delta = readable_number(look.price.delta)
-            yield "first look", f"{most}, without their counts: {event_text(look.price)}, delta = {delta}"
+        for name, looks in self.rounds.items():
+            most = f"up to {looks[0].most:,} labels of {safe_text(name)}, without their counts"
+            spent = (sum((getattr(k.price, part) for k in looks), Fraction(0)) for part in ("mu_squared", "delta"))
+            both = "" if len(looks) == 1 else f", in {len(looks)} rounds"
+            yield "first look", f"{most}{both}: {event_price_text(ApproxGaussianEvent(*spent))}"
         yield "second look", f"the tables over the labels that were shown: {event_text(GaussianEvent(self.left))}"
         yield "other", "labels that are not shown count in (other), in every table"
         yield from (("note", n) for n in self.notes)

@@ -90,15 +90,16 @@ class LabelSelection:
         np.add.at(found, place, added[had] * persons)
         return found
 
-    def noisy(self, sums: Sums, source: BitSource | None = None) -> Sums:
-        """The sums with noise, of which nothing may be shown but `shown`."""
-        return sums + self.noise.saturated(len(sums), source)
+    def shown(self, sums: Sums, most: int, source: BitSource | None = None) -> NDArray[np.intp]:
+        """The places of labels whose sum with noise reaches the threshold, and of more than `most` those with the
+        largest; in ascending order, so that none comes with its sum.
 
-    def shown(self, noisy: Sums, most: int) -> NDArray[np.intp]:
-        """The places of labels whose noisy sum reaches the threshold, and of more than `most` those with the largest;
-        in ascending order, so that none comes with its sum."""
+        Labels to which nobody adds are none that occur: noise alone shows no label.
+        """
+        occur = np.flatnonzero(sums > 0)
+        noisy = sums[occur] + self.noise.saturated(len(occur), source)
         reached = np.flatnonzero(noisy >= self.threshold)
-        return np.sort(reached[np.argsort(-noisy[reached], kind="stable")[:most]])
+        return np.sort(occur[reached[np.argsort(-noisy[reached], kind="stable")[:most]]])
 
 
 def added_weight(weight: int, count: int) -> int:

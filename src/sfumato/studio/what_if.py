@@ -100,7 +100,8 @@ def plan_figures(plan: Plan | IterativePlan | LabelPlan | StreamPlan) -> dict[st
 
 def _labels_note(plan: LabelPlan) -> str:
     """What finding labels costs, how often one must occur, and what the tables then err."""
-    shares = {k.attribute: float(k.price.mu_squared / plan.price.mu_squared) for k in plan.looks}
+    whole = plan.price.mu_squared
+    shares = {n: float(sum(k.price.mu_squared for k in looks) / whole) for n, looks in plan.rounds.items()}
     often = plan.occurrences(0.99)
     found = "; ".join(
         f"{safe_text(n)}: {share:.0%} of the budget finds its labels, and one that {often[n]:,} persons have alone, "
