@@ -10,8 +10,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
@@ -329,8 +331,25 @@ def test_nothing_is_spent_where_a_look_could_not_be_taken(tmp_path: Path) -> Non
             sf.release(plan, source, ledger=ledger, name="a", out=tmp_path / "a")
     with pytest.raises(InvalidInput, match="no label"):
         sf.release(plan, sf.Histogram(np.ones((2, 6))), ledger=ledger, name="a", out=tmp_path / "a")
+    arrow = pa.Table.from_pandas(table().astype({"d": str}))
+    with pytest.raises(InvalidInput, match="can be read"):
+        sf.release(plan, arrow.to_reader(), ledger=ledger, name="a", out=tmp_path / "a")
     assert ledger.spent == 0
     assert sorted(p.name for p in tmp_path.iterdir()) == ["l.db", "plan", "table.parquet"]
+
+
+def test_forms_of_one_table_show_the_same_labels(tmp_path: Path) -> None:
+    """A source is read more than once; mutant: one that is empty the second time."""
+    frame = table().astype({"d": str})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    frame.to_parquet(tmp_path / "t.parquet")
+    arrow = pa.Table.from_pandas(frame)
+    connection = duckdb.connect()
+    relation = connection.from_arrow(arrow)
+    for source in (frame, arrow, relation, tmp_path / "t.csv", tmp_path / "t.parquet", sf.Source(tmp_path / "t.csv")):
+        found = sf.release(planned(), source, ledger=None).table("d")
+        assert {"cold", "flu"} < {*found.labels[0]}
+        assert found.values.sum() > 800
 
 
 # -- the stranger's check -------------------------------------------------------------------------------

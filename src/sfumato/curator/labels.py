@@ -24,6 +24,7 @@ from sfumato.curator.curator import CuratedTable, rebuild_values
 from sfumato.curator.rows.encoding import UNREADABLE, Column, check_type, field_sql, sql_literal, whole_text_sql
 from sfumato.curator.rows.readers import OpenedTable, attempt, open_persons
 from sfumato.curator.rows.sources import Histogram
+from sfumato.curator.rows.written import source_of
 from sfumato.errors import DomainError, InvalidInput, LedgerError, NotWritten, PlanError
 from sfumato.privacy.accounting import Account, Event, GaussianEvent
 from sfumato.privacy.chain import FileChain, Format, MemoryChain
@@ -166,6 +167,12 @@ class LabelCurator:
     ) -> None:
         self._held = CuratedTable(source, domain, unit, ledger, table, None, measures=True)
         self._held.unit.refuse_groups("labels that are to be found")
+        given = source_of(source).table if not isinstance(source, Histogram) else source
+        if hasattr(given, "__next__") or hasattr(given, "read_next_batch"):
+            raise InvalidInput(
+                f"labels are found in one reading and counted in another, and a {type(given).__name__} can be read "
+                "once; give the table itself, such as what its read_all() returns"
+            )
         self._source = source
 
     def find(

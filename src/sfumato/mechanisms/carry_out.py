@@ -104,8 +104,8 @@ def _look_for_labels(plan: LabelPlan, at: _Access) -> tuple[Receipt, Made]:
     name, hashed = at.name, plan.fingerprint
     store = label_store(plan, at.account, name, at.out)
     if store.found is None:
-        curator = LabelCurator(at.source, plan.workload.domain, plan.unit, at.account, table=at.table)
         try:
+            curator = LabelCurator(at.source, plan.workload.domain, plan.unit, at.account, table=at.table)
             curator.find(plan.looks, plan.price, name=name, plan_hash=hashed, store=store)
         except BaseException:
             if at.account.find(name) is None:
