@@ -34,7 +34,7 @@ Factor Buffered|Cells|Contrasts|Matrix|Roots|TotalOnly|TreeSums
 Attribute Bins|Booleans|Categories|Dates|Hierarchy|Integers|Measure
 Rule Amounts|Codes|Days|Edges|Truths|Wholes
 Noise DiscreteGaussian|DiscreteLaplace|RoundedGaussian
-Event ApproxEvent|BoundedRangeEvent|GaussianEvent|PureEvent|ZcdpEvent
+Event ApproxEvent|ApproxGaussianEvent|BoundedRangeEvent|GaussianEvent|PureEvent|ZcdpEvent
 KeyMap Buckets|Listed|Signs
 Course BoostingCourse|MwemCourse
 Possible AdaptedTables|CellCounts|Medians|PairMoments|PlacedCounts|RecordCounts|TableCounts|ValueCounts
@@ -49,6 +49,7 @@ Allowed measured:Strategy names:[text] shape:[int] tied:[Tied] zeros:[Block]
 Alone part:text order:count unit:text rmse:float|none
 Amounts kind:text outside:'other'|'clamp' missing:'other' edition?:size low:float high:float knots?:[float]
 ApproxEvent epsilon:ratio delta:ratio
+ApproxGaussianEvent mu_squared:ratio delta:ratio
 Axis cells:int64*1 orbits:int64*1 contrasts:[Contrast]
 Biased measured:Product answered:[Block] reconstructions:[float64*] offsets:[float64*] limit:int
 Bins outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none edition?:size edges:[int|float]
@@ -60,14 +61,14 @@ BoostingCourse rounds:size samples:size selection:BoundedRangeEvent measurement:
     total_known:bool
 BoundedRangeEvent epsilon:ratio
 Buckets width:size coefficients:uint64*1
-Budget kind:'pure'|'approx'|'zcdp'|'gdp' parameter:ratio delta:ratio|none
+Budget kind:'pure'|'approx'|'zcdp'|'gdp' parameter:ratio delta:ratio|none thresholds?:ratio
 Buffered operator:Toeplitz buffers:Buffers
 Buffers poles:float64* zeros:float64*
 Candidate mechanism:text strategy:text rmse:float|none max_standard_error:float|none note:text value:float|none
 Candidates blocks:[Block|BlockMap] estimates:int64* weights:int64* penalties:int64*
 Canonical attribute:text tree:Tree multiple:size
 Categories outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none edition?:size
-    values:{text:text} case?:'exact'|'ignore' trim?:bool
+    values:{text:text} case?:'exact'|'ignore' trim?:bool discover?:ratio most?:size
 CellCounts attributes:[text] values:float64*
 Cells n:size
 Certificate method:'apart'|'cells'|'pairs'|'classes'|'cliques'|'products' classes:[int] cliques:[[[count]]]
@@ -94,11 +95,13 @@ Domain attributes:{text:Attribute} impossible?:[text]
 Edges kind:text outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none edition?:size
     edges:[int|float]
 Epochs count:size epsilon:ratio sensitivity:int
+Expected labels:size rmse:float|none largest:float
 Family names:[text] factors:[Operator] sets:int32*2 multiples:int64*1|none
 FamilyMap names:[text] factors:[Map] sets:int32*2 multiples:int64*1|none
 FittedModel shares:float64* forest:Forest mixture:Mixture
 Forecast body:text queries:count raw:float width:float|none square:float lever:float span:float|none
     records:count|none
+ShownLabels labels:[[text]] sequence:size anchor:text
 Forest shares:float64* edges:[[int]] tables:[float64*]
 GaussianEvent mu_squared:ratio
 Grid names:[text] rules:[Rule] moves?:[Moves]
@@ -126,6 +129,12 @@ Known axes:[int] counts:float64*
 KnownGroups axis:count codes:int64*1 counts:float64*
 Kronecker factors:[Operator]
 KroneckerMap parts:[Map]
+LabelLook attribute:text trim:bool most:size selection:LabelSelection price:ApproxGaussianEvent
+LabelOpening plan_hash:text ledger_id:text name:text looks:[LabelLook]
+LabelPlan workload:Workload budget:Budget unit:PrivacyUnit mechanism:text objective:text price:ApproxGaussianEvent
+    looks:[LabelLook] expected:[Expected] records:count|none notes:[text] considered:[Candidate]
+LabelSelection noise:RoundedGaussian weight:size per_person:size threshold:size delta:ratio
+LabelsFound plan:text price:ApproxGaussianEvent looks:[LabelLook]
 Listed elements:uint64*1
 LocalCandidate reporter:text labels:count rmse:float note:text
 LocalPlan workload:Workload epsilon:ratio records:int reporter:text questions:Questions bound:float|none
@@ -159,7 +168,7 @@ PlacedCounts place:text cells:count levels:[Operator] attributes:[text] sizes:[i
     count:float64*
 Plan workload:Workload budget:Budget unit:PrivacyUnit mechanism:text objective:text strategy:Strategy noise:Noise
     price:Event sensitivity:Sensitivity bound:float|none records:count|none notes:[text] considered:[Candidate]
-    body:text|none forecast:Forecast|none alone?:[Alone] cut?:count
+    body:text|none forecast:Forecast|none alone?:[Alone] cut?:count found?:LabelsFound
 Prefix n:size
 PrivacyUnit neighbours:Neighbours person:text|none rows_per_person:size within?:Within once_per?:[text]
     rows_per_group?:size

@@ -54,8 +54,8 @@ else:  # by itself, with the others beside it
 Cannot, number, fingerprint = maps.Cannot, forms.read_stored_fraction, maps.document_fingerprint
 LAWS = {"RoundedGaussian": ("gaussian", 2, 1), "DiscreteGaussian": ("zcdp", 2, 2), "DiscreteLaplace": ("pure", 1, 1)}
 CURRENCY = {"pure": "epsilon", "zcdp": "rho", "gaussian": "mu^2", "gdp": "mu^2"}  # in which events and budgets add up
-HASHED = (
-    "workload keys budget unit mechanism strategy map noise terms price stability course body periods cut"  # of plans
+HASHED = (  # of plans
+    "workload keys budget unit mechanism strategy map noise terms price stability course body periods cut found"
 )
 BROKEN = (ArithmeticError, AttributeError, LookupError, MemoryError, OSError, RecursionError, StopIteration, TypeError,
     ValueError, sqlite3.Error, zipfile.BadZipFile)  # fmt: skip
@@ -111,7 +111,7 @@ def parse_exact_fraction(text: str) -> Fraction:  # as ledgers and release.json 
 
 
 def stored_event_text(doc: Any) -> str:  # a stored event as ledgers write it
-    kind = "bounded-range" if doc.kind == "BoundedRangeEvent" else doc.kind.removesuffix("Event").lower()
+    kind = re.sub("(?<=[a-z])(?=[A-Z])", "-", doc.kind.removesuffix("Event")).lower()
     return " ".join([kind, *(str(number(v)) for k, v in doc.items() if k != "~class")])
 
 
@@ -129,9 +129,10 @@ def normal_tail(x: Decimal) -> Decimal:  # P(N > x) for a standard normal N and 
 
 def parse_event_text(event: str) -> tuple[str, Fraction, Fraction]:  # the kind, its parameter, and its delta or 0
     kind, *numbers = event.split(" ")
-    known = kind in ("gaussian", "pure", "zcdp", "bounded-range", "approx") and len(numbers) == 1 + (kind == "approx")
+    own = kind in ("approx", "approx-gaussian")
+    known = (own or kind in ("gaussian", "pure", "zcdp", "bounded-range")) and len(numbers) == 1 + own
     e, delta = [*map(parse_exact_fraction, numbers), Fraction(0)][:2]
-    if not known or e > 10**18 or (kind == "approx" and not 0 < delta < 1):
+    if not known or e > 10**18 or (own and not 0 < delta < 1):
         raise forms.Malformed(f"{event[:60]} is no event")
     return kind, e, delta
 
@@ -149,13 +150,14 @@ def event_cost(
             mu = (low + high) / 2
             low, high = (low, mu) if (normal_tail(mu / 2) + SLACK) * (1 + e.exp()) <= 1 else (mu, high)
         return Fraction(high) ** 2
-    known = {("epsilon", k): e for k in ("pure", "bounded-range", "approx")} | {("mu^2", "gaussian"): e}
-    rho = {"gaussian": e / 2, "pure": e**2 / 2, "zcdp": e, "bounded-range": e**2 / 8}
+    known = {("epsilon", k): e for k in ("pure", "bounded-range", "approx")}
+    known |= {("mu^2", k): e for k in ("gaussian", "approx-gaussian")}
+    rho = {"gaussian": e / 2, "approx-gaussian": e / 2, "pure": e**2 / 2, "zcdp": e, "bounded-range": e**2 / 8}
     return rho[kind] if currency == "rho" else known[currency, kind]
 
 
 def event_keeps_budget(
-    event: str, stated: str, b: Fraction, delta: Fraction
+    event: str, stated: str, b: Fraction, delta: Fraction, aside: Fraction = Fraction(0)
 ) -> bool:  # whether it is as private as a budget says
     kind, e, own = parse_event_text(event)
     if stated != "approx":
@@ -163,11 +165,13 @@ def event_keeps_budget(
     if kind in ("pure", "approx"):
         return e <= b and own <= delta
     mu, eps = fraction_to_decimal(e).sqrt(), fraction_to_decimal(b)
-    if kind != "gaussian" or eps / mu + mu / 2 > 15:
+    if own > aside:
+        return False
+    if kind not in ("gaussian", "approx-gaussian") or eps / mu + mu / 2 > 15:
         raise Cannot("so large an epsilon, so small a delta, or zCDP as the price of both")
     return normal_tail(eps / mu - mu / 2) + SLACK - eps.exp() * (
         normal_tail(eps / mu + mu / 2) - SLACK
-    ) <= fraction_to_decimal(delta)
+    ) <= fraction_to_decimal(delta - aside)
 
 
 def declared_cell_counts(plan: Any) -> dict[str, int]:  # how many cells every attribute has
@@ -268,11 +272,13 @@ def export_event(event: str) -> dict[str, str]:  # an event for an outside accou
     if e:  # of the noise for a sensitivity of 1
         scale = format_fraction(
             round_significant(
-                fraction_square_root(1 / (2 * e if kind == "zcdp" else e)) if kind in ("gaussian", "zcdp") else 1 / e
+                fraction_square_root(1 / (2 * e if kind == "zcdp" else e))
+                if kind in ("gaussian", "approx-gaussian", "zcdp")
+                else 1 / e
             )
         )
     found = {"mechanism": kind, "sensitivity": "1", "scale": scale, "guarantee": str(e)}
-    return found | ({"delta": str(delta)} if kind == "approx" else {})
+    return found | ({"delta": str(delta)} if delta else {})
 
 
 def log_normal_tail(x: Decimal) -> Decimal:  # log P(N > x): the continued fraction, to more digits than are shown
@@ -321,15 +327,19 @@ def zcdp_epsilon(rho: Fraction, delta: Fraction) -> Fraction:  # by any order a 
 
 
 @cache
-def budget_sentence(kind: str, b: Fraction, delta: Fraction) -> str:  # a budget in words
+def budget_sentence(  # a budget in words
+    kind: str, b: Fraction, delta: Fraction, aside: Fraction = Fraction(0)
+) -> str:
     value, at = format_fraction(b), Fraction(1, 10**6)
     if kind == "pure":
         return f"{value}-DP (pure epsilon); Laplace scale {format_digits(1 / b, 5)} per unit of L1 sensitivity"
     if kind == "approx":
-        mu = bisect_largest(lambda mu: gdp_delta_at_epsilon(fraction_to_decimal(b), mu) <= fraction_to_decimal(delta))
+        left = fraction_to_decimal(delta - aside)
+        mu = bisect_largest(lambda mu: gdp_delta_at_epsilon(fraction_to_decimal(b), mu) <= left)
         return (
             f"({value}, {format_fraction(delta)})-DP; Gaussian noise multiplier "
             f"{format_digits(1 / mu, 5)}; mu = {format_digits(mu, 5)}"
+            + (f"; {format_fraction(aside)} of delta set aside for thresholds" if aside else "")
         )
     mu = b if kind == "gdp" else fraction_square_root(2 * b)
     if kind == "zcdp":
@@ -395,15 +405,17 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
             self.must("chain", f"line {n} breaks the chain", (sequence, digest) == (n, hashes[-1]))
         owner, granted, currency, total, _, table = lines[0]
         given = {k: parse_exact_fraction(v) for k, v in forms.parse_strict_json(granted).items()}
-        stated = {("epsilon",): "pure", ("epsilon", "delta"): "approx", ("rho",): "zcdp", ("mu",): "gdp"}[tuple(given)]
+        kinds = {("epsilon",): "pure", ("epsilon", "delta"): "approx", ("rho",): "zcdp", ("mu",): "gdp"}
+        stated = (kinds | {("epsilon", "delta", "thresholds"): "approx"})[tuple(given)]
         if not re.fullmatch("[0-9a-f]{32}", owner) or granted != json.dumps(json.loads(granted)):
             raise forms.Malformed("the ledger's first line is spelt in another way than they are")
         event, most = {"epsilon": "pure", "rho": "zcdp", "mu^2": "gaussian"}[currency], given.get("delta", Fraction(0))
-        budget = given[NAMED[stated]]
-        fits = event_keeps_budget(f"{event} {total}", stated, budget, most)
-        self.must("chain", "the total is above the budget", fits)
-        if currency != "epsilon":  # in other currencies the total has used the delta already
-            most = Fraction(0)
+        budget, aside = given[NAMED[stated]], given.get("thresholds", Fraction(0))
+        fits = event_keeps_budget(f"{event} {total}", stated, budget, most, aside)
+        right = "thresholds" not in given or (0 < aside < most and currency != "epsilon")
+        self.must("chain", "the total is above the budget", fits and right)
+        if currency != "epsilon":  # in other currencies the total has used the delta already, but for what is set aside
+            most = aside
         unit, spent, delta, seen = "", Fraction(0), Fraction(0), dict[str, list[str]]()
         for n, line in enumerate(lines[1:], 1):
             if line[1] == "named":
@@ -500,6 +512,30 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         self.must("price", "the sensitivity is larger than the plan says", right)
         exactly = not value or not stated.exact or number(stated.value) == value
         self.must("price", "the sensitivity is called exact and is not", exactly)
+
+    def labels(self, plan: Any, unit: Any) -> None:  # found by a look before, which is paid for with these tables
+        price, kinds = plan.found.price, dict(plan.workload.domain.attributes["~map"])
+        left, room = number(price.mu_squared), number(price.delta)
+        for look in plan.found.looks:
+            law, own = look.selection, look.price
+            sigma, delta, weight = number(law.noise.sigma), number(law.delta), law.weight
+            mu_squared = number(own.mu_squared)
+            right = 1 <= law.per_person <= min(unit[2], 1000) and sigma > 0 and weight >= 1 and 0 < delta < 1
+            self.must("price", "labels are shown by no law that there is", right)
+            right = weight**2 * (1 + (unit[0] == "replace-one")) <= mu_squared * sigma**2 and delta <= number(own.delta)
+            self.must("price", "labels were found for less than it costs", right)
+            for count in range(1, law.per_person + 1):  # of each number all labels of one person stay below
+                x = fraction_to_decimal((law.threshold - math.isqrt(weight**2 // count) - Fraction(1, 2)) / sigma)
+                shown = normal_tail(min(x, Decimal(15))) + SLACK if x > 0 else Decimal(1)
+                right = (1 - shown) ** count >= 1 - fraction_to_decimal(delta)
+                self.must("price", "labels of one person are shown at more than delta", right)
+            declared = kinds.get(look.attribute)
+            right = declared is not None and declared.kind == "Categories" and declared.outside == "other"
+            self.must("maps", "labels were found of no attribute", right)
+            left, room = left - mu_squared, room - number(own.delta)
+        left -= event_cost(stored_event_text(plan.price), "mu^2")
+        self.must("price", "both looks cost more than the price", plan.found.looks and min(left, room) >= 0)
+        self.believed.append("that the look before showed these labels, under the plan that was paid for")
 
     def looks(self, plan: Any, out: Any, unit: Any) -> None:  # several, each at its price. A later kind adds its draws
         course, rounds, one = plan.course, plan.course.rounds, stored_event_text(plan.course.measurement)
@@ -644,24 +680,26 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         checks = {"Plan": self.single, "CoursePlan": self.looks, "KeyPlan": self.keys, "StreamPlan": self.stream}
         if plan.kind not in checks:
             raise Cannot(f"plans of the kind {plan.kind}")
-        unit, event = (
-            [plan.unit.neighbours.value, plan.unit.person, plan.unit.rows_per_person],
-            stored_event_text(plan.price),
-        )
+        unit = [plan.unit.neighbours.value, plan.unit.person, plan.unit.rows_per_person]
+        # what was paid for looks before is part of what was paid
+        event = stored_event_text(plan.price if plan.found is None else plan.found.price)
         if plan.unit.within is not None:
             unit += self.within(plan, unit)
         if plan.unit.once_per is not None:
             unit += self.groups(plan, unit)
         known = unit[0] in ("add-remove", "replace-one") and 1 <= unit[2] <= 10**6 and (unit[1] or unit[2] == 1)
         self.must("price", "there is no such unit", known and unit[1] != "")
-        stated, given = number(b.parameter), number(b.delta or 0)
+        stated, given, aside = number(b.parameter), number(b.delta or 0), number(b.thresholds or 0)
         right = (b.delta is not None) == (b["kind"] == "approx") and 0 < stated <= 10**9 and 0 <= given < 1
+        right = right and (b.thresholds is None or 0 < aside < given)
         self.must("price", "there is no such budget", right and (given > 0 or b.delta is None))
-        kept = event_keeps_budget(event, b["kind"], stated, given)
+        kept = event_keeps_budget(event, b["kind"], stated, given, aside)
         self.must("price", "the price is above the budget that is stated", kept)
         self.must("files", "it is a part of a release that says it is one", it.part is None)
         stream = plan.kind == "StreamPlan"
         checks[plan.kind](plan, it.published if stream else it.measurement, unit)
+        if plan.found is not None:
+            self.labels(plan, unit)
         if earlier is not None:
             self.earlier(it, read_release_document(earlier))
         elif stream:
@@ -673,10 +711,12 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
             self.must("anchor", "the ledger does not go on from it", anchor in places)
         right = lines[0][0] == proof.ledger_id and proof.anchor in places[n : n + 1]
         self.must("entry", "it was paid from another ledger, or by another line", right)
-        result, paid = [fingerprint(it.measurement)], line[3]
+        result, paid, owed = [fingerprint(it.measurement)], line[3], told
+        if plan.found is not None:  # both looks are paid for under the plan of the first
+            owed = plan.found.plan
         if stream:  # paid with the first hash of its secret store, and for all that will come out
             result, paid = [told, ""], line[3].partition(":")[0]
-        right = [*line[1:3], paid, line[4]] == ["spend", proof.name, told, event] and line[9] in result
+        right = [*line[1:3], paid, line[4]] == ["spend", proof.name, owed, event] and line[9] in result
         self.must("entry", "the line that paid has another name, plan, price or result", right)
         whom = [json.dumps(unit), proof.table or ""]
         self.must("unit", "the line that paid is of another unit or table", line[10:] == whom)
@@ -691,9 +731,8 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
 
     def says(self, facts: Any, it: Any, unit: Any, told: str, n: int) -> None:  # what release.json says, anew
         plan, proof, b = it.plan, it.provenance, it.plan.budget
-        budget = {NAMED[b["kind"]]: str(number(b.parameter))} | (
-            {} if b.delta is None else {"delta": str(number(b.delta))}
-        )
+        budget = {NAMED[b["kind"]]: str(number(b.parameter))}
+        budget |= {k: str(number(b[k])) for k in ("delta", "thresholds") if b.get(k) is not None}
         domain, several = plan.workload.domain, plan.kind == "CoursePlan"
         within, groups = (unit[3:], []) if len(unit) != 4 else ([], unit[3])
         impossible = list(domain.impossible or [])
@@ -709,8 +748,10 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
                 **({"once_per": groups[:-1], "rows_per_group": groups[-1]} if groups else {}),
                 "unit": protection_sentence(unit),
                 "budget": budget,
-                "statement": budget_sentence(b["kind"], number(b.parameter), number(b.delta or 0)),
-                "events": [export_event(stored_event_text(plan.price))],
+                "statement": budget_sentence(
+                    b["kind"], number(b.parameter), number(b.delta or 0), number(b.thresholds or 0)
+                ),
+                "events": [export_event(stored_event_text(plan.price if plan.found is None else plan.found.price))],
             },
             "hashes": {
                 "plan": told,

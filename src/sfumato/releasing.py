@@ -24,6 +24,7 @@ from sfumato.planner.loading import read_stored
 from sfumato.planner.planning import compared, plan
 from sfumato.plans.iterative import IterativePlan
 from sfumato.plans.keys import KeyPlan
+from sfumato.plans.labels import LabelPlan
 from sfumato.plans.plan import Plan
 from sfumato.plans.streams import StreamPlan
 from sfumato.present import write_report
@@ -69,13 +70,13 @@ class _ReleaseOptions(TypedDict, total=False):
 
 
 @overload
-def release(plan: Plan, source: Any, **terms: Unpack[_ReleaseOptions]) -> Release: ...
+def release(plan: Plan | LabelPlan, source: Any, **terms: Unpack[_ReleaseOptions]) -> Release: ...
 @overload
 def release(plan: IterativePlan, source: Any, **terms: Unpack[_ReleaseOptions]) -> ModelRelease: ...
 @overload
 def release(plan: KeyPlan, source: Any, **terms: Unpack[_ReleaseOptions]) -> SketchRelease: ...
 def release(
-    plan: Plan | IterativePlan | KeyPlan,
+    plan: Plan | LabelPlan | IterativePlan | KeyPlan,
     source: Any,
     *,
     ledger: str | os.PathLike[str] | Ledger | None,
@@ -87,7 +88,9 @@ def release(
 ) -> Release | ModelRelease | SketchRelease:
     """Pay for a plan, measure, and return the release; with `out` it is stored before the call returns.
 
-    A plan of several looks debits its whole price before the first, and its release answers from a model. A plan of
+    A plan of several looks debits its whole price before the first, and its release answers from a model. So does a
+    plan that finds labels, whose release answers as one of a single look, over the labels that were shown; with `out`
+    they are kept in OUT.labels until it is stored, so that the same call goes on where a process was killed. A plan of
     keys gives a release that answers later queries about them. Plans for questions to come are opened by `sf.open`;
     plans of the local model collect reports by `plan.collect`.
 
@@ -109,7 +112,8 @@ def release(
             alone.
 
     Returns:
-        The release: `sf.Release` for a plan of one look, others for several looks and for keys.
+        The release: `sf.Release` for a plan of one look, or for one that finds labels first; others for several looks
+        and for keys.
 
     Raises:
         PlanError: The plan is not of a kind that is released, or cannot be carried out. Nothing is spent.
@@ -168,7 +172,7 @@ def _spec_plan_options(spec: Spec) -> dict[str, Any]:
 
 def plan_from_spec(
     spec: Spec, progress: Progress | None = None, *, compare: bool = False
-) -> Plan | IterativePlan | StreamPlan:
+) -> Plan | IterativePlan | LabelPlan | StreamPlan:
     """The plan that a spec asks for, compared with every mechanism or with those that may be best.
 
     No data are read. Raises PlanError or BudgetError.
@@ -271,12 +275,12 @@ def _change_setting(spec: Spec, setting: tuple[str, str]) -> Spec:
 
 def plan_or_spec(
     path: str | os.PathLike[str], progress: Progress | None = None
-) -> tuple[Plan | IterativePlan, str | Source | PerPerson | Joined | None, str | None]:
+) -> tuple[Plan | IterativePlan | LabelPlan, str | Source | PerPerson | Joined | None, str | None]:
     """A saved plan, or the plan of a spec, with its source and its table's public name. Raises InvalidInput."""
     if not Path(path).is_file():
         raise InvalidInput(f"{str(path)!r} is no file; name a spec or a saved plan")
     if zipfile.is_zipfile(path):
-        found = read_stored(path, Plan, IterativePlan, StreamPlan)
+        found = read_stored(path, Plan, IterativePlan, LabelPlan, StreamPlan)
         if isinstance(found, StreamPlan):
             raise InvalidInput(
                 f"{path} plans a stream, whose tables come one by one. Open it with: sfumato stream open {path} "

@@ -51,6 +51,7 @@ _MAX_QUERIES = 1_000  # more tables [[queries]] are not written by hand; a progr
 _PARAMETERS: dict[str, Callable[[Any], Budget]] = {
     "epsilon": Budget.pure,
     "delta": lambda delta: Budget.approx(1, delta),
+    "thresholds": lambda aside: Budget.approx(1, "0.9", thresholds=aside),
     "rho": Budget.zcdp,
     "mu": Budget.gdp,
 }

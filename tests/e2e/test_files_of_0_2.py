@@ -25,7 +25,22 @@ MOST_BYTES = 2**20
 PAID = [name for name in SAID if name.startswith(("releases/", "sketches/", "stream-releases/"))]
 ALONE = ["sketches/sparse-project.sketch"]
 """Paid from an account of its own, which ended with it."""
-SINCE = {"Amounts", "Compound", "Measure", "MomentPart", "Moments", "ValueCounts"}  # classes that later versions store
+SINCE = {
+    "Amounts",
+    "ApproxGaussianEvent",
+    "Expected",
+    "LabelLook",
+    "LabelOpening",
+    "LabelPlan",
+    "LabelSelection",
+    "LabelsFound",
+    "ShownLabels",
+    "Compound",
+    "Measure",
+    "MomentPart",
+    "Moments",
+    "ValueCounts",
+}  # classes that later versions store
 
 
 def alike(then: Any, now: Any) -> bool:

@@ -19,6 +19,9 @@ def create(
     path: LedgerPath,
     epsilon: Annotated[str | None, typer.Option(help="Pure, or with --delta approximate.")] = None,
     delta: Annotated[str | None, typer.Option(help="Such as 1e-6.")] = None,
+    thresholds: Annotated[
+        str | None, typer.Option(help="The part of --delta that is set aside for finding labels, such as 5e-7.")
+    ] = None,
     rho: Annotated[str | None, typer.Option(help="Zero-concentrated differential privacy.")] = None,
     mu: Annotated[str | None, typer.Option(help="Gaussian differential privacy.")] = None,
     currency: Annotated[
@@ -32,12 +35,13 @@ def create(
     Example:
       sfumato ledger create budget.db --rho 1.5 --table people
       sfumato ledger create budget.db --epsilon 1 --delta 1e-6
+      sfumato ledger create visits.db --epsilon 1 --delta 1e-6 --thresholds 5e-7
       sfumato ledger create keys.db --epsilon 1 --delta 1e-6 --currency epsilon
     """
     from sfumato.privacy.budget import Budget
     from sfumato.privacy.ledger import Ledger
 
-    given = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
+    given = {"epsilon": epsilon, "delta": delta, "thresholds": thresholds, "rho": rho, "mu": mu}
     total = Budget.from_json({name: text for name, text in given.items() if text is not None})
     made = Ledger.create(path, total=total, currency=currency, table=table)
     typer.echo(f"{path}: ledger {made.ledger_id} with a total of {total}")

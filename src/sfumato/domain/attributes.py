@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import ClassVar, Literal, cast
@@ -21,7 +21,10 @@ from sfumato.errors import DomainError
 __all__ = [
     "MAX_CELLS",
     "MAX_LEVELS",
+    "MOST_FOUND",
+    "NONE_FOUND",
     "OTHER",
+    "TO_BE_FOUND",
     "Attribute",
     "Booleans",
     "Categories",
@@ -37,6 +40,9 @@ Outside = Literal["other", "clamp", "drop"]
 Missing = Literal["other", "drop"]
 
 OTHER = "(other)"
+TO_BE_FOUND = "(to be found)"
+NONE_FOUND = "(none found)"
+MOST_FOUND = 100_000  # labels: tables over more fit no plan
 MAX_LEVELS = 16  # classifications of statistical offices have some four to six
 
 
@@ -181,7 +187,8 @@ class Categories(Attribute):
     writes in two ways are the same in any case (form NFC).
 
     Args:
-        values: The codes, as a list, or a mapping from codes to labels. Without a mapping a code is its own label.
+        values: The codes, as a list, or a mapping from codes to labels. Without a mapping a code is its own label. Left
+            out with `discover`.
         case: "exact", or "ignore" where capitals make no difference (GROSS is Groß).
         trim: Whether blanks around a text make no difference.
         outside: What happens to a value that is not declared: "other" counts it in one extra, last cell, "drop" leaves
@@ -189,6 +196,10 @@ class Categories(Attribute):
         missing: What happens to a missing value: "other", "drop" or None, in the same sense. One extra cell serves
             both.
         edition: By which rules values are read. Leave it out; attributes that version 0.2 stored keep its rules.
+        discover: For labels that nobody listed: the share of the budget, between 0 and 1, that finds which occur. A
+            plan with such an attribute takes two looks, both paid for before the first: the labels that enough persons
+            have, then the tables over these. What is not shown counts as `outside`, which is "other".
+        most: How many labels are shown at most, where they are discovered: from 1 to 100,000.
 
     Raises:
         DomainError: There are no codes, a code is declared twice, two texts of different cells are compared as one, or
@@ -199,18 +210,22 @@ class Categories(Attribute):
     >>> sex = sf.Categories({"1": "female", "2": "male", "F": "female"})
     >>> sex.codes, sex.labels
     (('1', '2', 'F'), ('female', 'male'))
+    >>> sf.Categories(discover=0.2, missing="other").labels
+    ('(to be found)', '(other)')
     """
 
     kind: ClassVar[str] = "category"
-    values: Mapping[str, str] | Sequence[object]
+    values: Mapping[str, str] | Sequence[object] = ()
     case: Literal["exact", "ignore"] = deferred_field("exact")
     trim: bool = deferred_field(False)
+    discover: Fraction | None = deferred_field(None)  # noqa: RUF009  (as dataclasses.field is)
+    most: int = deferred_field(1_000, before=1_000)
     _labels: tuple[str, ...] = field(init=False, repr=False, compare=False)
     _places: dict[str, int] = field(init=False, repr=False, compare=False)
     _names: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        given = self.values
+        given = self.values if self.discover is None else self._to_be_found()
         if isinstance(given, (str, bytes)) or not isinstance(given, (Mapping, Sequence)):
             raise DomainError(f"categories must be a list of values or a mapping code -> label, not {shorten(given)}")
         check_cell_limit(len(given), "a category attribute")
@@ -233,7 +248,48 @@ class Categories(Attribute):
         texts = {t: self._read(t) for t in (values.keys() | cells.keys())}
         object.__setattr__(self, "_places", self._placed(cells, texts))
         object.__setattr__(self, "_names", {texts[t]: i for t, i in cells.items()} | self._places)
-        self.settle(alike=self.case == "exact" and not self.trim and all(map(str.isascii, values)))
+        # of labels that are to be found nobody knows whether they are plain
+        plain = self.discover is None and all(map(str.isascii, values))
+        self.settle(alike=self.case == "exact" and not self.trim and plain)
+
+    def _to_be_found(self) -> tuple[str]:
+        """The one code that stands for all, so that tables over them can be asked. Checks what goes with `discover`."""
+        try:
+            share = read_exact_share(self.discover)
+        except (TypeError, ValueError, ZeroDivisionError):
+            share = Fraction(0)
+        if not 0 < share < 1 or type(self.most) is not int or not 1 <= self.most <= MOST_FOUND:
+            raise DomainError(
+                "discover= is the share of the budget that finds labels, between 0 and 1, such as 0.2, and most= how "
+                f"many are shown at most, a whole number from 1 to {MOST_FOUND:,}; not {shorten(self.discover)} and "
+                f"{shorten(self.most)}"
+            )
+        if len(self.values) and tuple(self.values) != (TO_BE_FOUND,):
+            raise DomainError("categories are declared by values or found by discover=; leave out one of them")
+        if self.outside not in (None, "other") or self.case != "exact" or self.edition < 2:
+            raise DomainError(
+                "labels that are found are told apart by their capitals, and those that are not shown count in (other):"
+                " leave out case= and outside="
+            )
+        object.__setattr__(self, "outside", "other")
+        object.__setattr__(self, "discover", share)
+        return (TO_BE_FOUND,)
+
+    def found(self, labels: Sequence[str]) -> Categories:
+        """The same attribute with the labels that were found, each its own code.
+
+        Args:
+            labels: The labels, in the order of their cells; none leave "(other)" and one cell that stays empty.
+
+        Returns:
+            An attribute with declared cells.
+
+        Raises:
+            DomainError: A label cannot be one.
+        """
+        # an attribute has a cell besides (other)
+        values = tuple(labels) or (NONE_FOUND,)
+        return replace(self, values=values, discover=None, most=1_000)
 
     def _read(self, text: str) -> str:
         """A text as it is compared."""
@@ -312,7 +368,8 @@ class Categories(Attribute):
         return cast(dict[str, str], self.values)
 
     def _key(self) -> tuple[object, ...]:
-        return (tuple(self._mapping.items()), self.outside, self.missing, self.edition, self.case, self.trim)
+        own = (self.outside, self.missing, self.edition, self.case, self.trim, self.discover, self.most)
+        return (tuple(self._mapping.items()), *own)
 
     def __eq__(self, other: object) -> bool:
         # the order of the codes is the order of the cells; two dicts in other orders would count as equal
@@ -320,6 +377,13 @@ class Categories(Attribute):
 
     def __hash__(self) -> int:
         return hash(self._key())
+
+
+def read_exact_share(value: object) -> Fraction:
+    """A share as it was written: a float counts as its shortest decimal text."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str, Decimal, Fraction)):
+        raise TypeError
+    return Fraction(str(value)) if isinstance(value, (float, Decimal)) else Fraction(value)
 
 
 def read_code(value: object) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,7 +19,7 @@ from sfumato._util.codec import deferred_field, storable
 from sfumato._util.frames import safe_text
 from sfumato.cells import Grid, Moves
 from sfumato.domain import impossible as cannot
-from sfumato.domain.attributes import OTHER, Attribute, Level, check_cell_limit
+from sfumato.domain.attributes import OTHER, Attribute, Categories, Level, check_cell_limit
 from sfumato.domain.impossible import Tied, cell_value_ranges
 from sfumato.domain.measures import Measure
 from sfumato.domain.ordered import Integers
@@ -149,6 +149,32 @@ class Domain:
     def dimensions(self) -> tuple[str, ...]:
         """The names of the attributes whose cells are counted: all but the measures."""
         return tuple(n for n in self.attributes if n not in self.measures)
+
+    @property
+    def discovered(self) -> tuple[str, ...]:
+        """The names of the attributes whose labels are still to be found."""
+        return tuple(n for n, a in self.attributes.items() if isinstance(a, Categories) and a.discover is not None)
+
+    def found(self, labels: Mapping[str, Sequence[str]]) -> Domain:
+        """The domain with the labels that were found.
+
+        Args:
+            labels: The labels of each attribute of `discovered`.
+
+        Returns:
+            A domain in which these are declared.
+
+        Raises:
+            DomainError: A label cannot be one, or a name is none of these attributes.
+        """
+        kept = dict(self.attributes)
+        for name, given in labels.items():
+            attribute = kept.get(name)
+            if not isinstance(attribute, Categories) or attribute.discover is None:
+                raise DomainError(f"{name!r} is no attribute whose labels are to be found")
+            kept[name] = attribute.found(given)
+        measures = {n: a for n, a in kept.items() if isinstance(a, Measure)}
+        return Domain({n: a for n, a in kept.items() if n not in measures}, self.impossible, measures=measures)
 
     @property
     def drops(self) -> bool:

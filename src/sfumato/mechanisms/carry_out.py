@@ -26,6 +26,7 @@ from sfumato.plans.packing import pack_tables
 from sfumato.plans.plan import Plan
 from sfumato.plans.planned import Planned
 from sfumato.privacy.ledger import Entry, Ledger, Receipt
+from sfumato.privacy.reserved_budget import ReservedBudget
 from sfumato.releases import ModelRelease, Provenance, Release, load_release
 from sfumato.releases.files import (
     BUNDLE,
@@ -40,9 +41,10 @@ from sfumato.strategies.certificates import find_certificate
 
 if TYPE_CHECKING:
     from sfumato.plans.keys import KeyPlan
+    from sfumato.plans.labels import LabelPlan
     from sfumato.releases.sketches import SketchRelease
 
-__all__ = ["Access", "PlanKind", "carry_out", "projected_release"]
+__all__ = ["Access", "Made", "PlanKind", "carry_out", "look_once", "projected_release"]
 
 
 Place = str | os.PathLike[str]
@@ -59,12 +61,15 @@ class Access:
     table: str | None
     folder: Path | None
     progress: Progress | None
+    out: Place | None
 
 
-def _look_once(plan: Plan, at: Access) -> tuple[Receipt, Made]:
+def look_once(plan: Plan, at: Access, owed: ReservedBudget | None = None) -> tuple[Receipt, Made]:
+    """One look, paid for by the account, or from what is owed."""
     blocks = plan.strategy.blocks
     opened_by = curator_for(blocks)
-    curator = opened_by(at.source, plan.workload.domain, plan.unit, at.account, table=at.table, packing=pack_tables)
+    pays = at.account if owed is None else owed
+    curator = opened_by(at.source, plan.workload.domain, plan.unit, pays, table=at.table, packing=pack_tables)
     grid = plan.workload.domain.grid
     measured, receipt = curator.measure(
         blocks,
@@ -91,7 +96,8 @@ class PlanKind:
     """What is peculiar to a kind of plan: its look, where its release is kept and how that is called and read.
 
     `look` pays, and returns the receipt with what makes the release of what came out, which `finish` may project.
-    `bundle` names the file that holds all of a release, which `read` reads.
+    `bundle` names the file that holds all of a release, which `read` reads. `owed`: whether an entry paid for a look
+    that was not taken yet, because the process was killed before; `stored` is told when a release is.
     """
 
     look: Callable[[Any, Access], tuple[Receipt, Made]]
@@ -104,10 +110,12 @@ class PlanKind:
     read: Callable[[Path], Any] = read_bundle
     load: Callable[[Place], Any] = load_release
     holds: Callable[[Place], bool] = lambda out: (Path(out) / "release.json").exists()
+    owed: Callable[[Any, Ledger, Entry, Place | None], bool] = lambda _plan, _account, _entry, _out: False
+    stored: Callable[[Place | None], None] = lambda _out: None
 
 
 _KINDS: dict[type[Planned], PlanKind] = {
-    Plan: PlanKind(_look_once, lambda result, plan, progress: projected_release(result, plan, progress)),
+    Plan: PlanKind(look_once, lambda result, plan, progress: projected_release(result, plan, progress)),
     IterativePlan: PlanKind(_look_often, check=check_rounds),
 }
 """The plans of tables, and their looks; those of extensions are in `registry.LOOKS`."""
@@ -120,7 +128,7 @@ def _find_kind(plan: object) -> PlanKind | None:
 
 
 @overload
-def carry_out(plan: Plan, source: Any, *, ledger: Place | Ledger | None, **options: Any) -> Release: ...
+def carry_out(plan: Plan | LabelPlan, source: Any, *, ledger: Place | Ledger | None, **options: Any) -> Release: ...
 @overload
 def carry_out(plan: IterativePlan, source: Any, *, ledger: Place | Ledger | None, **options: Any) -> ModelRelease: ...
 @overload
@@ -159,8 +167,9 @@ def carry_out(  # type: ignore[reportInconsistentOverload]  (the options are tho
     account = one_shot_account(plan.price, plan.budget) if found is None else found
     account.admit(plan.unit, table)
     entry = account.find(name)
-    if entry is not None:
+    if entry is not None and not kind.owed(plan, account, entry, out):
         stored = _find_stored_release(plan, kind, account, entry, out)
+        kind.stored(out)
         if snapshot not in (None, stored.provenance.snapshot):
             raise NameTaken(f"{name!r} was released from snapshot {stored.provenance.snapshot!r}; choose another name")
         return stored
@@ -172,7 +181,7 @@ def carry_out(  # type: ignore[reportInconsistentOverload]  (the options are tho
     ):
         folder = None if draft is None else draft.partial
         try:
-            receipt, made = kind.look(plan, Access(source, account, name, table, folder, progress))
+            receipt, made = kind.look(plan, Access(source, account, name, table, folder, progress, out))
         except ENDINGS as ended:
             paid = account.find(name)
             if paid is None:
@@ -192,6 +201,7 @@ def carry_out(  # type: ignore[reportInconsistentOverload]  (the options are tho
                 if draft is not None:
                     draft.keep(result)
                 account.mark_released(receipt, result.result_hash)
+                kind.stored(out)
         except ENDINGS as ended:
             if out is None or not _holds_release(kind, out):
                 raise _lost_release_error(kind, receipt.sequence, "it was interrupted") from ended
@@ -260,7 +270,7 @@ def _find_stored_release(plan: Planned, kind: PlanKind, account: Ledger, entry: 
     found = kind.load(out)
     theirs = found.provenance
     ours = (account.ledger_id, entry.sequence, entry.plan_hash, entry.result_hash or found.result_hash)
-    if (theirs.ledger_id, theirs.sequence, found.plan.fingerprint, found.result_hash) != ours:
+    if (theirs.ledger_id, theirs.sequence, found.plan.paid_plan, found.result_hash) != ours:
         raise InvalidInput(
             f"{out} holds another release than {name!r}: it is {theirs.name!r}, "
             + ("of another ledger" if theirs.ledger_id != account.ledger_id else f"entry {theirs.sequence}")
@@ -282,7 +292,7 @@ def _finish_interrupted(plan: Planned, kind: PlanKind, account: Ledger, entry: E
             except InvalidInput:
                 continue
             where = made.provenance
-            theirs = (where.ledger_id, where.name, where.sequence, made.plan.fingerprint)
+            theirs = (where.ledger_id, where.name, where.sequence, made.plan.paid_plan)
             if theirs != (account.ledger_id, entry.name, entry.sequence, plan.fingerprint):
                 continue
             account.check(where.anchor)
@@ -322,7 +332,7 @@ def _plan_difference_text(plan: Planned, kind: PlanKind, entry: Entry, out: Plac
     if out is not None and _holds_release(kind, out):
         with suppress(SfumatoError):
             theirs = kind.load(out).plan
-    if theirs is None or theirs.fingerprint != entry.plan_hash:
+    if theirs is None or theirs.paid_plan != entry.plan_hash:
         if entry.unit not in (None, plan.unit):
             return "whose records are protected differs"
         return "its price differs" if plan.price != entry.event else "at the same price, it measures otherwise"

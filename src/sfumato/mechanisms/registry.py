@@ -39,12 +39,14 @@ __all__ = [
     "Request",
     "check_groups",
     "check_whole_option",
+    "discovered_attributes",
     "import_named",
     "make_mechanism",
     "mechanism_class",
     "mechanisms_serving",
     "plan_with_mechanism",
     "read_currency",
+    "refuse_discovery",
 ]
 
 
@@ -220,7 +222,10 @@ MECHANISMS: dict[str, str] = {
 CHOICES: dict[str, str] = {KEYS: "sfumato.mechanisms.sketches.choose_sketch"}
 """What chooses among the mechanisms that serve a kind of questions, where an extension does; else `automatic.py`."""
 
-LOOKS: dict[str, str] = {"KeyPlan": "sfumato.mechanisms.sketches.look_at_keys"}
+LOOKS: dict[str, str] = {
+    "KeyPlan": "sfumato.mechanisms.sketches.look_at_keys",
+    "LabelPlan": "sfumato.mechanisms.labels.look_for_labels",
+}
 """How the plans of extensions are carried out, by their class: what makes the `PlanKind` of each."""
 
 ASKED_FOR = frozenset(MECHANISMS) - {"laplace", "gaussian", "tree", "factorization", "marginals"}
@@ -300,10 +305,28 @@ def plan_with_mechanism(value: Mechanism[Any], asked: Request) -> Any:
         raise PlanError(
             f"mechanism={value.name!r} plans {served}, not {KINDS[asked.kind]}; for that there are {others}"
         )
+    refuse_discovery(value, asked)
     value.check(asked)
     _check_measures(value, asked)
     check_groups(value, asked)
     return value.plan(asked)
+
+
+def refuse_discovery(value: Mechanism[Any], asked: Request) -> None:
+    """Refuse labels that are to be found, for plans of questions over cells that are known. Raises PlanError."""
+    if names := discovered_attributes(asked):
+        raise PlanError(
+            f"labels of {', '.join(names)} are to be found (discover=), which plans of tables do that are released "
+            f"once, by sf.plan and sf.release; mechanism={value.name!r} for {KINDS[asked.kind]} needs labels that are "
+            "declared: take those of a release, or list them"
+        )
+
+
+def discovered_attributes(asked: Request) -> tuple[str, ...]:
+    """The attributes of what was asked whose labels are to be found."""
+    what: Any = asked.what
+    domain: Domain | None = what if isinstance(what, Domain) else getattr(what, "domain", None)
+    return () if domain is None else domain.discovered
 
 
 def check_groups(value: Mechanism[Any], asked: Request) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from sfumato._util.display import Progress
 from sfumato.domain import Domain
 from sfumato.errors import PlanError
-from sfumato.mechanisms.registry import LOCAL, TABLES, Mechanism, check_groups, make_mechanism
+from sfumato.mechanisms.registry import LOCAL, TABLES, Mechanism, check_groups, make_mechanism, refuse_discovery
 from sfumato.mechanisms.registry import make_mechanism as value_of
 from sfumato.mechanisms.tables import Need
 from sfumato.operators import Family
@@ -191,6 +191,11 @@ class _WantedMargins:
     """The margin of every table, and how a plan compares with it."""
 
     def __init__(self, workload: Workload, margin: Margins, confidence: float, *, simultaneous: bool) -> None:
+        if workload.domain.discovered:
+            raise PlanError(
+                "budgets are found from margins of tables whose cells are declared; where labels are to be found, "
+                "errors hang on how many are shown: plan with the budget you have in mind"
+            )
         self._workload, self._confidence, self._together = workload, confidence, simultaneous
         given: dict[Any, float] = dict(margin) if isinstance(margin, Mapping) else {}
         parts = list(workload.parts)
@@ -408,6 +413,7 @@ def records_for(
         reconstruction=reconstruction,
         progress=progress,
     )
+    refuse_discovery(value, asked)
     check_groups(value, asked)
     return value.records_for(Need(asked, share, kind == "max", float(sure)))
 

@@ -17,6 +17,7 @@ from sfumato.local.collecting import LocalRelease
 from sfumato.local.plan import LocalPlan
 from sfumato.plans.iterative import IterativePlan
 from sfumato.plans.keys import KeyPlan
+from sfumato.plans.labels import LabelPlan
 from sfumato.plans.plan import Plan
 from sfumato.plans.streams import StreamPlan
 from sfumato.privacy.ledger import Ledger
@@ -35,6 +36,7 @@ T = TypeVar("T")
 DOCUMENTS = (
     Plan,
     IterativePlan,
+    LabelPlan,
     StreamPlan,
     StreamRelease,
     KeyPlan,
@@ -113,6 +115,7 @@ def read_stored(path: str | os.PathLike[str], *kinds: type[T]) -> T:
 _CALLED = {
     "Plan": "a plan for tables",
     "IterativePlan": "a plan for tables in several looks",
+    "LabelPlan": "a plan for tables over labels that are to be found",
     "StreamPlan": "a plan for a stream",
     "StreamRelease": "what a stream published",
     "KeyPlan": "a plan for keys",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict, TypeVar, Un
 from sfumato._util.display import Progress, show_progress
 from sfumato.domain import Domain
 from sfumato.errors import PlanError
+from sfumato.mechanisms.labels import plan_labels
 from sfumato.mechanisms.registry import (
     KEYS,
     LOCAL,
@@ -18,8 +19,10 @@ from sfumato.mechanisms.registry import (
     Mechanism,
     Request,
     check_groups,
+    discovered_attributes,
     make_mechanism,
     plan_with_mechanism,
+    refuse_discovery,
 )
 from sfumato.mechanisms.tables import Tables, plan_table_mechanism
 from sfumato.plans.plan import Plan
@@ -227,6 +230,8 @@ def plan(
             trust=trust,
             progress=told,
         )
+        if asked.kind == TABLES and discovered_attributes(asked):
+            return plan_labels(value, asked)
         return plan_with_mechanism(value, asked)
 
 
@@ -241,6 +246,7 @@ def compared(workload: Workload, budget: Budget, *, mechanism: str | Mechanism[A
             f"plans of one look are compared, by errors known before data; mechanism={value.name!r} has none. Compare "
             "under mechanism='auto'"
         )
+    refuse_discovery(value, asked)
     value.check(asked)
     check_groups(value, asked)
     return plan_table_mechanism(value, asked, compare=True)

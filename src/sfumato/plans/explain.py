@@ -39,14 +39,21 @@ def noise_name(plan: Plan) -> str:
 def plan_lines(plan: Plan) -> Iterator[tuple[str, str]]:
     """What will be measured, the noise, the price, the predicted error, the distance from the best possible."""
     values = sum(b.rows for b in plan.strategy.blocks)
-    yield from protection_lines(plan.unit, plan.price)
+    yield from protection_lines(plan.unit, plan.whole_price)
     if told := cut_precision_text(plan):
         yield "", f"  {told}"
     yield from plan.workload.domain.told()
     yield "guarantee", str(plan.budget)
     yield "measures", f"{plan.strategy.summary} ({values:,} noisy values)"
     yield "noise", f"{noise_name(plan)}; sensitivity {_sensitivity_text(plan)}"
-    yield "price", event_price_text(plan.price)
+    if plan.found is None:
+        yield "price", event_price_text(plan.price)
+    else:
+        yield (
+            "price",
+            f"{event_price_text(plan.found.price)}, of which {event_price_text(plan.price)} is for these tables",
+        )
+        yield "labels", "found by a look before, which was paid for with it"
     yield "objective", _objective(plan)
     yield "error", f"{_plan_error_text(plan)}, largest standard error {plan.max_standard_error:,.5g}"
     yield "best", _lower_bound_text(plan)

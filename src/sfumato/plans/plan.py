@@ -16,6 +16,7 @@ from sfumato._util.frames import Frame
 from sfumato.errors import PlanError, SfumatoError
 from sfumato.operators.base import FloatArray
 from sfumato.plans.explain import chart_errors, plan_lines, predicted_errors, table_plan_facts
+from sfumato.plans.labels import LabelsFound
 from sfumato.plans.planned import WorkloadPlan
 from sfumato.plans.predictions import (
     Alone,
@@ -35,8 +36,9 @@ from sfumato.plans.predictions import (
 )
 from sfumato.plans.predictions import simultaneous_confidence as together
 from sfumato.postprocess.width import Forecast
-from sfumato.privacy.accounting import Event, GaussianEvent
-from sfumato.privacy.budget import Budget
+from sfumato.privacy.accounting import Event, GaussianEvent, event_price
+from sfumato.privacy.amounts import Currency
+from sfumato.privacy.budget import Budget, price_keeps_budget
 from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw
 from sfumato.privacy.sensitivity import Sensitivity, noise_fits_price, sensitivity_power
 from sfumato.privacy.unit import PrivacyUnit
@@ -82,6 +84,7 @@ class Plan(WorkloadPlan):
         alone: For parts that are measured apart: the error that each would have with the whole budget.
         cut: The multiple at which the number of persons with more rows than are counted is measured; 0 where it is not
             measured.
+        found: Where labels of the domain were found by an earlier look: what both looks were paid for, or None.
 
     Raises:
         PlanError: The objective is none of these.
@@ -110,6 +113,7 @@ class Plan(WorkloadPlan):
     forecast: Forecast | None = None
     alone: tuple[Alone, ...] = deferred_field(())
     cut: int = deferred_field(0)
+    found: LabelsFound | None = deferred_field(None)  # noqa: RUF009  (as dataclasses.field is)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "objective", read_objective(self.objective))
@@ -529,7 +533,7 @@ class Plan(WorkloadPlan):
 
     # -- what makes it a plan -----------------------------------------------------------------------------
 
-    decides = ("workload", "budget", "unit", "mechanism", "strategy", "noise", "price", "body", "cut")
+    decides = ("workload", "budget", "unit", "mechanism", "strategy", "noise", "price", "body", "cut", "found")
     holds = WorkloadPlan.holds | {
         "strategy": Strategy,
         "noise": NoiseLaw,
@@ -539,7 +543,20 @@ class Plan(WorkloadPlan):
         "body": str | None,
         "forecast": Forecast | None,
         "cut": int,
+        "found": LabelsFound | None,
     }
+
+    @property
+    def whole_price(self) -> Event:
+        return self.price if self.found is None else self.found.price
+
+    @property
+    def paid_plan(self) -> str:
+        return self.fingerprint if self.found is None else self.found.plan
+
+    @property
+    def honest(self) -> bool:
+        return super().honest and price_keeps_budget(self.whole_price, self.budget)
 
     def check(self) -> None:
         super().check()
@@ -556,6 +573,11 @@ class Plan(WorkloadPlan):
             self.sensitivity, self.noise, self.price
         ):
             raise PlanError("its noise costs more, at the sensitivity that it states, than its price")
+        if self.found is not None and (
+            event_price(self.price, Currency.MU_SQUARED) > self.found.left
+            or not all(k.selection.costs_at_most(self.unit, k.price) for k in self.found.looks)
+        ):
+            raise PlanError("its two looks cost more than was paid for both")
 
     @property
     def measures(self) -> tuple[str, Strategy]:

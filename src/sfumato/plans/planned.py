@@ -20,7 +20,7 @@ from sfumato.domain import Attribute, Domain
 from sfumato.errors import PlanError, SfumatoError
 from sfumato.operators import Block, Dense
 from sfumato.operators.base import FloatArray
-from sfumato.privacy.accounting import ApproxEvent, BoundedRangeEvent, Event, GaussianEvent
+from sfumato.privacy.accounting import ApproxGaussianEvent, BoundedRangeEvent, Event, GaussianEvent, event_delta
 from sfumato.privacy.amounts import readable_number
 from sfumato.privacy.budget import Budget, price_keeps_budget
 from sfumato.privacy.ledger.words import export_events, secrecy_sentence
@@ -94,6 +94,16 @@ class Planned(Describable):
         self.check()
         if not self.honest:
             raise PlanError("its price is above the budget that it states")
+
+    @property
+    def whole_price(self) -> Event:
+        """What a ledger was charged: the price, and that of looks before, which were paid for with it."""
+        return self.price
+
+    @property
+    def paid_plan(self) -> str:
+        """The fingerprint that the ledger's entry bears: that of the plan which all looks were paid for."""
+        return self.fingerprint
 
     @property
     def honest(self) -> bool:
@@ -178,7 +188,7 @@ class WorkloadPlan(Planned):
                 "unit": self.unit.describe(),
                 "budget": self.budget.to_json(),
                 "statement": str(self.budget),
-                "events": list(export_events([self.price])),
+                "events": list(export_events([self.whole_price])),
             },
             **({"impossible": list(impossible)} if (impossible := self.workload.domain.impossible) else {}),
             **self.own_facts(),
@@ -200,7 +210,11 @@ class WorkloadPlan(Planned):
         return Description(headline, [Facts(tuple(facts)), *tables, *considered])
 
 
-_NAMES: dict[type[Event], str] = {GaussianEvent: "mu^2", BoundedRangeEvent: "epsilon of bounded range"}
+_NAMES: dict[type[Event], str] = {
+    GaussianEvent: "mu^2",
+    ApproxGaussianEvent: "mu^2",
+    BoundedRangeEvent: "epsilon of bounded range",
+}
 
 
 def _event_parameter(event: Event) -> tuple[str, Fraction]:
@@ -239,7 +253,7 @@ def protection_lines(unit: PrivacyUnit, event: Event) -> Iterator[tuple[str, str
 def event_price_text(event: Event) -> str:
     """A price in words, to six figures where it has more; the ledger has them all."""
     name, value = _event_parameter(event)
-    delta = f", delta = {readable_number(event.delta)}" if isinstance(event, ApproxEvent) else ""
+    delta = f", delta = {readable_number(event_delta(event))}" if event_delta(event) else ""
     return f"{name} = {_six_digit_text(value)}{delta}{' (Gaussian differential privacy)' if name == 'mu^2' else ''}"
 
 

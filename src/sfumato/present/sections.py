@@ -100,7 +100,7 @@ def guarantee_equation(plan: WorkloadPlan) -> str:
 def guarantee_sentences(plan: WorkloadPlan, *, released: bool) -> Sentences:
     """The guarantee in plain language."""
     what = "this release" if released else "a release of this plan"
-    right = percent_up(attack_success(plan.price))
+    right = percent_up(attack_success(plan.whole_price))
     unit = plan.unit
     given = (
         f"The guarantee is {budget_statement(plan.budget)} for {safe_text(unit.describe())}: "

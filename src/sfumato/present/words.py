@@ -19,6 +19,7 @@ from sfumato.domain import Attribute
 from sfumato.domain.core import is_year
 from sfumato.errors import BudgetError, NotAnswerable, PlanError, SfumatoError
 from sfumato.plans.iterative import IterativePlan
+from sfumato.plans.labels import LabelPlan
 from sfumato.plans.plan import Plan
 from sfumato.plans.planned import WorkloadPlan
 from sfumato.privacy.accounting import event_price
@@ -189,6 +190,8 @@ def plan_as_json(plan: Any) -> dict[str, Any]:
     asked = {"format": "sfumato plan 1", "queries": k, "cells": str(m)}
     if isinstance(plan, IterativePlan):
         return {**asked, **known, "candidates": plan.candidates.rows()}
+    if isinstance(plan, LabelPlan):
+        return {**asked, **known, "shown": plan.shown_frame().rows()}
     if plan.runs_over_time:
         over = {question: plan.errors(0.95, question).rows() for question in plan.QUESTIONS}
         return {**asked, **known, "over_time": over, "families": plan.at().errors(0.95).rows()}
@@ -370,7 +373,7 @@ def provenance_facts(plan: WorkloadPlan, release: Any) -> Rows:
 
 def _price_facts(plan: WorkloadPlan) -> Rows:
     """What a plan promises and costs, in every ledger that would take it."""
-    (event,) = export_events([plan.price])
+    (event,) = export_events([plan.whole_price])
     outside = f"{event['mechanism']} mechanism, sensitivity {event['sensitivity']}, scale {event['scale']}"
     return [
         ("Promised in all", budget_statement(plan.budget)),
@@ -388,7 +391,7 @@ def _price_by_currency(plan: WorkloadPlan) -> Iterator[tuple[str, str]]:
     }
     for currency, title in kinds.items():
         try:
-            yield title, f"{readable_number(event_price(plan.price, currency))} of {currency}"
+            yield title, f"{readable_number(event_price(plan.whole_price, currency))} of {currency}"
         except BudgetError:
             continue
 

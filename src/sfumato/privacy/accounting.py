@@ -26,6 +26,7 @@ __all__ = [
     "EXP_CAP",
     "Account",
     "ApproxEvent",
+    "ApproxGaussianEvent",
     "BoundedRangeEvent",
     "Event",
     "GaussianEvent",
@@ -96,6 +97,7 @@ __all__ += [
     "event_price",
     "event_to_text",
     "overspending_error",
+    "refuse_delta",
     "refuse_overspending",
 ]
 
@@ -174,13 +176,33 @@ class ApproxEvent:
             raise BudgetError(f"delta of an event must lie between 0 and 1; got {readable_number(self.delta)}")
 
 
-Event = GaussianEvent | PureEvent | ZcdpEvent | BoundedRangeEvent | ApproxEvent
+@storable
+@dataclass(frozen=True, slots=True)
+class ApproxGaussianEvent:
+    """mu-GDP but with probability delta, such as labels that are shown from a threshold on; decision 0163.
+
+    Each law is 1 - delta of one of two laws that are as hard to tell apart as mu-GDP asks, and delta of any law. Both
+    mu^2 and delta add up, also where each part is chosen after earlier results.
+    """
+
+    mu_squared: Fraction
+    delta: Fraction
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mu_squared", _read_event_parameter(self.mu_squared, "mu_squared"))
+        object.__setattr__(self, "delta", _read_event_parameter(self.delta, "delta"))
+        if not 0 < self.delta < 1:
+            raise BudgetError(f"delta of an event must lie between 0 and 1; got {readable_number(self.delta)}")
+
+
+Event = GaussianEvent | PureEvent | ZcdpEvent | BoundedRangeEvent | ApproxEvent | ApproxGaussianEvent
 
 # events whose parameters add up over parts that are events of any kind with a price in that currency
 _ADDS_UP: dict[type, Currency] = {
     PureEvent: Currency.EPSILON,
     ZcdpEvent: Currency.RHO,
     GaussianEvent: Currency.MU_SQUARED,
+    ApproxGaussianEvent: Currency.MU_SQUARED,
 }
 
 _TAGS: dict[str, type[Event]] = {
@@ -189,6 +211,7 @@ _TAGS: dict[str, type[Event]] = {
     "zcdp": ZcdpEvent,
     "bounded-range": BoundedRangeEvent,
     "approx": ApproxEvent,
+    "approx-gaussian": ApproxGaussianEvent,
 }
 _TAG_OF = {cls: tag for tag, cls in _TAGS.items()}
 
@@ -198,12 +221,13 @@ def event_price(event: Event, currency: Currency) -> Fraction:
 
     pure epsilon: epsilon for pure, bounded-range and approximate events (whose delta `event_delta` has). rho: mu^2/2,
     epsilon^2/2 [BS16], rho, epsilon^2/8 [CR21]. mu^2: mu^2; (2 Phi^-1(e^s/(1 + e^s)))^2 with s = epsilon for pure
-    [DRS22] and s = epsilon/2 for bounded-range events [DDR20]. All else has no conversion and raises BudgetError.
+    [DRS22] and s = epsilon/2 for bounded-range events [DDR20]. An approximate Gaussian event costs what its mu^2 does,
+    and its delta besides. All else has no conversion and raises BudgetError.
     """
     match currency, event:
         case (Currency.EPSILON, PureEvent() | BoundedRangeEvent() | ApproxEvent()):
             return event.epsilon
-        case (Currency.RHO, GaussianEvent(mu_squared=mu_squared)):
+        case (Currency.RHO, GaussianEvent(mu_squared=mu_squared) | ApproxGaussianEvent(mu_squared=mu_squared)):
             return mu_squared / 2
         case (Currency.RHO, PureEvent(epsilon=epsilon)):
             return epsilon**2 / 2
@@ -211,7 +235,7 @@ def event_price(event: Event, currency: Currency) -> Fraction:
             return rho
         case (Currency.RHO, BoundedRangeEvent(epsilon=epsilon)):
             return epsilon**2 / 8
-        case (Currency.MU_SQUARED, GaussianEvent(mu_squared=mu_squared)):
+        case (Currency.MU_SQUARED, GaussianEvent(mu_squared=mu_squared) | ApproxGaussianEvent(mu_squared=mu_squared)):
             return mu_squared
         case (Currency.MU_SQUARED, PureEvent(epsilon=epsilon)):
             return mu_of_pure(epsilon) ** 2
@@ -222,8 +246,23 @@ def event_price(event: Event, currency: Currency) -> Fraction:
 
 
 def event_delta(event: Event) -> Fraction:
-    """What the event adds to the delta of a ledger that adds epsilons and deltas."""
-    return event.delta if isinstance(event, ApproxEvent) else Fraction(0)
+    """What the event adds to the sum of deltas that a ledger keeps beside its currency."""
+    return event.delta if isinstance(event, ApproxEvent | ApproxGaussianEvent) else Fraction(0)
+
+
+def refuse_delta(event: Event, remaining: Fraction) -> None:
+    """Raise BudgetExceeded unless the delta of an event fits what is left of that set aside; equality fits."""
+    found = event_delta(event)
+    if found > remaining == 0 and isinstance(event, ApproxGaussianEvent):
+        raise BudgetExceeded(
+            f"finding labels needs {readable_number(found)} of a delta for thresholds, and this ledger has none left, "
+            "or set none aside when it was made; nothing was spent. A ledger that sets some aside is made by "
+            "Ledger.create(path, total=sf.approx(1, '1e-6', thresholds='5e-7')), or by sfumato ledger create PATH "
+            "--epsilon 1 --delta 1e-6 --thresholds 5e-7",
+            found,
+            remaining,
+        )
+    refuse_overspending(found, remaining, "delta")
 
 
 def _no_price_message(event: object, currency: object) -> str:
@@ -271,6 +310,7 @@ class Account:
         self.total = total
         self.currency = currency
         self._amount = self._remaining = event_price(total, currency) if isinstance(total, Event) else total.total
+        self._delta = event_delta(total) if isinstance(total, Event) else Fraction(0)
         self._lock = threading.Lock()
         self._process = os.getpid()
 
@@ -287,7 +327,7 @@ class Account:
     def check(self, event: Event) -> Fraction:
         """The event's price. Raises what `spend` would raise now; spends nothing."""
         cost = event_price(event, self.currency)
-        refuse_overspending(event_delta(event), Fraction(0), "delta")
+        refuse_delta(event, self._delta)
         # before any lock, which a fork may have left closed
         if os.getpid() != self._process:
             raise BudgetError("this account belongs to the process that made it; use a Ledger file to share a budget")
@@ -299,7 +339,9 @@ class Account:
         cost = self.check(event)
         with self._lock:
             refuse_overspending(cost, self._remaining, self.currency)
+            refuse_delta(event, self._delta)
             self._remaining -= cost
+            self._delta -= event_delta(event)
         return cost
 
     def __reduce__(self) -> NoReturn:

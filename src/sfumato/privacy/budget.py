@@ -13,10 +13,11 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Literal
 
-from sfumato._util.codec import storable
+from sfumato._util.codec import deferred_field, storable
 from sfumato.errors import BudgetError, InvalidInput
 from sfumato.privacy.accounting import (
     EXP_CAP,
+    ApproxGaussianEvent,
     Event,
     GaussianEvent,
     PureEvent,
@@ -186,6 +187,8 @@ class Budget:
         kind: The definition: "pure", "approx", "zcdp" or "gdp".
         parameter: epsilon for "pure" and "approx", rho for "zcdp", mu for "gdp"; from 1e-300 to 1e9.
         delta: For "approx" a number in (0, 1), at least 1e-300; None otherwise.
+        thresholds: For "approx" the part of delta that is set aside for labels that are shown from a threshold on, or
+            None. The rest is that of Gaussian noise.
 
     Raises:
         BudgetError: The kind is unknown, a parameter is out of its range, or delta is missing or does not belong there.
@@ -210,6 +213,7 @@ class Budget:
     kind: Kind
     parameter: Fraction
     delta: Fraction | None = None
+    thresholds: Fraction | None = deferred_field(None)  # noqa: RUF009  (as dataclasses.field is)
 
     def __post_init__(self) -> None:
         if self.kind not in _PARAMETERS:
@@ -223,6 +227,13 @@ class Budget:
             raise BudgetError("delta belongs to (epsilon, delta) budgets and to no other")
         if self.delta is not None:
             object.__setattr__(self, "delta", _read_delta(self.delta))
+        if self.thresholds is not None:
+            object.__setattr__(self, "thresholds", _read_delta(self.thresholds, "thresholds"))
+            if self.delta is None or not self.thresholds < self.delta:
+                raise BudgetError(
+                    "thresholds= sets a part of delta aside, so it belongs to (epsilon, delta) budgets and is below "
+                    f"delta; got {readable_number(self.thresholds)}: half of delta is a good choice"
+                )
 
     @classmethod
     def pure(cls, epsilon: Number) -> Budget:
@@ -246,18 +257,21 @@ class Budget:
         return cls("pure", read_exact(epsilon, "epsilon"))
 
     @classmethod
-    def approx(cls, epsilon: Number, delta: Number) -> Budget:
+    def approx(cls, epsilon: Number, delta: Number, *, thresholds: Number | None = None) -> Budget:
         """A budget of (epsilon, delta)-differential privacy.
 
         Args:
             epsilon: From 1e-300 to 1e9. A text such as "0.1" or "1/3" is taken exactly.
             delta: Above 0 (at least 1e-300) and below 1.
+            thresholds: How much of delta is set aside for finding labels (`sf.Categories(discover=...)`), above 0 and
+                below delta; None sets nothing aside. The rest of delta is that of Gaussian noise: of (1, 1e-6) half set
+                aside makes noise larger by 3.3 %, a tenth by .5 %.
 
         Returns:
             The budget.
 
         Raises:
-            BudgetError: epsilon or delta is no such number.
+            BudgetError: epsilon, delta or thresholds is no such number.
 
         Source:
             [DKMMN06]
@@ -268,8 +282,11 @@ class Budget:
         Traceback (most recent call last):
             ...
         sfumato.errors.BudgetError: delta must be above 0 (at least 1e-300) and below 1; got 0
+        >>> print(sf.approx(1, "1e-6", thresholds="5e-7"))
+        (1, 1e-6)-DP; Gaussian noise multiplier 4.3652; mu = 0.22909; 5e-7 of delta set aside for thresholds
         """
-        return cls("approx", read_exact(epsilon, "epsilon"), read_exact(delta, "delta"))
+        aside = None if thresholds is None else read_exact(thresholds, "thresholds")
+        return cls("approx", read_exact(epsilon, "epsilon"), read_exact(delta, "delta"), aside)
 
     @classmethod
     def zcdp(cls, rho: Number) -> Budget:
@@ -318,8 +335,8 @@ class Budget:
         """The budget with the parameters of a document.
 
         Args:
-            document: A mapping with exactly one of these sets of keys: epsilon; epsilon and delta; rho; mu. The values
-                are what `to_json` gives, or numbers typed by people.
+            document: A mapping with exactly one of these sets of keys: epsilon; epsilon and delta, and maybe
+                thresholds; rho; mu. The values are what `to_json` gives, or numbers typed by people.
 
         Returns:
             The budget.
@@ -330,6 +347,7 @@ class Budget:
         kinds: dict[frozenset[str], Kind] = {
             frozenset({"epsilon"}): "pure",
             frozenset({"epsilon", "delta"}): "approx",
+            frozenset({"epsilon", "delta", "thresholds"}): "approx",
             frozenset({"rho"}): "zcdp",
             frozenset({"mu"}): "gdp",
         }
@@ -337,8 +355,8 @@ class Budget:
         if kind is None:
             given = ", ".join(sorted(map(str, document))) or "nothing"
             raise BudgetError(f"give epsilon, or epsilon and delta, or rho, or mu; got {refused_text(given)}")
-        delta = read_exact(document["delta"], "delta") if kind == "approx" else None
-        return cls(kind, read_exact(document[_PARAMETERS[kind]], _PARAMETERS[kind]), delta)
+        delta, aside = (read_exact(document[k], k) if k in document else None for k in ("delta", "thresholds"))
+        return cls(kind, read_exact(document[_PARAMETERS[kind]], _PARAMETERS[kind]), delta, aside)
 
     def to_json(self) -> dict[str, str]:
         """The parameters as exact text, ready for a JSON file.
@@ -349,8 +367,8 @@ class Budget:
         >>> sf.approx(1, "1e-6").to_json()
         {'epsilon': '1', 'delta': '1/1000000'}
         """
-        document = {_PARAMETERS[self.kind]: str(self.parameter)}
-        return document if self.delta is None else document | {"delta": str(self.delta)}
+        more = {"delta": self.delta, "thresholds": self.thresholds}
+        return {_PARAMETERS[self.kind]: str(self.parameter)} | {k: str(v) for k, v in more.items() if v is not None}
 
     @property
     def currency(self) -> Currency:
@@ -367,6 +385,11 @@ class Budget:
         return self.mu_squared
 
     @property
+    def noise_delta(self) -> Fraction | None:
+        """What is left of delta for noise: without the part that is set aside for thresholds. None without a delta."""
+        return None if self.delta is None else self.delta - (self.thresholds or 0)
+
+    @property
     def mu_squared(self) -> Fraction:
         """The largest total mu^2 of Gaussian noise that keeps the budget: gdp mu^2, zcdp 2 rho, approx rounded down.
 
@@ -379,9 +402,9 @@ class Budget:
             return self.parameter**2
         if self.kind == "zcdp":
             return 2 * self.parameter
-        if self.delta is None:
+        if self.noise_delta is None:
             raise BudgetError("Gaussian noise has no pure epsilon; use Laplace noise or a budget with delta, rho or mu")
-        return mu_of_approx(self.parameter, self.delta) ** 2
+        return mu_of_approx(self.parameter, self.noise_delta) ** 2
 
     @property
     def laplace_epsilon(self) -> Fraction:
@@ -401,9 +424,9 @@ class Budget:
         """
         if self.kind == "zcdp":
             return self.parameter
-        if self.delta is None:
+        if self.noise_delta is None:
             raise BudgetError(f"zCDP implies no {self.kind} guarantee; use rounded Gaussian noise or a zcdp budget")
-        return rho_of_approx(self.parameter, self.delta)
+        return rho_of_approx(self.parameter, self.noise_delta)
 
     def epsilon(self, delta: Number | None = None) -> Fraction:
         """The epsilon of the (epsilon, delta)-differential privacy that the budget implies, rounded up.
@@ -451,7 +474,8 @@ class Budget:
         mu = sqrt_down(self.mu_squared)
         noise = f"Gaussian noise multiplier {_short_text(1 / mu)}"
         if self.delta is not None:
-            return f"({value}, {readable_number(self.delta)})-DP; {noise}; mu = {_short_text(mu)}"
+            aside = self.thresholds and f"; {readable_number(self.thresholds)} of delta set aside for thresholds"
+            return f"({value}, {readable_number(self.delta)})-DP; {noise}; mu = {_short_text(mu)}{aside or ''}"
         name = {"zcdp": f"{value}-zCDP", "gdp": f"{value}-GDP"}[self.kind]
         at = _DISPLAY_DELTA
         return f"{name}; {noise}; ({_short_text(self.epsilon(at))}, {readable_number(at)})-DP"
@@ -460,10 +484,10 @@ class Budget:
         return f"<Budget {self}>"
 
 
-def _read_delta(value: object) -> Fraction:
-    delta = read_exact(value, "delta")
+def _read_delta(value: object, name: str = "delta") -> Fraction:
+    delta = read_exact(value, name)
     if not SMALLEST <= delta < 1:
-        raise BudgetError(f"delta must be above 0 (at least 1e-300) and below 1; got {readable_number(delta)}")
+        raise BudgetError(f"{name} must be above 0 (at least 1e-300) and below 1; got {readable_number(delta)}")
     return delta
 
 
@@ -478,6 +502,8 @@ def price_keeps_budget(price: Event, budget: Budget) -> bool:
     """
     if type(price) is GaussianEvent:
         return price.mu_squared <= budget.mu_squared
+    if type(price) is ApproxGaussianEvent:
+        return price.mu_squared <= budget.mu_squared and price.delta <= (budget.thresholds or 0)
     if type(price) is ZcdpEvent:
         return price.rho <= budget.rho
     return type(price) is PureEvent and price.epsilon <= budget.laplace_epsilon

@@ -25,7 +25,7 @@ from sfumato.privacy.accounting import (
     event_price,
     event_to_text,
     overspending_error,
-    refuse_overspending,
+    refuse_delta,
 )
 from sfumato.privacy.amounts import Currency, read_exact
 from sfumato.privacy.chain import Chain, FileChain, Turn
@@ -94,8 +94,8 @@ class State:
         promise: The budget that was granted, as its document in JSON.
         currency: What is added up.
         total: The budget in the currency.
-        delta_remaining: What mechanisms with a delta of their own may still add; 0 for a ledger of another currency
-            than epsilon.
+        delta_remaining: What mechanisms with a delta of their own may still add: in a ledger of epsilon its delta, in
+            another what was set aside for thresholds when it was made, which most set none aside for.
         unit: Whose privacy its spends protect, without how many rows each counts; None until the first spend.
         table: The public name of the table; None until the first spend, and after one that named none.
         entries: All lines, in order.
@@ -222,8 +222,9 @@ def _read_opening_line(text: str) -> State:
     ledger_id, document, currency, total, _, table = text.split("\n")
     kept, promised = Currency(currency), json.loads(document)
     _require_ledger(isinstance(promised, dict), "its first line promises nothing")
-    # the total in another currency than epsilon has used its delta already
-    delta = read_exact(promised.get("delta", 0), "delta") if kept is Currency.EPSILON else Fraction(0)
+    # the total in another currency than epsilon has used its delta already, but for what was set aside
+    own = "delta" if kept is Currency.EPSILON else "thresholds"
+    delta = read_exact(promised.get(own, 0), own)
     return State(ledger_id, document, kept, _parse_rational(total), delta, None, table or None)
 
 
@@ -461,7 +462,7 @@ class Debits:
             )
         if cost > state.remaining:
             raise self._overspent(event, cost, state)
-        refuse_overspending(event_delta(event), state.delta_remaining, "delta")
+        refuse_delta(event, state.delta_remaining)
         return spend_line(state, name, plan_hash, event, cost, *whom)
 
     def _overspent(self, event: Event, cost: Fraction, state: State) -> BudgetExceeded:

@@ -61,6 +61,7 @@ from sfumato.releases.tables import (
     part_and_label,
     possible_answers,
 )
+from sfumato.releases.top import top_cells
 from sfumato.releases.warnings import (
     Caution,
     caution_facts,
@@ -363,6 +364,37 @@ class Release(WorkloadRelease):
             errors = np.broadcast_to(np.sqrt(self.variances(block)), sizes).copy()
         labels = tuple(domain[n].labels for n in attributes)
         return Table(attributes, labels, values, errors, low, high, confidence, rows_text(self.plan.unit))
+
+    def top(self, attribute: str, count: int = 20, confidence: float = 0.95) -> Frame:
+        """The labels of an attribute with the largest counts, and of which it is sure that they are among the largest.
+
+        Args:
+            attribute: The attribute or level.
+            count: How many labels, from 1 on; all where there are fewer.
+            confidence: The probability, strictly between 0 and 1, with which all intervals of the attribute's table
+                hold together.
+
+        Returns:
+            One row per label, the largest answer first: label, answer, standard_error, low, high, and whether it is
+            surely among the `count` labels with the most records. (other) is left out; that it may hold labels with as
+            many records is reckoned with.
+
+        Raises:
+            InvalidInput: The number is no whole number from 1 on.
+            NotAnswerable: The attribute's table was not measured, nor a larger one.
+            PlanError: The confidence is no such probability.
+            DomainError: There is no such attribute, or it is a measure.
+
+        Guarantee:
+            With that confidence all that is called sure is true, of the records that are counted.
+
+        >>> work = sf.identity(sf.Domain({"city": sf.Categories(["Bern", "Genf", "Olten"])}))
+        >>> made = sf.plan(work, sf.gdp(1), neighbours="add-remove")
+        >>> found = sf.release(made, sf.Histogram([900, 500, 30]), ledger=None).top("city", 2)
+        >>> found["city"], found["surely among the first"]
+        (['Bern', 'Genf'], [True, True])
+        """
+        return top_cells(self, attribute, count, confidence)
 
     @overload
     def ask(self, question: str, confidence: float = 0.95) -> Answer: ...

@@ -357,7 +357,7 @@ class WorkloadRelease(ReleaseBase):
     def _standing(self, *found: tuple[str, str]) -> Iterator[tuple[str, str]]:
         """What is guaranteed, what was found, and where that is recorded."""
         yield "guarantee", str(self.plan.budget)
-        yield from protection_lines(self.plan.unit, self.plan.price)
+        yield from protection_lines(self.plan.unit, self.plan.whole_price)
         yield from found
         yield "recorded", self.provenance.where
 

@@ -292,9 +292,11 @@ def _attribute_cautions(release: Release, name: str, size: float) -> Iterator[Ca
     """What there is to say about one attribute, from its own table or from that of one of its levels."""
     domain = release.plan.workload.domain
     attribute = domain[name]
+    found = () if release.plan.found is None else {look.attribute for look in release.plan.found.looks}
     for cell, (answer, error, clear) in _measured_suspects(release, name):
         share, doubt = min(1.0, answer / size), error / size
-        if clear and cell is None:
+        # of labels that were found it is known that others count there
+        if clear and cell is None and name not in found:
             yield Caution(name, OTHER, share, doubt, _outside_sentence(domain, name, share))
         if clear and cell is not None and share >= HEAP and doubt <= 1 - HEAP:
             yield Caution(name, attribute.labels[cell], share, doubt, _heaped_sentence(domain, name, cell, share))

@@ -28,6 +28,7 @@ from sfumato.mechanisms.registry import make_mechanism, plan_with_mechanism
 from sfumato.operators import Block
 from sfumato.planner.planning import make_request
 from sfumato.plans.iterative import IterativePlan
+from sfumato.plans.labels import LabelPlan
 from sfumato.plans.plan import Plan
 from sfumato.plans.streams import StreamPlan
 from sfumato.privacy.conversation_price import Step
@@ -48,7 +49,9 @@ _OURS = re.compile("|".join(map(re.escape, sorted(_NAMES, key=len, reverse=True)
 Json = dict[str, Any]
 
 
-def plan_conversation(spec: Spec, what: str, currency: str | None) -> Plan | IterativePlan | StreamPlan | SessionPlan:
+def plan_conversation(
+    spec: Spec, what: str, currency: str | None
+) -> Plan | IterativePlan | LabelPlan | StreamPlan | SessionPlan:
     """The plan of a spec for one of `WAYS`; of a session for a ledger in `currency`. Raises PlanError, InvalidInput."""
     if what not in WAYS:
         raise InvalidInput(f"there are {', '.join(WAYS)}")

@@ -22,6 +22,7 @@ from sfumato.domain import Measure
 from sfumato.errors import InvalidInput, PlanError, SfumatoError, SpecError
 from sfumato.plans.explain import objective_text
 from sfumato.plans.iterative import IterativePlan
+from sfumato.plans.labels import LabelPlan
 from sfumato.plans.plan import Plan
 from sfumato.plans.streams import StreamPlan
 from sfumato.present.sections import cell_count_text
@@ -58,10 +59,12 @@ class ScaledErrors:
     attack: str
 
 
-def plan_figures(plan: Plan | IterativePlan | StreamPlan) -> dict[str, Any]:
+def plan_figures(plan: Plan | IterativePlan | LabelPlan | StreamPlan) -> dict[str, Any]:
     """A plan for the page: lines by part and order, every table, the bound, words. Plain JSON values."""
     if isinstance(plan, IterativePlan):
         return {"lines": [], "tables": [], "note": _UNKNOWN} | _promise_facts(plan.budget)
+    if isinstance(plan, LabelPlan):
+        return {"lines": [], "tables": [], "note": _labels_note(plan)} | _promise_facts(plan.budget)
     one = plan.at() if isinstance(plan, StreamPlan) else plan
     lines = [_error_line(row) for row in one.errors_by_order().rows()]
     found = predicted_families(one)
@@ -94,6 +97,22 @@ def plan_figures(plan: Plan | IterativePlan | StreamPlan) -> dict[str, Any]:
     return {"lines": lines, "tables": tables, "note": note} | about | _promise_facts(one.budget)
 
 
+def _labels_note(plan: LabelPlan) -> str:
+    """What finding labels costs, how often one must occur, and what the tables then err."""
+    whole = plan.price.mu_squared
+    shares = {n: float(sum(k.price.mu_squared for k in looks) / whole) for n, looks in plan.rounds.items()}
+    often = plan.occurrences(0.99)
+    found = "; ".join(
+        f"{safe_text(n)}: {share:.0%} of the budget finds its labels, and one that {often[n]:,} persons have alone, "
+        "is shown with 99 %"
+        for n, share in shares.items()
+    )
+    errors = ", ".join(f"{show_figures(e.largest)} with {e.labels:,} labels" for e in plan.expected)
+    return (
+        f"Two looks, both paid for before the first. {found}. The largest standard error of a count is then {errors}."
+    )
+
+
 _UNKNOWN = (
     "This mechanism looks at the data several times and promises no useful error before that. Its price is known: it "
     "is the budget."
@@ -111,7 +130,8 @@ def _promise_facts(budget: Budget) -> dict[str, Any]:
 
 def budget_numbers(budget: Budget) -> dict[str, str]:
     """The numbers of a budget as a person types them."""
-    numbers = {"parameter": budget.parameter} | ({} if budget.delta is None else {"delta": budget.delta})
+    given = {"delta": budget.delta, "thresholds": budget.thresholds}
+    numbers = {"parameter": budget.parameter} | {k: v for k, v in given.items() if v is not None}
     return {"kind": budget.kind} | {k: f"{float(v):.10g}" for k, v in numbers.items()}
 
 

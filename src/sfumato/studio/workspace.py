@@ -28,6 +28,7 @@ from sfumato.interactive.session import status_facts
 from sfumato.interactive.streams import stored_release
 from sfumato.planner.loading import load
 from sfumato.plans.iterative import IterativePlan
+from sfumato.plans.labels import LabelPlan
 from sfumato.plans.plan import Plan
 from sfumato.plans.streams import StreamPlan
 from sfumato.privacy.ledger import Ledger
@@ -47,7 +48,7 @@ _ODD = re.compile(
     r"(?<=')(?:[A-Za-z]:)?[/\\][^'\n]*(?=')|(?<![\w.:/])(?:[A-Za-z]:)?[/\\](?:[^\s'\"<>/\\]+[/\\])+[^\s'\"<>,;:]*"
 )
 
-AnyPlan = Plan | IterativePlan | StreamPlan | SessionPlan
+AnyPlan = Plan | IterativePlan | LabelPlan | StreamPlan | SessionPlan
 
 
 @dataclass(frozen=True, slots=True)

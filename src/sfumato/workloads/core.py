@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -185,6 +185,29 @@ class QueryFamily:
         return (QueryBlock(self.part, b, self.weight) for b in self.family.blocks())
 
 
+def _with_sizes(item: QueryBlock | QueryFamily, sizes: Mapping[str, int]) -> QueryBlock | QueryFamily:
+    """The same questions where some attributes have other numbers of cells."""
+    if isinstance(item, QueryFamily):
+        family = item.family
+        given = zip(family.names, family.factors, strict=True)
+        return replace(item, family=replace(family, factors=tuple(_resized(f, (n,), sizes) for n, f in given)))
+    given = zip(item.block.groups, item.block.factors, strict=True)
+    factors = tuple(_resized(f, group, sizes) for group, f in given)
+    return replace(item, block=replace(item.block, factors=factors))
+
+
+def _resized(factor: LinearOperator, group: tuple[str, ...], sizes: Mapping[str, int]) -> LinearOperator:
+    """A factor over the cells of its attributes, of which some have other numbers of cells."""
+    if not sizes.keys() & set(group):
+        return factor
+    if len(group) == 1 and type(factor) in (Identity, Total):
+        return (Identity if type(factor) is Identity else Total)(sizes[group[0]])
+    raise WorkloadError(
+        f"labels of {', '.join(n for n in group if n in sizes)} are to be found: ask for tables over them, such as "
+        "sf.marginals(domain, order=1), and ask other questions of the release"
+    )
+
+
 def block_on_domain(domain: Domain, block: Block) -> LinearOperator:
     """A block as an operator over all cells of a domain."""
     by_attribute = block.by_attribute()
@@ -307,6 +330,23 @@ class Workload:
         """
         factor = exact_weight(weight)
         return Workload(self.domain, tuple(replace(i, part=name, weight=i.weight * factor) for i in self.items))
+
+    def found(self, labels: Mapping[str, Sequence[str]]) -> Workload:
+        """The same questions over the labels that were found.
+
+        Args:
+            labels: The labels of each attribute whose labels were to be found.
+
+        Returns:
+            A workload over the domain in which these are declared.
+
+        Raises:
+            WorkloadError: A question is about such an attribute and asks neither for its cells nor for their sum.
+            DomainError: A label cannot be one.
+        """
+        domain = self.domain.found(labels)
+        sizes = {n: domain[n].size for n in labels}
+        return Workload(domain, tuple(_with_sizes(item, sizes) for item in self.items))
 
     def block_labels(self, query: QueryBlock) -> list[str]:
         """The labels of the queries of one block.

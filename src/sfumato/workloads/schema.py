@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from datetime import date
+from fractions import Fraction
 from os import PathLike
 from pathlib import Path
 from typing import Any, cast
@@ -26,12 +27,14 @@ _TYPES = {
     "integer": ("min", "max", "width", "edges", "levels"),
     "number": ("min", "max", "width", "edges", "levels"),
     "date": ("min", "max", "by", "format"),
-    "category": ("values", "values_from", "case", "trim"),
+    "category": ("values", "values_from", "case", "trim", "discover", "most"),
     "hierarchy": ("levels", "values", "values_from", "labels"),
     "boolean": (),
 }
 _POLICIES = {"outside": ("other", "clamp", "drop"), "missing": ("other", "drop")}
 _MAX_CODES_BYTES = 64 * 2**20  # a million codes of 64 bytes with their labels, as many as a hierarchy takes
+DISCOVER = "discover"
+"""What stands for values that are to be found, with `discover`, the share of the budget, of which a fifth is usual."""
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -93,6 +96,8 @@ def _read_attribute(table: Section, defaults: Section, folder: Path) -> Attribut
     for policy in ("outside", "missing"):
         source = table if policy in table else defaults
         given = source.text(policy)
+        if policy == "outside" and policy not in table and table.raw("values") == DISCOVER:
+            given = "other"  # whatever the default is: what is not shown counts there
         if given is None:
             raise table.refuse(f"{policy} is not declared; state it here or once for all under [schema_defaults]")
         if given not in _POLICIES[policy]:
@@ -105,6 +110,11 @@ def _read_attribute(table: Section, defaults: Section, folder: Path) -> Attribut
         policies["trim"] = table.raw("trim") if "trim" in table else False
         if not isinstance(policies["trim"], bool):
             raise table.refuse("must be true or false", "trim")
+        if table.raw("values") == DISCOVER:
+            return Categories(**policies, **_read_discovery(table))
+        for key in ("discover", "most"):
+            if key in table:
+                raise table.refuse(f'goes with values = "{DISCOVER}", where labels are to be found', key)
         return Categories(_read_categories(table, folder), **policies)
     if kind == "hierarchy":
         return _read_hierarchy(table, folder, policies)
@@ -165,9 +175,21 @@ def _read_hierarchy(table: Section, folder: Path, policies: dict[str, Any]) -> H
         return Hierarchy(table.raw("values"), levels, **policies)
 
 
+def _read_discovery(table: Section) -> dict[str, Any]:
+    """The share of the budget that finds labels, and how many are shown at most."""
+    if "values_from" in table:
+        raise table.refuse(f'values = "{DISCOVER}" finds the categories that a file lists; take one out', "values_from")
+    most = table.whole("most")
+    share = Fraction(1, 5) if "discover" not in table else Fraction(str(table.number("discover")))
+    return {"discover": share, **({} if most is None else {"most": most})}
+
+
 def _read_categories(table: Section, folder: Path) -> list[object] | dict[str, str]:
     if ("values" in table) == ("values_from" in table):
-        raise table.refuse("give the categories once: values = [...], or { code = label }, or values_from = a file")
+        raise table.refuse(
+            "give the categories once: values = [...], or { code = label }, or values_from = a file; or values = "
+            f'"{DISCOVER}", where nobody listed them'
+        )
     if "values_from" in table:
         with table.guard("values_from"):
             return _read_codes(folder / cast(str, table.text("values_from")))
@@ -350,7 +372,9 @@ def _toml_declaration(key: str, attribute: Attribute | None) -> list[str]:
         lines += [f'case = "{attribute.case}"'] if attribute.case != "exact" else []
         lines += ["trim = true"] if attribute.trim else []
         pairs = list(attribute.code_labels.items())
-        if all(code == label for code, label in pairs):
+        if attribute.discover is not None:
+            lines += [f'values = "{DISCOVER}"', f"discover = {float(attribute.discover)!r}", f"most = {attribute.most}"]
+        elif all(code == label for code, label in pairs):
             lines.append(f"values = {_toml_list(attribute.codes)}")
         else:
             lines += [

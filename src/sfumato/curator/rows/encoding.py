@@ -70,6 +70,7 @@ __all__ += [
     "sql_literal",
     "truncation_sql",
     "truth_sql",
+    "whole_text_sql",
 ]
 
 Statement = tuple[str, tuple[list[float], ...]]
@@ -136,7 +137,7 @@ class Column:
 
     def name(self, field: str) -> str:
         """The field as the text that tells persons or keys apart, NULL where it is missing or cannot be read."""
-        return _whole_text_sql(self.written(field), self.decimal)
+        return whole_text_sql(self.written(field), self.decimal)
 
     def written(self, field: str) -> str:
         """The field as the text that told persons apart in 0.2, where the text "1.0" was another name than 1."""
@@ -346,7 +347,7 @@ def cell_sql(rule: Rule, i: int, decimal: str = ".") -> str:
         inside = f"{v} >= {low} AND {v} < {end}"
         found = _bisect_sql(v, f"getvariable('edges{i}')", len(rule.edges) - 2)
     else:
-        whole = _whole_text_sql(v, decimal)
+        whole = whole_text_sql(v, decimal)
         found = f"coalesce(enum_code(TRY_CAST({v} AS codes{i})), enum_code(TRY_CAST({whole} AS wholes{i})))"
         if isinstance(rule, Codes) and rule.cells:
             found = f"CAST(list_extract(getvariable('cells{i}'), {found} + 1) AS BIGINT)"
@@ -360,7 +361,7 @@ def cell_sql(rule: Rule, i: int, decimal: str = ".") -> str:
 
 def truth_sql(text: str, decimal: str) -> str:
     """Whether the text that `field_sql` finds is true, NULL where it is neither that nor false."""
-    whole = _whole_text_sql(text, decimal)
+    whole = whole_text_sql(text, decimal)
     false, true = (f"{whole} IN ({', '.join(map(sql_literal, texts))})" for texts in (_FALSE, _TRUE))
     return f"CASE WHEN {true} THEN true WHEN {false} THEN false END"
 
@@ -377,7 +378,7 @@ def _place_sql(rule: Amounts, v: str) -> str:
     )
 
 
-def _whole_text_sql(text: str, decimal: str) -> str:
+def whole_text_sql(text: str, decimal: str) -> str:
     """`whole_text` in SQL; with another decimal mark "1,0" is 1 too, as "1.0" is everywhere."""
     for mark in dict.fromkeys((".", decimal)):
         found = f"regexp_replace({text}, '^{WHOLE.replace('[.]', f'[{mark}]')}$', '\\1\\2')"

@@ -159,7 +159,8 @@ class Ledger(Debits, Describable):
 
         Args:
             path: Where it is to be; nothing may be there.
-            total: The budget that is granted.
+            total: The budget that is granted. One of which a part of delta is set aside for thresholds, as in
+                `sf.approx(1, "1e-6", thresholds="5e-7")`, pays for finding labels too (`sf.Categories(discover=...)`).
             currency: In which currency spends add up: "epsilon", "rho" or "mu^2"; by default that of `total`. An
                 (epsilon, delta) total is kept in "mu^2" by default, in which Gaussian releases are cheap; in "epsilon"
                 as two sums, of epsilons and of deltas, which mechanisms with a delta of their own need; or in "rho", as
@@ -214,7 +215,7 @@ class Ledger(Debits, Describable):
 
     @property
     def delta_remaining(self) -> Fraction:
-        """What is left for mechanisms with a delta of their own; 0 where the ledger keeps no sum of deltas."""
+        """What is left for mechanisms with a delta of their own: in epsilon the delta, else what was set aside."""
         return self._read().delta_remaining
 
     @property
@@ -481,6 +482,10 @@ def _opening_line(total: Budget, currency: str | None = None, table: str | None 
     if total.kind == "approx":
         amounts |= {Currency.EPSILON: total.parameter, Currency.RHO: total.rho}
     kept = next((c for c in amounts if currency is None or currency == c), None)
+    if kept is Currency.EPSILON and total.thresholds is not None:
+        raise BudgetError(
+            "a ledger in epsilon adds up all of its delta, and sets none aside for thresholds; leave out one of them"
+        )
     if kept is None:
         raise BudgetError(
             f"a ledger of {total.kind} total adds {total.currency}, or epsilon or rho where the total is "

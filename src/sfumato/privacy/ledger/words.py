@@ -14,11 +14,13 @@ from sfumato.errors import BudgetError, BudgetExceeded
 from sfumato.privacy import budget as conversions
 from sfumato.privacy.accounting import (
     ApproxEvent,
+    ApproxGaussianEvent,
     BoundedRangeEvent,
     Event,
     GaussianEvent,
     PureEvent,
     ZcdpEvent,
+    event_delta,
     event_price,
     event_to_text,
 )
@@ -55,11 +57,11 @@ def compose_events(events: Iterable[Event], currency: Currency) -> Fraction:
 def remaining_epsilon(
     total: Budget, remaining: Fraction, delta: Number | None = None, currency: Currency | None = None
 ) -> Fraction:
-    """What is left, shown as an epsilon at `delta` (the budget's own if it has one). For reading: no guarantee.
+    """What is left, shown as an epsilon at `delta` (that of the budget's noise if it has one). It guarantees nothing.
 
     `currency` is that of `remaining`, by default the total's own. Raises BudgetError for a delta needed and missing.
     """
-    target, kept = total.delta if delta is None else read_exact(delta, "delta"), currency or total.currency
+    target, kept = total.noise_delta if delta is None else read_exact(delta, "delta"), currency or total.currency
     if kept is Currency.EPSILON:
         return remaining
     if target is None or not 0 < target < 1:
@@ -84,7 +86,7 @@ def _export_event_fields(event: Event) -> dict[str, str]:
     guarantee = _event_guarantee(event)
     if not guarantee:
         scale = "inf"
-    elif isinstance(event, GaussianEvent | ZcdpEvent):
+    elif isinstance(event, GaussianEvent | ZcdpEvent | ApproxGaussianEvent):
         mu_squared = event_price(event, Currency.RHO) * 2
         scale = readable_number(round_down(sqrt_down(1 / mu_squared)))
     else:
@@ -95,7 +97,7 @@ def _export_event_fields(event: Event) -> dict[str, str]:
         "scale": scale,
         "guarantee": str(guarantee),
     }
-    return fields_of | ({"delta": str(event.delta)} if isinstance(event, ApproxEvent) else {})
+    return fields_of | ({"delta": str(event_delta(event))} if event_delta(event) else {})
 
 
 def _event_guarantee(event: Event) -> Fraction:
@@ -117,6 +119,10 @@ def attack_success(event: Event) -> float:
     match event:
         case GaussianEvent(mu_squared=mu_squared):
             return 0.5 * (1 + math.erf(math.sqrt(float(mu_squared)) / (2 * math.sqrt(2))))
+        case ApproxGaussianEvent(mu_squared=mu_squared, delta=delta):
+            # total variation at most 1 - (1 - delta)(1 - that of mu-GDP)
+            right = attack_success(GaussianEvent(mu_squared))
+            return right + float(delta) * (1 - right)
         case PureEvent(epsilon=epsilon):
             return 1 / (1 + math.exp(-float(epsilon)))
         case ApproxEvent(epsilon=epsilon, delta=delta):
@@ -176,7 +182,10 @@ def spend_in_epsilon(event: Event, budget: Budget) -> str:
     if isinstance(event, PureEvent | BoundedRangeEvent):
         return f"epsilon {_four_digits(event.epsilon)}"
     delta = _display_delta(budget)
-    return f"epsilon {_four_digits(_epsilon_of_rho_or_mu(event, delta))} at delta {readable_number(delta)}"
+    return (
+        f"epsilon {_four_digits(_epsilon_of_rho_or_mu(event, delta))} at delta "
+        f"{readable_number(delta + event_delta(event))}"
+    )
 
 
 def remaining_text(state: State) -> str:
@@ -190,9 +199,11 @@ def remaining_text(state: State) -> str:
         )
     delta = _display_delta(granted_budget(state))
     epsilon = _cached_epsilon_left(granted_budget(state), state.remaining, delta, state.currency)
+    aside = granted_budget(state).thresholds
+    labels = "" if aside is None else f"; {readable_number(state.delta_remaining)} of delta is left to find labels"
     return (
         f"epsilon {_four_digits(epsilon)} at delta {readable_number(delta)} is left; a plan may cost up "
-        f"to {_largest_budget_text(state)}"
+        f"to {_largest_budget_text(state)}{labels}"
     )
 
 
@@ -243,7 +254,7 @@ def overspent_error(event: Event, requested: Fraction, state: State) -> BudgetEx
 
 def _largest_budget_text(state: State) -> str:
     """The largest budget, as it is written, whose plan the ledger still takes."""
-    delta = granted_budget(state).delta
+    delta = granted_budget(state).noise_delta
     match state.currency:
         case Currency.EPSILON:
             return f"sf.pure({_four_digits_below(state.remaining)!r})"
@@ -257,7 +268,7 @@ def _largest_budget_text(state: State) -> str:
 
 
 def _display_delta(budget: Budget) -> Fraction:
-    return budget.delta or _DISPLAY_DELTA
+    return budget.noise_delta or _DISPLAY_DELTA
 
 
 @lru_cache(maxsize=4096)

@@ -1,0 +1,130 @@
+"""Labels that nobody listed: how many are shown, whether intervals hold given that, and the true twenty largest.
+
+    OPENBLAS_NUM_THREADS=1 python bench/labels.py [--releases 60] [--only shown|coverage|top]
+
+shown: tables of 100,000 persons with 1 to 100 of 200,000 labels, drawn by a Zipf law, and one where labels are all
+alike; at (1, 1e-6) and (1, 1e-5) with half of delta set aside, a fifth of the budget finding labels. Two rounds, as
+plans take them, beside one round (the weighted Gaussian) and beside Gaussian noise on how many persons have a label,
+of each person at most k labels, with the k among 1, 2, 5, 10, 20, 50 and 100 that shows most (which k that is would
+have to be known). All thresholds are those of the same proof.
+coverage: 400 labels that 50 % of releases show; of those shown, in how many 95 % intervals the true count lies.
+top: 50,000 patients with six visits each, 3,000 diagnoses by Zipf laws of exponent .5 and 1, at (1, 1e-6): in how many
+releases all of the true twenty most frequent diagnoses are shown, and how many of them `release.top` lists.
+Seeds are stated; noise has none.
+"""
+
+from __future__ import annotations
+
+import argparse
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+
+import sfumato as sf
+from sfumato.curator.labels import open_labels
+from sfumato.mechanisms.labels import select_labels
+from sfumato.privacy.unit import PrivacyUnit
+
+PERSONS = 100_000
+SHARE = 0.2
+
+
+def zipf(count: int, labels: int, exponent: float, random: np.random.Generator) -> np.ndarray:
+    """Draws of labels by their ranks."""
+    weights = np.arange(1, labels + 1) ** -exponent
+    return np.searchsorted(np.cumsum(weights) / weights.sum(), random.random(count))
+
+
+def drawn(exponent: float, labels: int, mean: int, random: np.random.Generator) -> pd.DataFrame:
+    """Persons with about so many labels each, 100 at most."""
+    many = np.minimum(100, random.geometric(1 / mean, PERSONS))
+    texts = np.char.add("x", zipf(int(many.sum()), labels, exponent, random).astype(str))
+    return pd.DataFrame({"who": np.repeat(np.arange(PERSONS), many), "d": texts})
+
+
+def shown(releases: int) -> None:
+    """How many labels are shown, by two rounds, by one, and by counts of persons with at most k labels."""
+    del releases
+    unit = PrivacyUnit("add-remove", "who", 100)
+    domain = sf.Domain({"d": sf.Categories(discover=SHARE, most=100_000, missing="other")})
+    print("exponent  labels a person  delta  two rounds  one round  best k  ratio to one, to best k")
+    for exponent, labels, mean in ((1.05, 200_000, 20), (1.3, 200_000, 20), (1.05, 200_000, 10), (0.0, 2_000, 20)):
+        frame = drawn(exponent, labels, mean, np.random.default_rng(1))
+        for delta in ("1e-6", "1e-5"):
+            budget = sf.approx(1, delta, thresholds=Fraction(delta) / 2)
+            options = {"neighbours": "add-remove", "person": "who", "rows_per_person": 100}
+            plan = sf.plan(sf.marginals(domain, order=1), budget, **options)
+            table = open_labels(frame, plan.looks[0], unit)
+            two = list[int]()
+            for _ in range(3):
+                before: tuple[str, ...] = ()
+                for look in plan.looks:
+                    before = (*before, *table.shown(look.selection, look.most, before))
+                two.append(len(before))
+            mu_squared = budget.mu_squared * Fraction(str(SHARE))
+            one = select_labels(unit, mu_squared, budget.thresholds)
+            single = np.mean([len(table.shown(one, 100_000)) for _ in range(3)])
+            best = (0.0, 0)
+            for k in (1, 2, 5, 10, 20, 50, 100):
+                law = select_labels(PrivacyUnit("add-remove", "who", k), mu_squared, budget.thresholds)
+                place, _, _ = table.lines(k)
+                sums = np.bincount(place, minlength=len(table.labels)) * law.added(k)
+                best = max(best, (float(np.mean([len(law.shown(sums, 100_000)) for _ in range(3)])), k))
+            ratios = f"{np.mean(two) / single:.2f}  {np.mean(two) / best[0]:.2f}"
+            least = f"{best[0]:,.0f} (k={best[1]})"
+            print(f"{exponent:8} {mean:16} {delta:>6} {np.mean(two):11,.0f} {single:10,.0f}  {least}  {ratios}")
+
+
+def coverage(releases: int) -> None:
+    """Whether intervals hold given that a label was shown."""
+    domain = sf.Domain({"d": sf.Categories(discover=SHARE, missing="other")})
+    plan = sf.plan(sf.marginals(domain, order=1), sf.approx(1, "1e-6", thresholds="5e-7"), neighbours="add-remove")
+    often = plan.occurrences(0.5)["d"]
+    frame = pd.DataFrame({"d": np.repeat([f"x{i:03}" for i in range(400)], often)})
+    held = seen = 0
+    for _ in range(releases):
+        table = sf.release(plan, frame, ledger=None).table("d")
+        low, high = table.low[:-1], table.high[:-1]
+        held, seen = held + int(((low <= often) & (often <= high)).sum()), seen + len(low)
+    print(f"{releases} releases of 400 labels of {often} records: {seen / releases / 400:.1%} shown")
+    print(f"of {seen:,} intervals given that the label was shown, {held / seen:.2%} hold")
+
+
+def top(releases: int) -> None:
+    """The true twenty most frequent diagnoses."""
+    domain = sf.Domain({"d": sf.Categories(discover=SHARE, most=3_000, missing="other")})
+    options = {"neighbours": "add-remove", "person": "who", "rows_per_person": 6}
+    plan = sf.plan(sf.marginals(domain, order=1), sf.approx(1, "1e-6", thresholds="5e-7"), **options)
+    for exponent in (0.5, 1.0):
+        codes = zipf(300_000, 3_000, exponent, np.random.default_rng(2))
+        frame = pd.DataFrame({"who": np.repeat(np.arange(50_000), 6), "d": np.char.add("D", codes.astype(str))})
+        true = {f"D{i}" for i in np.argsort(-np.bincount(codes), kind="stable")[:20]}
+        whole, listed, sure, labels = 0, 0, 0, 0
+        for _ in range(releases):
+            release = sf.release(plan, frame, ledger=None)
+            found = release.top("d", 20)
+            whole += true <= {*release.table("d").labels[0]}
+            listed += len(true & {*found["d"]})
+            sure += sum(found["surely among the first"])
+            labels += len(release.table("d").labels[0]) - 1
+        n = releases
+        print(
+            f"exponent {exponent}: all of the true 20 shown in {whole} of {n}; {labels / n:.0f} labels shown; "
+            f"{listed / n:.1f} of the 20 listed are true, {sure / n:.1f} surely"
+        )
+
+
+def main() -> None:
+    """Measure what was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--releases", type=int, default=60)
+    parser.add_argument("--only", choices=["shown", "coverage", "top"])
+    asked = parser.parse_args()
+    for name, measure in (("shown", shown), ("coverage", coverage), ("top", top)):
+        if asked.only in (None, name):
+            measure(asked.releases)
+
+
+if __name__ == "__main__":
+    main()

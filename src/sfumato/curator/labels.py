@@ -1,0 +1,370 @@
+"""The door that finds labels: those that many persons have, and nothing else, come out; decision 0163.
+
+The order of steps is that of `curator`: price, ledger, table, debit, look. Both looks are paid for before the first, so
+what the second may cost is owed from then on. What was shown and what is owed lies in a file, by which a process that
+was killed between them is gone on with: labels are looked for once, and the second look is taken once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato._util.bundles import check_text, pack_value, unpack_value
+from sfumato._util.codec import storable
+from sfumato._util.text import normalize_nfc
+from sfumato.cells import Codes
+from sfumato.curator.curator import CuratedTable, rebuild_values
+from sfumato.curator.rows.encoding import UNREADABLE, Column, check_type, field_sql, sql_literal, whole_text_sql
+from sfumato.curator.rows.readers import OpenedTable, attempt, open_persons
+from sfumato.curator.rows.sources import Histogram
+from sfumato.curator.rows.written import source_of
+from sfumato.errors import DomainError, InvalidInput, LedgerError, NotWritten, PlanError
+from sfumato.privacy.accounting import Account, Event, GaussianEvent
+from sfumato.privacy.chain import FileChain, Format, MemoryChain
+from sfumato.privacy.debits import Debits, Receipt
+from sfumato.privacy.files import Wording
+from sfumato.privacy.labels import LabelLook, LabelSelection
+from sfumato.privacy.noise import BitSource
+from sfumato.privacy.reserved_budget import ReservedBudget
+from sfumato.privacy.unit import PrivacyUnit
+
+__all__ = ["OTHER", "LabelCurator", "LabelOpening", "LabelStore", "LabelTable", "OwedLook", "open_labels"]
+
+OTHER = "(other)"  # where labels count that are not shown: no label of its own
+_LONGEST = 256  # bytes of a label: what `check_text` allows a name
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class LabelTable:
+    """Which labels occur, and who has them. Private.
+
+    Of each line `place` is the number of a label. Without persons a line is a label, of `persons` records. With them it
+    is a label of one person, whose lines stand together by their digest, and `nth` counts them from 1.
+    """
+
+    labels: NDArray[Any]
+    place: NDArray[np.int64]
+    persons: NDArray[np.int64]
+    nth: NDArray[np.int64] | None
+
+    def lines(self, most: int, before: Sequence[str] = ()) -> tuple[NDArray[np.int64], ...]:
+        """(place, had, persons) of the lines that count: of each person at most so many, without labels shown before.
+
+        Whether a line counts, and how many its person has, depends on that person's lines and on `before` alone.
+        """
+        left = ~np.isin(self.labels, np.array(before, dtype=object))[self.place]
+        place, persons = self.place[left], self.persons[left]
+        if self.nth is None:
+            return place, np.ones(len(place), dtype=np.int64), persons
+        person = np.cumsum(self.nth == 1)[left]
+        first = np.flatnonzero(np.diff(person, prepend=0))
+        had = np.diff(first, append=len(person))
+        kept = np.arange(len(person)) - np.repeat(first, had) < most
+        return place[kept], np.repeat(np.minimum(had, most), had)[kept], persons[kept]
+
+    def shown(
+        self, selection: LabelSelection, most: int, before: Sequence[str] = (), bits: BitSource | None = None
+    ) -> tuple[str, ...]:
+        """The labels that are shown besides those before, in the order of the alphabet, which tells nothing of sums."""
+        sums = selection.sums(len(self.labels), *self.lines(selection.per_person, before))
+        return tuple(sorted(map(str, self.labels[selection.shown(sums, most, bits)].tolist())))
+
+    def __repr__(self) -> str:
+        return "<LabelTable>"
+
+
+def open_labels(source: object, look: LabelLook, unit: PrivacyUnit) -> LabelTable:
+    """Read which labels occur, and of how many persons.
+
+    A label is what `sf.Categories` compares a record's text with: composed, 1.0 and 1 as one. No label are missing
+    ones, "(other)", and texts that no category may be called: of more than 256 bytes, or with characters that cannot be
+    seen. They count where what is not declared counts. A label is counted once a person; which of a person's labels
+    come first hangs on a digest of the person's name and the label.
+
+    Guarantee: the lines of a person, and their order, depend on that person's rows alone.
+
+    Raises InvalidInput for what is no source, SourceError for a table that cannot be loaded.
+    """
+    if isinstance(source, Histogram):
+        raise InvalidInput("a histogram holds counts of cells, and no label that could be found; give a table of rows")
+    needed = [look.attribute] if unit.person in (None, look.attribute) else [look.attribute, unit.person]
+    opened = open_persons(source, needed, unit.person)
+    try:
+        rule = Codes(kind="category", outside="other", missing="other", codes=(OTHER,), trim=look.trim)
+        check_type(look.attribute, rule, opened.columns[look.attribute])
+        if unit.person is not None:
+            check_type(unit.person, None, opened.columns[unit.person])
+        message = (
+            f"{opened.label} could not be read for its column {look.attribute!r}: "
+            "it is damaged or was cut short, or memory or disk ran out"
+        )
+        return attempt(message, lambda: _label_table(opened, look, unit, rule))
+    finally:
+        opened.session.close()
+
+
+def _label_table(opened: OpenedTable, look: LabelLook, unit: PrivacyUnit, rule: Codes) -> LabelTable:
+    connection, column = opened.session.connection, opened.columns[look.attribute]
+    connection.execute(f"CREATE TEMP TABLE pairs AS {_pairs_sql(opened, column, unit, rule)}")
+    odd = opened.session.rows("SELECT DISTINCT label FROM pairs WHERE NOT regexp_full_match(label, '[!-~][ -~]*')")
+    refused = [text for (text,) in odd if not _is_label(text)] + [OTHER]
+    connection.register("refused", {"label": np.array(refused, dtype=object)})
+    pairs = "SELECT * FROM pairs WHERE label NOT IN (SELECT label FROM refused)"
+    if unit.person is None:
+        fetched = connection.execute(pairs).fetchnumpy()
+        labels, persons = np.asarray(fetched["label"], dtype=object), np.asarray(fetched["n"]).astype(np.int64)
+        return LabelTable(labels, np.arange(len(labels)), persons, None)
+    numbered = "SELECT label, row_number() OVER () - 1 AS place FROM (SELECT DISTINCT label FROM allowed)"
+    connection.execute(f"CREATE TEMP TABLE allowed AS {pairs}")
+    connection.execute(f"CREATE TEMP TABLE numbered AS {numbered}")
+    labels = np.asarray(connection.execute("SELECT label FROM numbered ORDER BY place").fetchnumpy()["label"], object)
+    # a digest of its own: which rows are counted is chosen by another
+    order = "md5(concat_ws('|', 'labels', person, label)), label"
+    ranked = f"SELECT person, place, row_number() OVER (PARTITION BY person ORDER BY {order}) AS nth"
+    ranked = f"{ranked} FROM allowed JOIN numbered USING (label)"
+    fetched = connection.execute(f"SELECT place, nth FROM ({ranked}) ORDER BY person, nth").fetchnumpy()
+    place, nth = (np.asarray(fetched[name]).astype(np.int64) for name in ("place", "nth"))
+    return LabelTable(labels, place, np.ones(len(place), dtype=np.int64), nth)
+
+
+def _pairs_sql(opened: OpenedTable, column: Column, unit: PrivacyUnit, rule: Codes) -> str:
+    """SQL of every label with its number of records, or of every person's different labels."""
+    who = "NULL" if unit.person is None else opened.columns[unit.person].sql
+    raw = f"SELECT {column.sql} AS r, {who} AS p FROM {opened.sql}"
+    text = f"SELECT {field_sql(rule, column, 'r')} AS v, p FROM ({raw})"
+    name = "NULL" if unit.person is None else opened.columns[unit.person].name("p")
+    labels = f"SELECT {whole_text_sql('v', column.decimal)} AS label, {name} AS person FROM ({text})"
+    fits = f"label IS NOT NULL AND strlen(label) BETWEEN 1 AND {_LONGEST} AND label <> {sql_literal(UNREADABLE)}"
+    if unit.person is None:
+        return f"SELECT label, count(*) AS n FROM ({labels}) WHERE {fits} GROUP BY label"
+    return f"SELECT DISTINCT label, person FROM ({labels}) WHERE {fits} AND person IS NOT NULL"
+
+
+def _is_label(text: str) -> bool:
+    """Whether a text can be declared: nothing that is shown may be refused when it is paid for."""
+    try:
+        check_text(text, "a label")
+    except DomainError:
+        return False
+    # the database may know other letters than Python does: two of its texts could be one here
+    return normalize_nfc(text) == text
+
+
+class LabelCurator:
+    """Holds one table under one ledger, to find labels in it before it is counted; see `Curator` for the arguments."""
+
+    __slots__ = ("_held", "_source")
+
+    def __init__(
+        self, source: Any, domain: object, unit: PrivacyUnit, ledger: Debits, *, table: str | None = None
+    ) -> None:
+        self._held = CuratedTable(source, domain, unit, ledger, table, None, measures=True)
+        self._held.unit.refuse_groups("labels that are to be found")
+        given = source_of(source).table if not isinstance(source, Histogram) else source
+        if hasattr(given, "__next__") or hasattr(given, "read_next_batch"):
+            raise InvalidInput(
+                f"labels are found in one reading and counted in another, and a {type(given).__name__} can be read "
+                "once; give the table itself, such as what its read_all() returns"
+            )
+        self._source = source
+
+    def find(
+        self, looks: Sequence[LabelLook], price: Event, *, name: str, plan_hash: str, store: LabelStore
+    ) -> tuple[tuple[str, ...], ...]:
+        """The labels of each attribute that are shown, after `price`, of these looks and of one more, was debited.
+
+        Several looks at one attribute are rounds: persons leave out the labels that were shown before, and spread their
+        weight over the others. The labels are in the store when this returns, with the receipt; what the price leaves
+        is owed.
+
+        Guarantee: the labels, and what is measured with what is owed, satisfy together what `price` states.
+
+        Refused before the table is touched: with PlanError what costs more than its price; with NameTaken,
+        BudgetExceeded or LedgerError what the ledger would not pay. SourceError: the table cannot be loaded; nothing is
+        spent. NotWritten: spent, but looking failed.
+        """
+        held = self._held
+        looks, price = rebuild_values((tuple(looks), price))
+        remaining_after(looks, price, held.unit)
+        held.expect(price, name, plan_hash)
+        found = {k.attribute: open_labels(self._source, k, held.unit) for k in looks}
+        # what is counted afterwards is opened once before it is paid for: nothing public is to fail after the debit
+        held.open()
+        held.counts = None
+        receipt = held.debit(price, name, plan_hash)
+        shown = dict.fromkeys(found, tuple[str, ...]())
+        with suppress(Exception):  # what failed, and its text, may depend on the data
+            for look in looks:
+                before = shown[look.attribute]
+                more = found[look.attribute].shown(look.selection, look.most - len(before), before)
+                shown[look.attribute] = tuple(sorted((*before, *more)))
+            store.keep(ShownLabels(tuple(shown.values()), receipt.sequence, receipt.anchor))
+        if store.found is None:
+            raise NotWritten(
+                f"the budget is spent (entry {receipt.sequence}) but finding labels failed; there is no refund once "
+                "noise may be drawn"
+            )
+        return tuple(shown.values())
+
+    def __repr__(self) -> str:
+        return "<LabelCurator>"
+
+
+def remaining_after(looks: Sequence[LabelLook], price: Event, unit: PrivacyUnit) -> GaussianEvent:
+    """What a price leaves after some looks for labels. Raises PlanError or BudgetExceeded for looks that cost more."""
+    account = Account(price)
+    if not looks or not all(isinstance(k, LabelLook) and k.selection.costs_at_most(unit, k.price) for k in looks):
+        raise PlanError("a look for labels costs more than the price that it states; it is refused")
+    if any(k.selection.per_person > unit.rows_per_person for k in looks):
+        raise PlanError("more labels of a person count than rows")
+    for look in looks:
+        account.spend(look.price)
+    return GaussianEvent(account.remaining)
+
+
+# What was shown, and what is owed -----------------------------------------------------------------------------------
+
+
+FORMAT = Format(
+    words=Wording(
+        noun="file of labels",
+        mode=0o600,
+        make="it is made by a release that finds labels",
+        undone="no label was shown",
+        advice="make room or access, and give the same command again",
+    ),
+    application_id=0x53464D4C,
+    label="sfumato labels",
+)
+_TAKEN = b"taken"
+
+
+@storable
+@dataclass(frozen=True, slots=True)
+class LabelOpening:
+    """What labels are looked for: the plan's fingerprint, the ledger and name that it is paid under, and the looks."""
+
+    plan_hash: str
+    ledger_id: str
+    name: str
+    looks: tuple[LabelLook, ...]
+
+
+@storable
+@dataclass(frozen=True, slots=True)
+class ShownLabels:
+    """The labels of each attribute that were shown, and the entry of the ledger that paid, with the anchor after it."""
+
+    labels: tuple[tuple[str, ...], ...]
+    sequence: int
+    anchor: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """All lines so far."""
+
+    opening: LabelOpening
+    found: ShownLabels | None = None
+    taken: bool = False
+
+
+class LabelStore:
+    """The labels that were shown, and whether the second look was taken; in a file, or in memory alone.
+
+    Raises LedgerError for another file, LedgerCorrupted for one that was changed.
+    """
+
+    __slots__ = ("_chain",)
+
+    def __init__(self, chain: FileChain[_Lines] | MemoryChain[_Lines]) -> None:
+        self._chain = chain
+
+    @classmethod
+    def at(cls, path: Path) -> LabelStore:
+        """The one in a file."""
+        return cls(FileChain(path, FORMAT, _read_lines))
+
+    @classmethod
+    def create(cls, path: Path | None, opening: LabelOpening) -> LabelStore:
+        """A new one, in a file unless the path is None. Raises LedgerError where it exists or cannot be made."""
+        line = pack_value(opening)
+        if path is None:
+            return cls(MemoryChain(FORMAT, _read_lines, line))
+        return cls(FileChain.create(path, FORMAT, _read_lines, line))
+
+    @property
+    def opening(self) -> LabelOpening:
+        """What labels were looked for."""
+        return self._chain.read().state.opening
+
+    @property
+    def found(self) -> ShownLabels | None:
+        """The labels that were shown; None before."""
+        return self._chain.read().state.found
+
+    @property
+    def owed(self) -> ShownLabels | None:
+        """The labels that were shown, where the second look is still to be taken."""
+        state = self._chain.read().state
+        return None if state.taken else state.found
+
+    def keep(self, found: ShownLabels) -> None:
+        """Store what was shown, for good."""
+        with self._chain.turn(write=True) as turn:
+            turn.append(pack_value(found))
+
+    def take(self) -> None:
+        """Take the second look: once, whatever becomes of it. Raises LedgerError where it was taken."""
+        with self._chain.turn(write=True) as turn:
+            if turn.state.found is None or turn.state.taken:
+                raise LedgerError("the second look was taken before, or nothing was found; there is no other")
+            turn.append(_TAKEN)
+
+    def remove(self) -> None:
+        """Take the file away, where there is one."""
+        if isinstance(self._chain, FileChain):
+            self._chain.remove()
+
+
+def _read_lines(state: _Lines | None, bodies: Sequence[bytes]) -> _Lines:
+    """The state after some more lines; ValueError where they do not follow."""
+    for body in bodies:
+        if state is None:
+            opening = unpack_value(body)
+            if type(opening) is not LabelOpening:
+                raise ValueError("its first line is of another kind")
+            state = _Lines(opening)
+        elif body == _TAKEN and state.found is not None and not state.taken:
+            state = _Lines(state.opening, state.found, True)
+        else:
+            found = unpack_value(body)
+            if type(found) is not ShownLabels or state.found is not None:
+                raise ValueError("labels are found once")
+            state = _Lines(state.opening, found)
+    if state is None:
+        raise ValueError("it has no line")
+    return state
+
+
+class OwedLook(ReservedBudget):
+    """What is owed after labels were shown: one look, which is marked as taken before any noise is drawn."""
+
+    __slots__ = ("_store",)
+
+    def __init__(self, looks: Sequence[LabelLook], price: Event, unit: PrivacyUnit, paid: Receipt, store: LabelStore):
+        super().__init__(remaining_after(looks, price, unit), paid)
+        self._store = store
+
+    def debit(self, name: str, plan_hash: str, event: Event, unit: PrivacyUnit, table: str | None = None) -> Receipt:
+        """Take the look, durably, then spend its price. Raises LedgerError where it was taken before."""
+        receipt = super().debit(name, plan_hash, event, unit, table)
+        self._store.take()
+        return receipt

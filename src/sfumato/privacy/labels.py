@@ -1,0 +1,155 @@
+"""Labels that nobody listed: which of those that occur are shown, and what that costs; proved in decision 0163.
+
+A person with t different labels adds floor(weight / sqrt(t)) to each, so at most `weight` in Euclidean norm whatever t
+is. Shown is every label that occurs whose sum, with noise, reaches a threshold. A label that one person alone has is
+seen to be theirs once it is shown, so the threshold is one that all labels of one person together reach with
+probability `delta` at most, whatever their number.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato._util.codec import storable
+from sfumato.errors import PlanError
+from sfumato.privacy.accounting import ApproxGaussianEvent, Event, precision_for
+from sfumato.privacy.amounts import normal_cdf_bounds
+from sfumato.privacy.noise import BitSource, RoundedGaussian
+from sfumato.privacy.unit import Neighbours, PrivacyUnit
+
+__all__ = ["MOST_LABELS", "MOST_PER_PERSON", "LabelLook", "LabelSelection", "added_weight"]
+
+MOST_LABELS = 100_000  # shown at most: more cells of one attribute, and tables over it, fit no plan
+MOST_PER_PERSON = 1_000  # of each number up to it the chance is bounded: seconds; who has more labels counts for few
+_MOST_WEIGHT = 2**16  # times 2^36 persons stays below the 2^53 to which noise can be added
+
+
+@storable
+@dataclass(frozen=True, slots=True)
+class LabelSelection:
+    """The law by which labels are shown. Whoever holds one holds the proof that `delta` is kept.
+
+    Args:
+        noise: The noise of each label's sum.
+        weight: What a person with one label adds to it.
+        per_person: How many different labels of one person count at most.
+        threshold: The sum with noise from which on a label is shown.
+        delta: The largest probability that a label is shown of those that one person alone has, however many.
+
+    Raises:
+        PlanError: A number is not allowed, or labels of one person may be shown with a larger probability.
+    """
+
+    noise: RoundedGaussian
+    weight: int
+    per_person: int
+    threshold: int
+    delta: Fraction
+
+    def __post_init__(self) -> None:
+        whole = type(self.weight) is int and type(self.per_person) is int and type(self.threshold) is int
+        if type(self.noise) is not RoundedGaussian or not whole or type(self.delta) is not Fraction:
+            raise PlanError("labels are shown by rounded Gaussian noise, whole numbers, and an exact delta")
+        if not 1 <= self.weight <= _MOST_WEIGHT or not 1 <= self.per_person <= MOST_PER_PERSON:
+            raise PlanError(
+                f"a person adds 1 to 65,536 to a label, and 1 to {MOST_PER_PERSON:,} labels of one person count"
+            )
+        if not 1 <= self.threshold < 2**61 or not 0 < self.delta < 1:
+            raise PlanError("the threshold of labels is a whole number from 1 to 2^61, and delta lies between 0 and 1")
+        if not _keeps_delta(self.noise.sigma, self.weight, self.per_person, self.threshold, self.delta):
+            raise PlanError("labels that one person alone has would be shown with a probability above delta")
+
+    def added(self, count: int) -> int:
+        """What a person with so many labels that count adds to each: floor(weight / sqrt(count)), exactly."""
+        return added_weight(self.weight, count)
+
+    def costs_at_most(self, unit: PrivacyUnit, price: Event) -> bool:
+        """Whether showing labels costs at most a price, exactly.
+
+        Replaced persons take their weights from some labels and add others: in squares at most twice as much.
+        """
+        if type(price) is not ApproxGaussianEvent or self.delta > price.delta:
+            return False
+        changed = self.weight**2 * (1 if unit.neighbours is Neighbours.ADD_REMOVE else 2)
+        return changed <= price.mu_squared * self.noise.sigma**2
+
+    def sums(self, labels: int, place: NDArray[np.int64], had: NDArray[np.int64], persons: NDArray[np.int64]) -> Sums:
+        """The sum of each label, without noise. Private.
+
+        labels: how many labels there are. Of each line `place` is the number of its label, `had` how many labels that
+        count its persons have, and `persons` how many these are.
+        """
+        added = np.array([0, *map(self.added, range(1, self.per_person + 1))], dtype=np.int64)
+        found = np.zeros(labels, dtype=np.int64)
+        np.add.at(found, place, added[had] * persons)
+        return found
+
+    def shown(self, sums: Sums, most: int, source: BitSource | None = None) -> NDArray[np.intp]:
+        """The places of labels whose sum with noise reaches the threshold, and of more than `most` those with the
+        largest; in ascending order, so that none comes with its sum.
+
+        Labels to which nobody adds are none that occur: noise alone shows no label.
+        """
+        occur = np.flatnonzero(sums > 0)
+        noisy = sums[occur] + self.noise.saturated(len(occur), source)
+        reached = np.flatnonzero(noisy >= self.threshold)
+        return np.sort(occur[reached[np.argsort(-noisy[reached], kind="stable")[:most]]])
+
+
+def added_weight(weight: int, count: int) -> int:
+    """floor(weight / sqrt(count)) in whole numbers."""
+    return math.isqrt(weight**2 // count)
+
+
+@lru_cache(maxsize=64)  # plans are built anew wherever they are not trusted
+def _keeps_delta(sigma: Fraction, weight: int, per_person: int, threshold: int, delta: Fraction) -> bool:
+    """Whether all labels of one person stay below the threshold with probability 1 - delta, however many; proved.
+
+    Rounded noise reaches an integer d where Gaussian noise reaches d - 1/2. Of more labels each has less weight, but
+    there are more that may be shown: which number is worst depends on sigma, so every one is looked at.
+    """
+    for count in range(1, per_person + 1):
+        below = (threshold - added_weight(weight, count) - Fraction(1, 2)) / sigma
+        # a lower bound of a probability: its powers are lower bounds too
+        if normal_cdf_bounds(below, precision_for(delta))[0] ** count < 1 - delta:
+            return False
+    return True
+
+
+Sums = NDArray[np.int64]
+
+
+@storable
+@dataclass(frozen=True, slots=True)
+class LabelLook:
+    """A look that finds the labels of one attribute, and its price.
+
+    Args:
+        attribute: The column.
+        trim: Whether blanks around a label make no difference.
+        most: How many labels are shown at most.
+        selection: Which labels are shown.
+        price: What the look costs.
+
+    Raises:
+        PlanError: The number is not allowed, or a part is of another class.
+    """
+
+    attribute: str
+    trim: bool
+    most: int
+    selection: LabelSelection
+    price: ApproxGaussianEvent
+
+    def __post_init__(self) -> None:
+        parts = (self.attribute, self.trim, self.most, self.selection, self.price)
+        if tuple(map(type, parts)) != (str, bool, int, LabelSelection, ApproxGaussianEvent):
+            raise PlanError("a look for labels names its attribute, how many are shown, by which law, and its price")
+        if not 1 <= self.most <= MOST_LABELS:
+            raise PlanError(f"most= is how many labels are shown, a whole number from 1 to {MOST_LABELS:,}")

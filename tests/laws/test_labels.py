@@ -1,0 +1,248 @@
+"""Which labels are shown: the law computed exactly for small tables, audits by events, and mutants of both.
+
+Bound of every event S: a law that is 1 - delta of one as hard to tell apart as mu-GDP asks has
+P'(S) <= delta + (1 - delta) Phi(Phi^-1(min(1, P(S) / (1 - delta))) + mu). The hardest events are those of the largest
+likelihood ratio, all of which are looked at. Delta is .05, so that what is wrong is far beyond rounding.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import log_ndtr, ndtr, ndtri
+
+from sfumato.curator.labels import open_labels
+from sfumato.errors import BudgetError, BudgetExceeded, PlanError
+from sfumato.mechanisms.labels import select_labels
+from sfumato.privacy import labels as law_module
+from sfumato.privacy.accounting import (
+    Account,
+    ApproxGaussianEvent,
+    GaussianEvent,
+    event_delta,
+    event_from_text,
+    event_price,
+    event_to_text,
+)
+from sfumato.privacy.amounts import Currency
+from sfumato.privacy.labels import LabelLook, LabelSelection
+from sfumato.privacy.noise import RoundedGaussian
+from sfumato.privacy.unit import PrivacyUnit
+from support.audits import bounds
+
+DELTA = Fraction(1, 20)
+MU = 0.9
+ADD, REPLACE = (PrivacyUnit(n, "who", 6) for n in ("add-remove", "replace-one"))
+Persons = tuple[int, ...]
+"""Which labels a person has."""
+
+
+def selection(unit: PrivacyUnit = ADD, delta: Fraction = DELTA, mu: float = MU) -> LabelSelection:
+    return select_labels(unit, Fraction(mu) ** 2, delta)
+
+
+def chances(law: LabelSelection, persons: Sequence[Persons], most: int | None = None) -> dict[int, float]:
+    """The exact probability that each label is shown, of those that occur; `most` labels of a person count."""
+    sums: dict[int, int] = {}
+    for labels in persons:
+        kept = labels[: law.per_person if most is None else most]
+        for label in kept:
+            # where more count than the law knows of, each has what the most have
+            sums[label] = sums.get(label, 0) + law.added(min(len(kept), law.per_person))
+    sigma = float(law.noise.sigma)
+    return {label: float(ndtr((s - law.threshold + 0.5) / sigma)) for label, s in sums.items()}
+
+
+def excess(one: dict[int, float], other: dict[int, float], mu: float, delta: float) -> float:
+    """By how much the worst event in one world is above its bound from the other, in either direction."""
+    names = sorted(one.keys() | other.keys())
+    laws = []
+    for world in (one, other):
+        p = np.ones(1)
+        for name in names:
+            q = world.get(name, 0.0)
+            p = np.concatenate([p * (1 - q), p * q])
+        laws.append(p)
+    worst = -math.inf
+    for p, q in (laws, laws[::-1]):
+        order = np.argsort(-np.divide(q, p, out=np.full_like(p, np.inf), where=p > 0), kind="stable")
+        seen, there = np.cumsum(p[order]), np.cumsum(q[order])
+        most = delta + (1 - delta) * ndtr(ndtri(np.minimum(1, seen / (1 - delta))) + mu)
+        worst = max(worst, float((there - most).max()))
+    return worst
+
+
+def tables(law: LabelSelection, most: int | None = None) -> float:
+    """The worst excess over small tables: some labels others have, some one person alone has, 1 to 6 in all."""
+    per_label = law.threshold / law.weight
+    worst = -math.inf
+    for shared, own in itertools.product(range(4), range(7)):
+        if not 1 <= shared + own <= 6:
+            continue
+        person = tuple(range(shared + own))
+        for near in (0.3, 0.9, 1.2):
+            others = [(label,) for label in range(shared) for _ in range(max(1, round(near * per_label)))]
+            before = chances(law, others, most)
+            worst = max(worst, excess(before, chances(law, [*others, person], most), MU, float(law.delta)))
+    return worst
+
+
+def test_small_tables_keep_the_bound_exactly() -> None:
+    """Every event of every small table, by enumeration; labels that one person has alone come close to delta."""
+    found = tables(selection())
+    assert -1e-3 < found <= 1e-12
+
+
+def test_replaced_persons_keep_the_bound_exactly() -> None:
+    law = selection(REPLACE)
+    others = [(label,) for label in range(2) for _ in range(round(law.threshold / law.weight))]
+    worst = -math.inf
+    for one, other in itertools.combinations([(0,), (1,), (0, 1), (2,), (2, 3), (0, 2), (2, 3, 4, 5, 6, 7), ()], 2):
+        worst = max(worst, excess(chances(law, [*others, one]), chances(law, [*others, other]), MU, float(DELTA)))
+    assert -0.02 < worst <= 1e-12
+    # at the price of one person added, the change is more than was paid for
+    assert not law.costs_at_most(REPLACE, ApproxGaussianEvent(Fraction(MU) ** 2 * Fraction(99, 100), DELTA))
+    assert selection().costs_at_most(ADD, ApproxGaussianEvent(Fraction(MU) ** 2, DELTA))
+    assert not selection().costs_at_most(REPLACE, ApproxGaussianEvent(Fraction(MU) ** 2, DELTA))
+
+
+def test_a_threshold_for_one_label_alone_is_seen_to_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutant: of one person's labels only the case of a single one is looked at."""
+    real = law_module._keeps_delta
+    monkeypatch.setattr(
+        law_module, "_keeps_delta", lambda sigma, weight, per, t, delta: real(sigma, weight, 1, t, delta)
+    )
+    one = select_labels(PrivacyUnit("add-remove"), Fraction(MU) ** 2, DELTA)
+    assert tables(LabelSelection(one.noise, one.weight, 6, one.threshold, DELTA)) > 0.02
+
+
+def test_more_labels_than_count_are_seen_to_fail() -> None:
+    """Mutant: all labels of a person count, whatever `per_person` says."""
+    law = select_labels(PrivacyUnit("add-remove", "who", 2), Fraction(MU) ** 2, DELTA)
+    assert tables(law) <= 1e-12
+    assert tables(law, most=6) > 0.02
+
+
+def test_the_root_left_out_is_seen_to_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutant: a person adds the whole weight to each of several labels; thresholds are found by the same."""
+    monkeypatch.setattr(LabelSelection, "added", lambda self, count: self.weight)
+    assert tables(selection()) > 0.02
+
+
+def test_added_weights_are_the_floors_of_roots() -> None:
+    law = selection()
+    for count in range(1, 300):
+        added = law.added(count)
+        assert added**2 * count <= law.weight**2 < (added + 1) ** 2 * count
+
+
+@pytest.mark.parametrize("delta", [Fraction(1, 20), Fraction(1, 10**6), Fraction(1, 10**12)])
+@pytest.mark.parametrize("rows", [1, 6, 100])
+def test_the_threshold_is_the_least_that_is_proved(delta: Fraction, rows: int) -> None:
+    """Mutant: a guess of doubles that nobody checks; a number of labels that is left out."""
+    unit = PrivacyUnit("add-remove", "who", rows)
+    law = select_labels(unit, Fraction(1, 4), delta)
+    with pytest.raises(PlanError, match="above delta"):
+        LabelSelection(law.noise, law.weight, law.per_person, law.threshold - 1, delta)
+    above = [(law.threshold - law.added(n) - 0.5) / float(law.noise.sigma) for n in range(1, rows + 1)]
+    chance = [-math.expm1(n * float(log_ndtr(x))) for n, x in enumerate(above, start=1)]
+    assert float(delta) * 0.999 < max(chance) <= float(delta) * 1.000001
+    # where delta is large, one label alone would have a lower threshold; where it is small, one label is the worst
+    assert delta < 0.01 or (chance[0] < 0.9 * float(delta)) == (rows > 1)
+
+
+def test_labels_of_one_person_alone_are_shown_about_as_often_as_allowed() -> None:
+    """By events: the real noise, rounding and comparison, for the worst number of labels."""
+    law = selection()
+    frame = pd.DataFrame({"who": ["a"] * 6, "label": list("uvwxyz")})
+    found = open_labels(frame, LabelLook("label", False, 100, law, ApproxGaussianEvent(1, DELTA)), ADD)
+    sums = law.sums(len(found.labels), *found.lines(law.per_person))
+    assert set(sums.tolist()) == {law.added(6)}
+    draws = 200_000
+    hits = len(set((law.shown(np.tile(sums, draws), 6 * draws) // 6).tolist()))
+    low, high = bounds(hits, draws)
+    exact = 1 - math.prod(1 - p for p in chances(law, [tuple(range(6))]).values())
+    assert low <= exact <= high
+    assert low <= float(DELTA)
+
+
+def test_two_rounds_show_labels_of_one_person_alone_no_oftener_than_both_may() -> None:
+    """By events, through the table: what others share is shown in the first round, and the weight goes to what is left.
+    Mutant: the second round's weights are those of the first."""
+    half = select_labels(ADD, Fraction(MU) ** 2, DELTA / 2)
+    often = 3 * half.threshold // half.weight
+    rows = [(f"p{i}", label) for i in range(often) for label in "ab"] + [("a", label) for label in "abuvwx"]
+    frame = pd.DataFrame(rows, columns=["who", "label"])
+    found = open_labels(frame, LabelLook("label", False, 100, half, ApproxGaussianEvent(1, DELTA)), ADD)
+    draws, hits, second = 20_000, 0, 0
+    for _ in range(draws):
+        first = found.shown(half, 100)
+        more = found.shown(half, 100, first)
+        assert not {*first} & {*more}
+        hits += bool({*first, *more} & {*"uvwx"})
+        second += {*first} >= {"a", "b"}
+    assert second > 0.99 * draws
+    low, high = bounds(hits, draws)
+    assert low <= float(DELTA)
+    of_six, of_four = (chances(half, [tuple(range(n))])[0] for n in (6, 4))
+    assert low <= 1 - ((1 - of_six) * (1 - of_four)) ** 4 <= high
+
+
+def test_shown_labels_are_those_that_reach_the_threshold() -> None:
+    law = selection()
+    far = 100 * int(law.noise.sigma)
+    sums = np.array([1, far, 3 * far, 2 * far, 0], dtype=np.int64)
+    assert law.shown(sums, 10).tolist()[-3:] == [1, 2, 3]
+    assert law.shown(sums, 2).tolist() == [2, 3]
+
+
+def test_noise_alone_shows_no_label() -> None:
+    """Mutant: labels to which nobody adds, because their persons have others, are compared with the threshold."""
+    law = selection(delta=Fraction(9, 10), mu=0.01)
+    assert law.threshold < 2 * law.noise.sigma
+    assert law.shown(np.zeros(10_000, dtype=np.int64), 10_000).size == 0
+    assert law.shown(np.ones(10_000, dtype=np.int64), 10_000).size > 0
+
+
+# -- accounting ----------------------------------------------------------------------------------------
+
+
+def test_mu_squared_and_delta_add_up() -> None:
+    event = ApproxGaussianEvent("1/3", "1e-6")
+    assert event_price(event, Currency.MU_SQUARED) == Fraction(1, 3)
+    assert event_price(event, Currency.RHO) == Fraction(1, 6)
+    assert event_delta(event) == Fraction(1, 10**6)
+    assert event_from_text(event_to_text(event)) == event
+    with pytest.raises(BudgetError, match="epsilon"):
+        event_price(event, Currency.EPSILON)
+    account = Account(event)
+    account.spend(ApproxGaussianEvent("1/6", "6e-7"))
+    with pytest.raises(BudgetExceeded, match="delta"):
+        account.spend(ApproxGaussianEvent("1/12", "6e-7"))
+    account.spend(GaussianEvent("1/6"))
+    with pytest.raises(BudgetExceeded):
+        account.spend(GaussianEvent("1e-9"))
+
+
+def test_a_law_states_no_more_than_it_keeps() -> None:
+    law = selection()
+    for change in (
+        {"weight": 2**17},
+        {"weight": 0},
+        {"per_person": 0},
+        {"per_person": 1_001},
+        {"threshold": 0},
+        {"delta": Fraction(0)},
+        {"delta": Fraction(1, 1000)},
+        {"noise": RoundedGaussian(law.noise.sigma * 2)},
+        {"per_person": 200},
+    ):
+        held = {n: getattr(law, n) for n in ("noise", "weight", "per_person", "threshold", "delta")}
+        with pytest.raises(PlanError):
+            LabelSelection(**(held | change))
