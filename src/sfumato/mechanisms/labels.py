@@ -244,8 +244,8 @@ def look_for_labels() -> PlanKind:
             if at.out is not None and store.owed is not None:
                 after = f"these are kept in {labels_beside(at.out)}, and the same command again goes on with them, free"
             raise NotWritten(
-                f"the budget is spent (entry {paid.sequence}) and labels were found, but the tables over them could not "
-                f"be looked at: {error}; {after}"
+                f"the budget is spent (entry {paid.sequence}) and labels were found, but the tables over them could "
+                f"not be looked at: {error}; {after}"
             ) from error
         return paid, made
 
