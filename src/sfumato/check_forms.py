@@ -28,8 +28,8 @@ SETS = """
 Operator AllRange|Compose|Dense|Grouping|Identity|Kronecker|OnMarginal|Padded|Prefix|Residual|Scaled|Sparse|Stack|Sum
     |Toeplitz|Total|Tree|Window
 Map AlikeMap|DenseMap|KroneckerMap|MergedMap|MultipleMap|RangesMap|SparseMap|StackMap|ToeplitzMap|TotalMap
-Strategy Allowed|Biased|Canonical|Compound|Merged|Moments|Orbits|PairResiduals|Product|Residuals|Spectral|Spine
-    |Stacked|WeightedTables
+Strategy Allowed|Biased|Canonical|Compound|Merged|MomentTables|Moments|Orbits|PairResiduals|Product|Residuals|Spectral
+    |Spine|Stacked|WeightedTables
 Factor Buffered|Cells|Contrasts|Matrix|Roots|TotalOnly|TreeSums
 Attribute Bins|Booleans|Categories|Dates|Hierarchy|Integers|Measure
 Rule Amounts|Codes|Days|Edges|Truths|Wholes
@@ -149,6 +149,7 @@ Merged measured:Combination sizes:[int] public_total:bool title:text
 MergedMap map:Map codes:int64*1
 Misses blocks:[Block|BlockMap] estimates:int64* floor:count ceiling:count
 MomentPart attributes:[text] matrix:int64*2
+MomentTables sizes:{text:size} measures:[text] parts:[MomentPart] public_total:bool
 Moments sizes:{text:size} measures:[text] parts:[MomentPart] public_total:bool
 Mixture weights:float64* shares:float64*
 ModelRelease plan:CoursePlan measurement:[Measurement|Selection] model:Possible provenance:Provenance part:text|none

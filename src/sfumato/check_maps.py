@@ -309,7 +309,8 @@ def strategy_blocks(s: Any, sizes: dict[str, int], ops: dict[str, Any]) -> list[
             (1, [([COMBINED + document_fingerprint(held)], held)]) for held in [combined_block_map(s, sizes)]
         ],
         "Spine": lambda: level_table_blocks(s),
-        "Moments": lambda: moments(s),
+        "Moments": lambda: moments(s, "Residual"),
+        "MomentTables": lambda: moments(s, "Identity"),
         "Orbits": lambda: [(1, [f for some in x for f in some]) for x in product(*map(orbit_blocks, s.groups))],
         "Spectral": lambda: spectral_blocks(s),
     }
@@ -330,10 +331,10 @@ def strategy_blocks(s: Any, sizes: dict[str, int], ops: dict[str, Any]) -> list[
     return out
 
 
-def moments(s: Any) -> Any:  # residuals of attributes, each with whole numbers over the joint cells of the measures
+def moments(s: Any, own: str) -> Any:  # residuals or cells of attributes, with whole numbers over the measures' cells
     sizes = dict(s.sizes["~map"])
     for p in s.parts:
-        plain = [([a], Doc({"~class": "Residual", "n": sizes[a]})) for a in p.attributes]
+        plain = [([a], Doc({"~class": own, "n": sizes[a]})) for a in p.attributes]
         yield 1, [*plain, (s.measures, Doc({"~class": "Dense", "matrix": p.matrix}))]
 
 

@@ -38,6 +38,7 @@ SINCE = {
     "Compound",
     "Measure",
     "MomentPart",
+    "MomentTables",
     "Moments",
     "ValueCounts",
 }  # classes that later versions store

@@ -24,6 +24,7 @@ from sfumato.strategies import (
     geography,
     geography_planning,
     merged_planning,
+    moment_tables,
     moments,
     residual_planning,
     spectral_search,
@@ -223,7 +224,12 @@ def run(
     return found
 
 
-_SUMS = Search("factorization", "sums of measures", FORMULA, lambda p, _, told: moments.designs(p), public=True)
+def _design_sums(problem: Problem, found: Found, progress: Progress | None) -> list[Design]:
+    by_residuals = moments.designs(problem)
+    return [*by_residuals, *moment_tables.table_designs(problem)] if problem.noise == "laplace" else by_residuals
+
+
+_SUMS = Search("factorization", "sums of measures", FORMULA, _design_sums, public=True)
 
 
 def _is_long(problem: Problem) -> bool:
