@@ -49,8 +49,8 @@ _WEIGHT = 2**16  # what a person adds: fine enough that to round its parts down 
 _SHOWN = (10, 100, 1_000)  # numbers of labels for which errors are told before data
 _ROUNDS = (Fraction(1, 20), Fraction(19, 20))
 """Parts of a look for labels, where a person has several: a twentieth shows the common ones, whose weight is then free
-for others. Of Zipf tables of 100,000 persons with some twenty labels it shows 1.3 to 1.9 times as many as one round, of
-labels that are all alike some 5 % fewer (bench/labels.py)."""
+for others. Of Zipf tables of 100,000 persons with some twenty labels it shows 1.3 to 1.5 times as many as one round, of
+labels that are nearly alike 1 to 4 % fewer (bench/labels.py)."""
 _TRIES = 1_000  # thresholds above the guess: one is enough where doubles are right to twelve digits
 
 
