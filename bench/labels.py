@@ -3,10 +3,10 @@
     OPENBLAS_NUM_THREADS=1 python bench/labels.py [--releases 60] [--only shown|coverage|top]
 
 shown: tables of 100,000 persons with 1 to 100 of 200,000 labels, drawn by a Zipf law, and one of 20,000 labels that
-are nearly alike; at (1, 1e-6) and (1, 1e-5) with half of delta set aside, a fifth of the budget finding labels. Two rounds, as
-plans take them, beside one round (the weighted Gaussian) and beside Gaussian noise on how many persons have a label,
-of each person at most k labels, with the k among 1, 2, 5, 10, 20, 50 and 100 that shows most (which k that is would
-have to be known). All thresholds are those of the same proof.
+are nearly alike; at (1, 1e-6) and (1, 1e-5) with half of delta set aside, a fifth of the budget finding labels. Two
+rounds, as plans take them, beside one round (the weighted Gaussian) and beside Gaussian noise on how many persons have
+a label, of each person at most k labels, with the k among 1, 2, 5, 10, 20, 50 and 100 that shows most (which k that is
+would have to be known). All thresholds are those of the same proof.
 coverage: 400 labels that 50 % of releases show; of those shown, in how many 95 % intervals the true count lies.
 top: 50,000 patients with six visits each, 3,000 diagnoses by Zipf laws of exponent .5 and 1, at (1, 1e-6): in how many
 releases all of the true twenty most frequent diagnoses are shown, and how many of them `release.top` lists.
