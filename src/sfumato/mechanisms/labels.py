@@ -196,7 +196,9 @@ def label_store(plan: LabelPlan, account: Ledger, name: str, out: str | PathLike
 
 def are_labels_owed(plan: LabelPlan, account: Ledger, entry: Entry, out: str | PathLike[str] | None) -> bool:
     """Whether labels were found under an entry of the ledger, and the tables over them were not yet looked at."""
-    if out is None or entry.released or entry.plan_hash != plan.fingerprint or not labels_beside(out).exists():
+    if out is None or not labels_beside(out).exists():
+        return False
+    if entry.released or (entry.plan_hash, entry.event) != (plan.fingerprint, plan.price):
         return False
     store = LabelStore.at(labels_beside(out))
     found = store.owed
