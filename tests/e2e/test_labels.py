@@ -21,6 +21,7 @@ import sfumato as sf
 from sfumato.check_release import Check
 from sfumato.cli import app
 from sfumato.curator.labels import LabelStore, open_labels
+from sfumato.domain.mock import mock_columns
 from sfumato.errors import BudgetError, BudgetExceeded, InvalidInput, NameTaken, NotWritten, PlanError, SourceError
 from sfumato.mechanisms.labels import select_labels
 from sfumato.planner.planning import compared
@@ -427,6 +428,16 @@ def lowered(law: LabelSelection) -> LabelSelection:
 def test_what_labels_to_be_found_do_not_go_with_is_refused(asked: Any) -> None:
     with pytest.raises((PlanError, sf.errors.WorkloadError)):
         asked(domain())
+
+
+def test_mock_rows_have_labels_and_no_placeholder() -> None:
+    drawn = mock_columns(domain(), 200)["d"]
+    assert {*drawn} == {f"label {i}" for i in range(1, 6)}
+
+
+def test_what_repeats_plans_of_one_look_refuses_two() -> None:
+    with pytest.raises(PlanError, match="one look"):
+        sf.simulate(planned(), np.ones((2, 6)))
 
 
 def test_shares_leave_some_for_the_tables() -> None:

@@ -194,7 +194,9 @@ class LabelCurator:
         looks, price = rebuild_values((tuple(looks), price))
         remaining_after(looks, price, held.unit)
         held.expect(price, name, plan_hash)
-        found = {k.attribute: open_labels(self._source, k, held.unit) for k in looks}
+        # several rounds at one attribute read it once
+        first = {k.attribute: k for k in reversed(looks)}
+        found = {name: open_labels(self._source, first[name], held.unit) for name in reversed(first)}
         # what is counted afterwards is opened once before it is paid for: nothing public is to fail after the debit
         held.open()
         held.counts = None

@@ -18,6 +18,7 @@ from sfumato.errors import DomainError
 __all__ = ["MAX_MOCK_ROWS", "mock_columns"]
 
 MAX_MOCK_ROWS = 1_000_000  # rows are Python values; to try a spec, thousands do
+_LABELS = 5  # that stand for those nobody listed: enough to be told apart in a few rows
 _STEPS = 10  # numbers of an interval that rows are drawn from: they only have to fall inside
 
 
@@ -42,6 +43,8 @@ def _mock_field(attribute: Attribute, rng: np.random.Generator) -> str:
         # not `strftime`, which leaves out the zeros of early years
         written = {"%Y": f"{day.year:04}", "%m": f"{day.month:02}", "%d": f"{day.day:02}"}
         return "".join(written.get(p, p) for p in date_format_fields(attribute.format or "%Y-%m-%d"))
+    if isinstance(attribute, Categories) and attribute.discover is not None:
+        return f"label {int(rng.integers(1, _LABELS + 1))}"
     if isinstance(attribute, (Categories, Hierarchy)):
         codes: Sequence[str] = attribute.codes
         return codes[int(rng.integers(len(codes)))]

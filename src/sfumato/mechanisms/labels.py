@@ -53,8 +53,8 @@ _WEIGHT = 2**16  # what a person adds: fine enough that to round its parts down 
 _SHOWN = (10, 100, 1_000)  # numbers of labels for which errors are told before data
 _ROUNDS = (Fraction(1, 20), Fraction(19, 20))
 """Parts of a look for labels, where a person has several: a twentieth shows the common ones, whose weight is then free
-for others. Of Zipf tables of 100,000 persons with some twenty labels it shows 1.3 to 1.9 times as many as one round, of
-labels that are all alike some 5 % fewer (bench/labels.py)."""
+for others. Of Zipf tables of 100,000 persons with some twenty labels it shows 1.3 to 1.5 times as many as one round, of
+labels that are nearly alike 1 to 4 % fewer (bench/labels.py)."""
 _TRIES = 1_000  # thresholds above the guess: one is enough where doubles are right to twelve digits
 
 
@@ -200,7 +200,9 @@ def label_store(plan: LabelPlan, account: Ledger, name: str, out: str | PathLike
 
 def are_labels_owed(plan: LabelPlan, account: Ledger, entry: Entry, out: str | PathLike[str] | None) -> bool:
     """Whether labels were found under an entry of the ledger, and the tables over them were not yet looked at."""
-    if out is None or entry.released or entry.plan_hash != plan.fingerprint or not labels_beside(out).exists():
+    if out is None or not labels_beside(out).exists():
+        return False
+    if entry.released or (entry.plan_hash, entry.event) != (plan.fingerprint, plan.price):
         return False
     store = LabelStore.at(labels_beside(out))
     found = store.owed

@@ -193,7 +193,9 @@ def plan(
             bound; None shows it in notebooks alone.
 
     Returns:
-        A plan, which holds nothing private and can be printed and stored. Its class follows from `what` and
+        A plan, which holds nothing private and can be printed and stored. Where labels are to be found
+        (`sf.Categories(discover=...)`) it takes two looks, whose errors it tells by the number of labels shown. Its
+        class follows from `what` and
         `mechanism`: `sf.Plan` for a workload in one look, others for several looks, keys, questions to come, streams
         and reports. `sf.release` carries out plans of workloads and of known queries about keys; `sf.open` those for
         questions to come and for periods; a plan of reports has `respond` and `collect`.
