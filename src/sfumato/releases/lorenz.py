@@ -28,7 +28,7 @@ from sfumato.operators.base import FloatArray
 from sfumato.plans.planned import is_answered
 from sfumato.plans.predictions import check_confidence, simultaneous_confidence, widest_sum_margin
 from sfumato.releases.answers import SIZE_ERRORS, fieller_interval, too_few_note
-from sfumato.releases.moments import joint_noise
+from sfumato.releases.moments import joint_noise, shown_answers
 from sfumato.releases.quantiles import by_names, declared_rows, read_probabilities, rows_block
 from sfumato.releases.tables import column_heading
 
@@ -49,12 +49,13 @@ class _Sums:
     """Noisy sums of each group: how many records, and what of their numbers lies in each piece between cuts.
 
     cuts: (pieces + 1,) from the lower end of the range to the upper; values: (groups, 1 + pieces); noise: their
-    covariances.
+    covariances; shown: the same sums of a projected release, as they are projected.
     """
 
     cuts: FloatArray
     values: FloatArray
     noise: FloatArray
+    shown: FloatArray
 
 
 def _read_sums(release: Release, name: str, by: tuple[str, ...], what: str) -> _Sums:
@@ -84,7 +85,8 @@ def _read_sums(release: Release, name: str, by: tuple[str, ...], what: str) -> _
     if strategy.deviations(rows_block(raw, name, rows, by)) is not None:
         raise NotAnswerable(f"a {what} needs unbiased answers, and this release answers these queries with a bias")
     values, noise = joint_noise(raw, rows, lambda r: rows_block(raw, name, r, by))
-    return _Sums(np.array([measure.ends[0], *cuts]), values, noise)
+    shown = shown_answers(release, rows_block(raw, name, rows, by), values)
+    return _Sums(np.array([measure.ends[0], *cuts]), values, noise, shown)
 
 
 def _error(row: FloatArray, noise: FloatArray) -> FloatArray:
@@ -96,7 +98,8 @@ def _error(row: FloatArray, noise: FloatArray) -> FloatArray:
 class _Group:
     """The sums of one group, and between what the mean slopes of H on its pieces lie.
 
-    width: (pieces,) of each; slopes: the noisy ones; least, most: the ends of intervals that hold together.
+    width: (pieces,) of each; slopes: the noisy ones; least, most: the ends of intervals that hold together; seen: the
+    slopes of a projected release, as they are projected.
     """
 
     low: float
@@ -106,6 +109,7 @@ class _Group:
     slopes: FloatArray
     least: FloatArray
     most: FloatArray
+    seen: FloatArray
 
     @property
     def whole(self) -> FloatArray:
@@ -116,10 +120,12 @@ class _Group:
         """The nearest slopes that numbers in the range can have: from 1 down to 0, none above the one before."""
         from scipy.optimize import isotonic_regression  # noqa: PLC0415  (slow to import)
 
-        return np.clip(-isotonic_regression(-self.slopes, weights=self.width).x, 0.0, 1.0)
+        return np.clip(-isotonic_regression(-self.seen, weights=self.width).x, 0.0, 1.0)
 
 
-def _group(cuts: FloatArray, values: FloatArray, noise: FloatArray, margin: float) -> _Group:
+def _group(
+    cuts: FloatArray, values: FloatArray, noise: FloatArray, margin: float, shown: FloatArray | None = None
+) -> _Group:
     width, spread = np.diff(cuts), np.diagonal(noise)
     n = np.full(len(width), values[0])
     slopes, _, least, most = (
@@ -128,7 +134,8 @@ def _group(cuts: FloatArray, values: FloatArray, noise: FloatArray, margin: floa
     # true slopes fall from 1 to 0, so each lies above all lower ends to come and below all upper ends before
     least = np.maximum.accumulate(np.clip(least, 0.0, 1.0)[::-1])[::-1]
     most = np.maximum(np.minimum.accumulate(np.clip(most, 0.0, 1.0)), least)
-    return _Group(float(cuts[0]), width, values, noise, slopes, least, most)
+    seen = shown[1:] / (shown[0] * width) if shown is not None and shown[0] > 0 else slopes
+    return _Group(float(cuts[0]), width, values, noise, slopes, least, most, seen)
 
 
 # ---- the Gini index --------------------------------------------------------------------------------------
@@ -326,15 +333,15 @@ def _share_interval(group: _Group, p: float, below: float, above: float) -> Ends
 # ---- answers ---------------------------------------------------------------------------------------------
 
 
-def _told(release: Release, name: str, held: _Sums, margin: float) -> list[_Group | str]:
+def _told(held: _Sums, margin: float) -> list[_Group | str]:
     """Each group, or what is said of one too small to tell."""
     found: list[_Group | str] = []
-    for values, noise in zip(held.values, held.noise, strict=True):
+    for values, noise, shown in zip(held.values, held.noise, held.shown, strict=True):
         error = float(np.sqrt(max(noise[0, 0], 0.0)))
         if values[0] <= max(SIZE_ERRORS, margin) * error or values[0] < 1:
             found.append(too_few_note(float(values[0]), margin * error))
         else:
-            found.append(_group(held.cuts, values, noise, margin))
+            found.append(_group(held.cuts, values, noise, margin, shown))
     return found
 
 
@@ -344,11 +351,15 @@ def _cells(release: Release, by: tuple[str, ...], repeat: int) -> dict[str, list
     return {column_heading(b): [c[i] for c in cells for _ in range(repeat)] for i, b in enumerate(by)}
 
 
-def _line(possible: Ends, ends: Ends, said: str) -> tuple[float, float, float, str]:
-    """A value in the middle of what is possible, its interval, and between what the exact sums would leave it."""
-    value = min(max(sum(possible) / 2, ends[0]), ends[1])
+def _line(possible: Ends, ends: Ends, said: str, *, projected: bool) -> tuple[float, float, float, str]:
+    """A value in the middle of what is possible, its interval, and between what the exact sums would leave it.
+
+    Of a projected release the interval is that of the raw one, extended to the value.
+    """
+    middle = sum(possible) / 2
+    value = middle if projected else min(max(middle, ends[0]), ends[1])
     left = f"sums at the knots leave {possible[0]:.3g} to {possible[1]:.3g} possible"
-    return value, *ends, "; ".join(t for t in (said, left) if t)
+    return value, min(ends[0], value), max(ends[1], value), "; ".join(t for t in (said, left) if t)
 
 
 def gini(release: Release, measure: str, by: str | Sequence[str] = (), confidence: float = 0.95) -> Frame:
@@ -370,8 +381,8 @@ def gini(release: Release, measure: str, by: str | Sequence[str] = (), confidenc
 
     Raises:
         NotAnswerable: The sums were not measured.
-        PlanError: The name is not that of a measure, its range begins below 0, the release is projected, or the
-            confidence is no such probability.
+        PlanError: The name is not that of a measure, its range begins below 0, or the confidence is no such
+            probability.
         DomainError: A name is unknown, or two names belong to one attribute.
 
     Guarantee:
@@ -381,19 +392,19 @@ def gini(release: Release, measure: str, by: str | Sequence[str] = (), confidenc
         docs/decisions/0161 for the bounds and for what noise does to them.
     """
     level, within = check_confidence(confidence), by_names(by)
-    held = _readable(release, measure, within, "Gini index")
-    law = release.measurement.noise
+    held = _read_sums(release, measure, within, "Gini index")
+    law, projected = release.measurement.noise, release.projection is not None
     apart = simultaneous_confidence(1 - (1 - level) * _FOR_SLOPES, held.values.shape[1] - 1, law)
     z = widest_sum_margin(1 - (1 - level) * (1 - _FOR_SLOPES), law)
     said = range_restriction(release.plan.workload.domain, measure)
     rows: list[tuple[float | None, float | None, float | None, str]] = []
-    for group in _told(release, measure, held, widest_sum_margin(apart, law)):
+    for group in _told(held, widest_sum_margin(apart, law)):
         if isinstance(group, str):
             rows.append((None, None, None, group))
             continue
         possible = _possible_indices(group.low, group.width, group.possible())
         most = _largest_index(group, z)
-        rows.append(_line(possible, (min(_least_index(group, z), most), most), said))
+        rows.append(_line(possible, (min(_least_index(group, z), most), most), said, projected=projected))
     names = (f"gini {safe_text(measure)}", "low", "high", "note")
     return Frame(_cells(release, within, 1) | dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)))
 
@@ -422,8 +433,8 @@ def lorenz(
 
     Raises:
         NotAnswerable: The sums were not measured, or no probability is given.
-        PlanError: The name is not that of a measure, its range begins below 0, the release is projected, a probability
-            does not lie strictly between 0 and 1, or the confidence is no such probability.
+        PlanError: The name is not that of a measure, its range begins below 0, a probability does not lie strictly
+            between 0 and 1, or the confidence is no such probability.
         DomainError: A name is unknown, or two names belong to one attribute.
 
     Guarantee:
@@ -434,21 +445,21 @@ def lorenz(
     """
     level, within = check_confidence(confidence), by_names(by)
     wanted = read_probabilities(probabilities)
-    held = _readable(release, measure, within, "Lorenz curve")
-    law = release.measurement.noise
+    held = _read_sums(release, measure, within, "Lorenz curve")
+    law, projected = release.measurement.noise, release.projection is not None
     # the lower end is the best of as many as there are cuts, the upper end takes two at the place that is the table's
     below = widest_sum_margin(1 - (1 - level) / len(held.cuts), law)
     above = widest_sum_margin(1 - (1 - level) / 2, law)
     said = range_restriction(release.plan.workload.domain, measure)
     rows: list[tuple[float | None, float | None, float | None, str]] = []
-    for group in _told(release, measure, held, widest_sum_margin(level, law)):
+    for group in _told(held, widest_sum_margin(level, law)):
         if isinstance(group, str):
             rows += [(None, None, None, group)] * len(wanted)
             continue
         slopes = group.possible()
         for p in wanted:
             low, high = _share_interval(group, p, below, above)
-            rows.append(_line(_possible_shares(group, p, slopes), (min(low, high), high), said))
+            rows.append(_line(_possible_shares(group, p, slopes), (min(low, high), high), said, projected=projected))
     columns = dict(zip(("share", "low", "high", "note"), map(list, zip(*rows, strict=True)), strict=True))
     groups = _cells(release, within, len(wanted))
     return Frame(
@@ -459,9 +470,3 @@ def lorenz(
             **columns,
         }
     )
-
-
-def _readable(release: Release, measure: str, by: tuple[str, ...], what: str) -> _Sums:
-    if release.projection is not None:
-        raise PlanError(f"a {what} is of the release as it was: ask release.raw")
-    return _read_sums(release, measure, by, what)

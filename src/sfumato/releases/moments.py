@@ -43,6 +43,7 @@ __all__ = [
     "joint_noise",
     "moment_powers",
     "read_moments",
+    "shown_answers",
     "std",
     "variance",
 ]
@@ -58,11 +59,13 @@ _PLACES = (-12.0, -5.0, -3.0, -2.5, -2.0, -1.5, -1.0, 0.0, 1.0, 1.5, 2.0, 2.5, 3
 class _Moments:
     """Noisy moments of each group, of numbers between -1 and 1, and their covariance.
 
-    values: (groups, moments), 1, x, x^2 and so on; noise: (groups, moments, moments).
+    values: (groups, moments), 1, x, x^2 and so on; noise: (groups, moments, moments); shown: the same moments of a
+    projected release, as they are projected.
     """
 
     values: FloatArray
     noise: FloatArray
+    shown: FloatArray
 
 
 def moment_powers(count: int) -> list[tuple[int, ...]]:
@@ -142,7 +145,14 @@ def read_moments(release: Release, names: Sequence[str], by: tuple[str, ...]) ->
             f"ask sf.moments(domain, {list(names)!r}, by={list(by)!r}) in the plan"
         )
     values, noise = joint_noise(raw, rows, lambda r: block(r, joined))
-    return _Moments(values, noise)
+    return _Moments(values, noise, shown_answers(release, block(rows, joined), values))
+
+
+def shown_answers(release: Release, block: Block, values: FloatArray) -> FloatArray:
+    """The answers (groups, rows) of which the raw ones are given; the projected ones where the release is projected."""
+    if release.projection is None:
+        return values
+    return np.asarray(release.answer_block(block)).reshape(values.shape[::-1]).T
 
 
 def _statistics(
@@ -159,14 +169,12 @@ def _statistics(
     """One line per group: the statistic, its interval, and why it is blank where the group is too small."""
     level, within = check_confidence(confidence), by_names(by)
     domain = release.plan.workload.domain
-    if release.projection is not None:
-        raise PlanError(f"the {title} is of the release as it was: ask release.raw")
     held = read_moments(release, names, within)
     width = widest_sum_margin(level, release.raw.measurement.noise)
     columns: dict[str, list[float | None]] = {"value": [], "low": [], "high": []}
     notes: list[str] = []
     said = "; ".join(dict.fromkeys(t for t in (range_restriction(domain, n) for n in names) if t))
-    for values, noise in zip(held.values, held.noise, strict=True):
+    for values, noise, shown in zip(held.values, held.noise, held.shown, strict=True):
         error = math.sqrt(max(noise[0, 0], 0.0))
         if values[0] <= max(SIZE_ERRORS, width) * error or values[0] < 1:
             found: tuple[float | None, ...] = (None, None, None)
@@ -174,6 +182,9 @@ def _statistics(
         else:
             low, high = interval(values, noise, width)
             middle = min(max(estimate(values), low), high)
+            if release.projection is not None:
+                middle = estimate(shown) if shown[0] > 0 else middle
+                low, high = min(low, middle), max(high, middle)
             found = tuple((math.sqrt(max(v, 0.0)) if root else v) * scale for v in (middle, low, high))
             notes.append(said)
         for column, v in zip(columns.values(), found, strict=True):
@@ -257,8 +268,7 @@ def variance(release: Release, measure: str, by: str | Sequence[str] = (), confi
 
     Raises:
         NotAnswerable: The sums and squares were not measured.
-        PlanError: The name is not that of a measure, the release is projected, or the confidence is no such
-            probability.
+        PlanError: The name is not that of a measure, or the confidence is no such probability.
 
     Guarantee:
         The interval holds the variance of the numbers, cut to the declared range, with at least the confidence where
@@ -282,8 +292,7 @@ def std(release: Release, measure: str, by: str | Sequence[str] = (), confidence
 
     Raises:
         NotAnswerable: The sums and squares were not measured.
-        PlanError: The name is not that of a measure, the release is projected, or the confidence is no such
-            probability.
+        PlanError: The name is not that of a measure, or the confidence is no such probability.
     """
     half = _half(release, measure)
     return _statistics(
@@ -375,8 +384,7 @@ def covariance_between(
 
     Raises:
         NotAnswerable: The sums, squares and products were not measured.
-        PlanError: The names are not those of two measures, the release is projected, or the confidence is no such
-            probability.
+        PlanError: The names are not those of two measures, or the confidence is no such probability.
     """
     return _pair(release, (one, other), by, confidence, "covariance")
 
@@ -399,7 +407,6 @@ def correlation(
 
     Raises:
         NotAnswerable: The sums, squares and products were not measured.
-        PlanError: The names are not those of two measures, the release is projected, or the confidence is no such
-            probability.
+        PlanError: The names are not those of two measures, or the confidence is no such probability.
     """
     return _pair(release, (one, other), by, confidence, "correlation")

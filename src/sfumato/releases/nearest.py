@@ -12,6 +12,7 @@ from sfumato.operators.base import FloatArray
 __all__ = ["NEAR", "Statistic", "interval_within", "nearest_pairs", "with_neighbours"]
 
 _FINER, _BETWEEN = 2, 7  # times the grid is laid anew around an end: that is then known to 1/64 of a step
+_AGAIN = 4  # times that is done from the end that was found, while it moves
 _PASSES = 4  # of starts from neighbours, each of which hands a better place on to the next
 NEAR = 1e-7  # how much nearer the next step would come, in squared standard errors: intervals have 4 of them
 _ROUNDS = 60  # of the search for the nearest moments, which mostly takes ten
@@ -106,11 +107,21 @@ def interval_within(
     out: list[float] = []
     for inner, outer in ((inside[0], max(inside[0] - 1, 0)), (inside[-1], min(inside[-1] + 1, len(grid) - 1))):
         near, far = float(grid[inner]), float(grid[outer])
-        starts = places[[inner, outer]][:, None, :]
-        for _ in range(_FINER):
-            between = np.linspace(near, far, _BETWEEN + 2)
-            values, _ = distances(between[1:-1], np.repeat(starts, _BETWEEN, axis=1))
-            last = int(np.flatnonzero([True, *(values <= limit)])[-1])
-            near, far = float(between[last]), float(between[last + 1])
+        ends, beyond = places[[inner, outer]], far
+        for _ in range(_AGAIN):  # from where the last one ended: what looked too far may be near from there
+            begun, far = near, beyond
+            for _ in range(_FINER):
+                between = np.linspace(near, far, _BETWEEN + 2)
+
+                def along(starts: FloatArray, inner: FloatArray = between[1:-1]) -> tuple[FloatArray, FloatArray]:
+                    return distances(inner, starts)
+
+                values, at = with_neighbours(*along(np.repeat(ends[:, None, :], _BETWEEN, axis=1)), along)
+                last = int(np.flatnonzero([True, *(values <= limit)])[-1])
+                near, far = float(between[last]), float(between[last + 1])
+                ends = np.concatenate([ends[:1], at, ends[1:]])[[last, last + 1]]
+            if abs(near - begun) <= abs(far - near):
+                break
+            ends = ends[[0, 0]]
         out.append(far)
     return out[0], out[1]

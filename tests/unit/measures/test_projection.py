@@ -139,6 +139,49 @@ def test_moments_are_possible(seed: int) -> None:
     assert impossible > 0
 
 
+def test_statistics_of_a_projected_release_are_of_what_is_shown() -> None:
+    """Their intervals are the raw ones, extended to them. Mutants: the raw value; the interval of the projected one."""
+    release = _released("pair", 1, n=500)
+    projected = release.project()
+    by = list(release.plan.workload.domain.dimensions)
+    one, other = release.plan.workload.domain.measures
+    n, x, xx, *_ = _by_name(projected)
+    for ask in (
+        lambda r: r.variance(one, by=by),
+        lambda r: r.std(one, by=by),
+        lambda r: r.correlation(one, other, by=by),
+        lambda r: r.covariance_between(one, other, by=by),
+    ):
+        raw, shown = ask(release), ask(projected)
+        (name,) = [c for c in raw.columns if one in c]
+        moved = 0
+        for k, value in enumerate(shown[name]):
+            if value is None:
+                continue
+            moved += value != raw[name][k]
+            assert shown["low"][k] == pytest.approx(min(raw["low"][k], value))
+            assert shown["high"][k] == pytest.approx(max(raw["high"][k], value))
+            if name.startswith("variance"):
+                unit = xx[k] / n[k] - (x[k] / n[k]) ** 2
+                assert value == pytest.approx(unit, rel=1e-6, abs=1e-9)
+        assert moved
+
+
+def test_curves_of_a_projected_release_are_of_what_is_shown() -> None:
+    """The same of Gini indices and Lorenz curves. Mutant: the raw value."""
+    release = _released("gaps", 2, n=500)
+    projected = release.project()
+    moved = 0
+    for ask, name in ((lambda r: r.gini("v", by="g"), "gini v"), (lambda r: r.lorenz("v", [0.5], by="g"), "lorenz v")):
+        raw, shown = ask(release), ask(projected)
+        for k, value in enumerate(shown[name]):
+            if value is not None:
+                moved += value != raw[name][k]
+                assert shown["low"][k] == pytest.approx(min(raw["low"][k], value))
+                assert shown["high"][k] == pytest.approx(max(raw["high"][k], value))
+    assert moved
+
+
 def _by_name(release: sf.Release) -> list[np.ndarray[Any, Any]]:
     """n, x, x^2, y, y^2 and xy, each (groups,), in the order of the workload's parts."""
     return [np.asarray(release.answer_block(q.block)) for q in release.plan.workload.blocks]
