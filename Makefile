@@ -10,7 +10,7 @@ DOCS := $(VENV)/.installed-docs
 export OPENBLAS_NUM_THREADS := 1
 
 # tests whose figures pass through factorizations, eigenvectors or searches; at most 90 s on two cores for each kernel
-NUMERICAL := tests/unit/test_kernels.py tests/unit/estimate/test_tilted.py tests/unit/estimate/test_hull.py \
+NUMERICAL := tests/unit/test_kernels.py tests/unit/postprocess/test_tilted.py tests/unit/postprocess/test_hull.py \
 	tests/unit/mechanisms/test_titles.py \
 	$(patsubst %,tests/laws/test_%.py,optimal pure swap largest largest_rows allocation descent sources_page)
 # without FMA, with it, and with AVX-512 where the processor has that; the tests as a whole run on what it has best

@@ -41,7 +41,7 @@ def pytest_configure() -> None:
 LONG = (
     "e2e/test_docs.py",
     "laws/test_merged.py",
-    "unit/wall/test_spark.py",
+    "unit/curator/test_spark.py",
     "e2e/test_spark.py",
     "e2e/test_check_release.py",
     "statistical/test_stream_stress.py",
@@ -49,7 +49,7 @@ LONG = (
     "unit/measures/test_knots.py",
     "laws/test_stability.py",
     "e2e/test_european.py",
-    "unit/wall/test_postgres.py",
+    "unit/curator/test_postgres.py",
     "laws/test_golden.py",
     "e2e/test_neighbours.py",
     "unit/measures/test_regression.py",

@@ -5,7 +5,7 @@ the schema, never an error; C: an error of loading, for the custodian. In every 
 to the last byte and the table is not touched.
 
 More of the corpus, closer to the code: names, codes, edges and policies in unit/test_domain.py and
-unit/workloads/test_schema.py; T and C in unit/wall/test_encoding.py, test_sources.py and e2e/test_neighbours.py;
+unit/workloads/test_schema.py; T and C in unit/curator/test_encoding.py, test_sources.py and e2e/test_neighbours.py;
 predicates in unit/workloads/test_predicates.py; spec files in unit/test_specs.py; numbers of budgets in
 unit/privacy/test_budget.py; ledger files in unit/privacy/test_ledger.py and test_ledger_tampering.py.
 """

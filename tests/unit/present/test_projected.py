@@ -13,7 +13,7 @@ from sfumato.present.answers import single_answers, small_tables
 from sfumato.present.charts import moved_chart
 from sfumato.present.projected import projection_section
 from sfumato.present.words import round_to_error, show_figures
-from unit.report.test_report import HOSTILE, Page
+from unit.present.test_report import HOSTILE, Page
 
 SPACE = sf.Domain({"age": sf.Integers(0, 19), "place": sf.Categories(list("xyz")), "sex": sf.Booleans()})
 COUNTS = np.random.default_rng(1).multinomial(300, np.random.default_rng(2).dirichlet(np.ones(120) * 0.1))
