@@ -120,3 +120,12 @@ def test_what_cannot_be_chosen_is_refused_before_anything_is_paid(
     with pytest.raises(sf.SfumatoError, match=why):
         sf.choose_rows(given.pop("most"), given.pop("source"), **given)
     assert ledger.entries() == ()
+
+
+def test_a_ledger_that_would_pay_one_of_both_looks_pays_none() -> None:
+    """Mutant: the first look paid for before the second is asked about."""
+    plan = most(budget=sf.zcdp(1))
+    ledger = sf.Ledger.in_memory(sf.zcdp("0.03"))
+    with pytest.raises(sf.BudgetExceeded):
+        sf.choose_rows(plan, visits([3] * 500), ledger=ledger)
+    assert ledger.spent == 0

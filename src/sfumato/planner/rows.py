@@ -20,11 +20,13 @@ from sfumato.mechanisms.carry_out import carry_out
 from sfumato.operators.base import FloatArray
 from sfumato.planner.planning import plan
 from sfumato.plans.plan import Plan
+from sfumato.privacy.accounting import event_price, overspending_error
 from sfumato.privacy.amounts import Number, read_exact
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger
 from sfumato.privacy.rounding import sqrt_down
 from sfumato.releases import Release
+from sfumato.releases.released import as_ledger
 from sfumato.workloads import queries
 from sfumato.workloads.core import RECORDS
 
@@ -97,12 +99,14 @@ def choose_rows(
         raise PlanError(f"at most {_MOST} rows of a person are compared, not {unit.rows_per_person:,}; plan with fewer")
     if len(unit.once_per) > 1 or unit.rows_per_group > 1:
         raise PlanError("rows are chosen where once_per= names one attribute, one row per group; leave it out, or plan")
-    pays = {"ledger": ledger, "table": table}
-    folder = None if out is None else Path(out)
-    look = _look_plan(most, part / 2)
+    account, folder = as_ledger(ledger), None if out is None else Path(out)
+    pays = {"ledger": account, "table": table}
+    look, once = _look_plan(most, part / 2), _planned(most, 1, _part_of(most.budget, part / 2))
+    second = f"{name}, one each"
+    if account is not None:
+        _check_both_are_paid(account, {name: look, second: once})
     numbers = carry_out(look, _numbers_of_rows(most, source), name=name, out=folder and folder / "numbers", **pays)
-    once = _planned(most, 1, _part_of(most.budget, part / 2))
-    each = carry_out(once, source, name=f"{name}, one each", out=folder and folder / "each", **pays)
+    each = carry_out(once, source, name=second, out=folder and folder / "each", **pays)
     lost = _Lost.of(numbers, unit.rows_per_person)
     tried, noise = _noise_of(most, 1 - part)
     squares = noise + lost.squares[tried][:, None] * _spread(each) / lost.persons**2
@@ -113,6 +117,14 @@ def choose_rows(
     )
     made = _planned(most, best, _part_of(most.budget, 1 - part))
     return replace(made, notes=(*made.notes, text))
+
+
+def _check_both_are_paid(account: Ledger, plans: dict[str, Plan]) -> None:
+    """Refuse two releases of which the ledger would pay the first alone. Those that it paid for before are free."""
+    currency = account.currency
+    prices = [event_price(p.price, currency) for name, p in plans.items() if account.find(name) is None]
+    if sum(prices, Fraction(0)) > account.remaining:
+        raise overspending_error(sum(prices, Fraction(0)), account.remaining, currency)
 
 
 @dataclass(frozen=True, slots=True)
