@@ -87,7 +87,7 @@ class WorkloadError(InvalidInput):
     >>> sf.marginals(sf.Domain({"age": 100, "sex": 2}), order=3)
     Traceback (most recent call last):
         ...
-    sfumato.errors.WorkloadError: an order must be a whole number from 0 to 2, not 3
+    sfumato.errors.WorkloadError: an order must be a whole number from 0 to 2, not 3; lists of names are given as sets=
     """
 
 
@@ -166,8 +166,8 @@ class NotInRowSpace(NotAnswerable):
     >>> sf.plan(work, sf.zcdp(1), neighbours="add-remove", strategy=[[1, 1, 0], [0, 0, 1]])
     Traceback (most recent call last):
         ...
-    sfumato.errors.NotInRowSpace: the strategy cannot answer the workload: W M^+ M differs from W by up to 0.5 (2 of
-    the queries over age lie outside the span of what was measured)
+    sfumato.errors.NotInRowSpace: the strategy cannot answer the workload: W M^+ M differs from W by up to 0.5 (the 3
+    cells over age lie outside the span of the 2 queries that were measured)
     """
 
     def __init__(self, message: str, residual: float) -> None:

@@ -230,12 +230,12 @@ KILLED = """
     import os, sys
     import pandas as pd
     import sfumato as sf
-    from sfumato.mechanisms import carry_out
-    kept = carry_out.{where}
+    from sfumato.mechanisms import carry_out, labels
+    kept = {where}
     def killed(*args, **options):
         {before}
         os._exit(9)
-    carry_out.{where} = killed
+    {where} = killed
     sf.release(sf.load("plan"), "table.parquet", ledger="l.db", name="a", out="a")
 """
 
@@ -257,7 +257,7 @@ def test_a_kill_between_the_looks_is_resumed_with_the_labels_that_were_shown(
 ) -> None:
     """Mutant: labels are looked for again. The second look is taken once, whatever becomes of the files."""
     plan, ledger = prepared(tmp_path)
-    killed(tmp_path, "plan_of_found")
+    killed(tmp_path, "labels.plan_of_found")
     shown = LabelStore.at(tmp_path / "a.labels").found
     assert shown is not None
     assert "flu" in shown.labels[0]
@@ -288,7 +288,7 @@ def test_a_kill_between_the_looks_is_resumed_with_the_labels_that_were_shown(
 def test_a_second_look_that_was_taken_and_lost_is_not_taken_again(tmp_path: Path) -> None:
     """Mutant: the look is marked after the noise is drawn, or not at all."""
     plan, ledger = prepared(tmp_path)
-    killed(tmp_path, "_look_once", "kept(*args, **options)")
+    killed(tmp_path, "carry_out.look_once", "kept(*args, **options)")
     assert LabelStore.at(tmp_path / "a.labels").owed is None
     with pytest.raises(NameTaken, match="never stored"):
         sf.release(plan, tmp_path / "table.parquet", ledger=ledger, name="a", out=tmp_path / "a")
@@ -296,7 +296,7 @@ def test_a_second_look_that_was_taken_and_lost_is_not_taken_again(tmp_path: Path
 
 def test_a_kill_before_the_debit_leaves_nothing_in_the_way(tmp_path: Path) -> None:
     plan, ledger = prepared(tmp_path)
-    killed(tmp_path, "LabelCurator")
+    killed(tmp_path, "labels.LabelCurator")
     assert (tmp_path / "a.labels").exists()
     assert ledger.spent == 0
     sf.release(plan, tmp_path / "table.parquet", ledger=ledger, name="a", out=tmp_path / "a")
@@ -305,7 +305,7 @@ def test_a_kill_before_the_debit_leaves_nothing_in_the_way(tmp_path: Path) -> No
     (tmp_path / "l.db").unlink()
     (tmp_path / "a").rename(tmp_path / "kept")
     sf.Ledger.create(tmp_path / "l.db", total=WIDE)
-    killed(tmp_path, "plan_of_found")
+    killed(tmp_path, "labels.plan_of_found")
     with pytest.raises(InvalidInput, match="another release"):
         sf.release(other, tmp_path / "table.parquet", ledger=ledger, name="a", out=tmp_path / "a")
     # what is owed nothing any more is in nobody's way
@@ -316,7 +316,7 @@ def test_a_kill_before_the_debit_leaves_nothing_in_the_way(tmp_path: Path) -> No
 def test_labels_of_a_ledger_that_does_not_know_of_them_are_not_used(tmp_path: Path) -> None:
     """Mutant: a file of labels is believed whose debit no ledger holds."""
     plan, ledger = prepared(tmp_path)
-    killed(tmp_path, "plan_of_found")
+    killed(tmp_path, "labels.plan_of_found")
     (tmp_path / "l.db").unlink()
     fresh = sf.Ledger.create(tmp_path / "l.db", total=WIDE)
     with pytest.raises(InvalidInput, match="another release"):

@@ -80,6 +80,7 @@ def choose_rows(
         Both releases together satisfy the share of the plan's budget for the plan's person, and each is debited before
         the table is read; what is returned follows from them alone.
 
+    >>> import pandas as pd
     >>> visits = pd.DataFrame({"patient": [1, 1, 2, 3, 3, 3] * 500, "ward": list("abcabc") * 500})
     >>> visits["patient"] += 10 * (np.arange(3_000) // 6)
     >>> wards = sf.Domain({"ward": sf.Categories(["a", "b", "c"], outside="other", missing="other")})
@@ -87,7 +88,7 @@ def choose_rows(
     >>> plan = sf.plan(work, sf.zcdp(1), neighbours="add-remove", person="patient", rows_per_person=8)
     >>> chosen = sf.choose_rows(plan, visits, ledger=None)
     >>> chosen.unit.rows_per_person, chosen.budget
-    (3, <Budget 0.95-zCDP; Gaussian noise multiplier 0.72548; (8.5029, 1e-6)-DP>)
+    (3, <Budget 0.95-zCDP; Gaussian noise multiplier 0.72548; (7.5386, 1e-6)-DP>)
     """
     part = read_exact(share, "share")
     if not isinstance(most, Plan) or most.unit.person is None or most.unit.rows_per_person < 2:

@@ -54,7 +54,8 @@ class MomentTables(Moments):
 
     @functools.cached_property
     def _ways_back(self) -> tuple[FloatArray, ...]:
-        return tuple(np.linalg.pinv(p.matrix.astype(np.float64)) / _WHOLE for p in self.parts)
+        backs = (np.linalg.pinv(p.matrix.astype(np.float64)) / _WHOLE for p in self.parts)
+        return tuple(np.asarray(b, dtype=np.float64) for b in backs)
 
     def _cells_beside(self, part: MomentPart, names: Sequence[str]) -> float:
         """How many cells of a part lie in each cell of some of its attributes."""
@@ -94,13 +95,12 @@ class MomentTables(Moments):
         check_covariance_size(first.rows, second.rows)
         one, other = self._split(first), self._split(second)
         i, j = self._from(*one[:2]), self._from(*other[:2])
-        shape = (one[0].rows * len(one[1]), other[0].rows * len(other[1]))
-        total = np.zeros(shape)
+        total = np.zeros((one[0].rows * len(one[1]), other[0].rows * len(other[1])))
         if i == j:
             back = self._ways_back[i]
             names = {*one[0].attributes, *other[0].attributes}
             cross = self._cells_beside(self.parts[i], tuple(names)) * self._cross(one[0], other[0])
-            total = np.kron(cross, (one[1] @ back) @ (other[1] @ back).T)
+            total[:] = np.kron(cross, (one[1] @ back) @ (other[1] @ back).T)
         return self._ordered(self._ordered(total, first, one[2]).T, second, other[2]).T
 
     def _cross(self, one: Block, other: Block) -> FloatArray:
