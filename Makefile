@@ -36,9 +36,10 @@ demo: $(STAMP)  ## set up, then release the bundled table and write its report i
 
 setup: $(DEV)  ## .venv with all that tests, lint and benches need
 
-# loadfile: the tests of a file go to one process, which starts one Java or one browser for them; the long ones come first
+# loadfile: the tests of a file go to one process, which starts one Java or one browser for them; the long ones come first;
+# four processes, as tests wait for disks, browsers and processes of their own half of the time
 test: $(DEV)  ## the whole test suite
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -q
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder -q
 
 kernels: $(DEV)  ## the numerical tests on the other kernels that OpenBLAS has for this processor
 	@own=$$($(BIN)/python tests/support/kernels.py); for kernel in $(KERNELS); do \
