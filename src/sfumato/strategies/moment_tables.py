@@ -24,7 +24,7 @@ from sfumato.privacy.measures import MAX_MEASURES, WHOLE_BITS
 from sfumato.strategies.budget_split import relative_scales
 from sfumato.strategies.covariance import check_covariance_size
 from sfumato.strategies.design import Design, Problem
-from sfumato.strategies.moments import MomentPart, Moments
+from sfumato.strategies.moments import MomentPart, Moments, end_shares
 from sfumato.strategies.stacked import weighted_error
 from sfumato.strategies.strategy import Estimate
 
@@ -143,24 +143,19 @@ def _shares(cells: int) -> Iterator[NDArray[np.int64]]:
 
     Of a record with a number all, then its shares in the ends of its piece, then in the cells; and all without one.
     """
-    pieces = (cells - 1) // 2
-    with_number = 2 * pieces + 1
-    ends = np.zeros((pieces + 1, cells), dtype=np.int64)
-    for e in range(pieces + 1):
-        ends[e, 2 * e] = 2
-        ends[e, [m for m in (2 * e - 1, 2 * e + 1) if 0 <= m < with_number]] = 1
+    with_number = cells - 1 + cells % 2
     all_of_them = np.zeros((1, cells), dtype=np.int64)
     all_of_them[0, :with_number] = 1
     without = np.zeros((cells - with_number, cells), dtype=np.int64)
     without[:, with_number:] = 1
-    for rows, unit in ((all_of_them, 1), (ends, 2), (np.eye(cells, dtype=np.int64)[:with_number], 1)):
+    for rows, unit in ((all_of_them, 1), (end_shares(cells), 2), (np.eye(cells, dtype=np.int64)[:with_number], 1)):
         yield rows
         if len(without):
             yield np.concatenate([rows, unit * without])
 
 
 def _rows_spanning(asked: FloatArray, cells: Sequence[int]) -> list[NDArray[np.int64]]:
-    """Products of such rows of every measure that span what is asked; of as many rows as few others do."""
+    """Products of such rows of every measure that span what is asked."""
     found: list[NDArray[np.int64]] = []
     for choice in itertools.product(*(list(_shares(n)) for n in cells)):
         rows = functools.reduce(np.kron, choice)
@@ -174,7 +169,7 @@ def _rows_spanning(asked: FloatArray, cells: Sequence[int]) -> list[NDArray[np.i
 def table_designs(problem: Problem) -> list[Design]:
     """Tables of cells over the largest sets of attributes that are asked about, each with a share of the budget.
 
-    None where the number of records is public, which tables of cells do not use.
+    For Laplace noise. No design where the number of records is public, which tables of cells do not use.
     """
     measures, sizes = problem.measures, problem.sizes
     if problem.unit.total_is_public or len(measures) > MAX_MEASURES:
@@ -193,13 +188,11 @@ def table_designs(problem: Problem) -> list[Design]:
     kept = {n: s for n, s in sizes.items() if n in used or n in measures}
     parts: list[MomentPart] = []
     errors: list[float] = []
-    mine: dict[int, list[int]] = {}
-    for i, query in enumerate(problem.workload.blocks):
-        mine.setdefault(
-            next(j for j, n in enumerate(ordered) if set(query.attributes) - set(measures) <= set(n)), []
-        ).append(i)
+    asked_of = [set(q.attributes) - set(measures) for q in problem.workload.blocks]
+    homes = [next(j for j, names in enumerate(ordered) if a <= set(names)) for a in asked_of]
     for j, names in enumerate(ordered):
         rows = np.concatenate([r for s, each in asked.items() if s <= set(names) for r in each])
+        mine = [i for i, home in enumerate(homes) if home == j]
         best: tuple[float, MomentPart] | None = None
         for matrix in _rows_spanning(np.unique(rows, axis=0), cells):
             if len(matrix) * math.prod(sizes[a] for a in names) > _MOST_CELLS:
@@ -207,15 +200,14 @@ def table_designs(problem: Problem) -> list[Design]:
             part = MomentPart(names, matrix)
             # at unit price: of every record the rows add up to what they are of the first cell
             unit = float(matrix.sum(axis=0).max()) * _WHOLE
-            error = weighted_error(problem, MomentTables(kept, measures, (part,)), mine[j]) * unit**2
+            error = weighted_error(problem, MomentTables(kept, measures, (part,)), mine) * unit**2
             if best is None or error < best[0] * (1 - 1e-9):
                 best = (error, part)
         if best is None:
             return []
         errors.append(best[0])
         parts.append(best[1])
-    power = 1 if problem.noise == "laplace" else 2
-    scales = relative_scales(np.array(errors), np.ones(len(parts)), power, largest=problem.largest).tolist()
+    scales = relative_scales(np.array(errors), np.ones(len(parts)), 1, largest=problem.largest).tolist()
     units = [float(p.matrix.sum(axis=0).max()) for p in parts]
     times = [r / u for r, u in zip(scales, units, strict=True)]
 

@@ -38,7 +38,7 @@ from sfumato.strategies.design import Design, Problem
 from sfumato.strategies.merged_rows import independent_rows
 from sfumato.strategies.strategy import Estimate, Strategy
 
-__all__ = ["MomentPart", "Moments", "curve_bound", "designs"]
+__all__ = ["MomentPart", "Moments", "curve_bound", "designs", "end_shares"]
 
 
 _WHOLE = 2.0**WHOLE_BITS
@@ -270,9 +270,18 @@ def _whole_rows(cells: int) -> NDArray[np.int64]:
     if cells <= len(_POWERS):
         return _POWERS[[*range(3), *range(3, cells)], :cells]
     table = np.eye(cells, dtype=np.int64)
-    for end in range(0, cells - 1 + cells % 2, 2):  # a hat is 1 at an end, and half of it in the middles beside it
-        table[end, end] = 2
-        table[end, [m for m in (end - 1, end + 1) if 0 <= m < cells - 1 + cells % 2]] = 1
+    table[: cells - 1 + cells % 2 : 2] = end_shares(cells)
+    return table
+
+
+def end_shares(cells: int) -> NDArray[np.int64]:
+    """(ends, cells) twice the shares of a record in the ends of its piece: a hat is 1 at an end, and half of it in the
+    middles beside it."""
+    last = cells - 1 + cells % 2  # what comes after are records without a number
+    table = np.zeros(((last + 1) // 2, cells), dtype=np.int64)
+    for row, end in zip(table, range(0, last, 2), strict=True):
+        row[end] = 2
+        row[[m for m in (end - 1, end + 1) if 0 <= m < last]] = 1
     return table
 
 
