@@ -28,6 +28,7 @@ PAGES = [
 FILE = re.compile(r"(?<![\w./*{-])((?:[\w.-]+/)*[\w-]+\.py)\b")
 DOTTED = re.compile(r"(?<![\w./\"'=-])((?:[a-z_][a-z_0-9]*\.)+[A-Za-z_]\w*)")
 QUOTED = re.compile(r"`+([^`\n]+)`+")
+TEST = re.compile(r"(tests/[\w/]+\.py)::(\w+)")
 
 
 def prose(file: Path) -> Iterator[str]:
@@ -70,9 +71,14 @@ def _is_module(name: str) -> bool:
         return False
 
 
+def _is_test(file: str, name: str) -> bool:
+    return re.search(rf"^def {name}\(", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE) is not None
+
+
 def lost(text: str, files: set[str]) -> list[str]:
     """What a text names and is not there."""
     gone = [name for name in FILE.findall(text) if name not in files]
+    gone += [f"{file}::{test}" for file, test in TEST.findall(text) if file in files and not _is_test(file, test)]
     for quoted in QUOTED.findall(text):
         for name in DOTTED.findall(quoted):
             first = name.removeprefix("sfumato.").split(".")[0]
@@ -96,8 +102,13 @@ def test_docstrings_and_comments_name_what_is_there() -> None:
 
 
 def test_a_name_that_is_gone_is_found() -> None:
-    assert lost("see summing.py, `wall.rows`, `privacy.unit.nothing` and `curator/curator.py`", tracked()) == [
+    text = (
+        "see summing.py, `wall.rows`, `privacy.unit.nothing`, `curator/curator.py` and "
+        "`tests/laws/test_paid.py::test_nothing`, not `tests/laws/test_maps.py`"
+    )
+    assert lost(text, tracked()) == [
         "summing.py",
+        "tests/laws/test_paid.py::test_nothing",
         "wall.rows",
         "privacy.unit.nothing",
     ]
