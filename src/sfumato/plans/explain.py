@@ -198,14 +198,14 @@ def starving_line_text(plan: Plan) -> str | None:
         return None
     rows = plan.default_errors.rows()
     worst = max(rows, key=lambda r: r["ratio"] or 0.0)
-    if (worst["ratio"] or 0.0) <= _STARVES or worst["share"] is None:
+    if (worst["ratio"] or 0.0) <= _STARVES or worst["error_share"] is None:
         return None
-    takes = max(rows, key=lambda r: r["share"])
+    takes = max(rows, key=lambda r: r["error_share"])
     several = sum(r["part"] == worst["part"] for r in rows) > 1
     return (
         f"{_line_text(worst, several)} errs {worst['ratio']:.2g} times what it would with the whole "
         "budget; most of that "
-        f"goes to {_line_text(takes, True)}, {takes['share']:.0%} of the weighted squared error. "
+        f"goes to {_line_text(takes, True)}, {takes['error_share']:.0%} of the weighted squared error. "
         f"{_remedy_text(plan, worst, own=several and takes['part'] == worst['part'])}"
     )
 

@@ -297,7 +297,7 @@ def order_errors_frame(
         "margin": [r[4] for r in rows.values()],
     }
     whole = sum(r[2] for r in rows.values())
-    columns["share"] = [r[2] / whole if 0 < whole < math.inf else None for r in rows.values()]
+    columns["error_share"] = [r[2] / whole if 0 < whole < math.inf else None for r in rows.values()]
     largest = [r[5] for r in rows.values()]
     return Frame(columns | {"bias": largest} if any(largest) else columns)
 

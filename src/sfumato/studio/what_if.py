@@ -141,7 +141,7 @@ def _finite_or_none(value: float | None) -> float | None:
 
 def _error_line(row: Mapping[str, Any]) -> dict[str, Any]:
     alone = row.get("alone")
-    known = {k: _finite_or_none(row[k]) for k in ("rmse", "margin", "share")} | {"alone": _finite_or_none(alone)}
+    known = {k: _finite_or_none(row[k]) for k in ("rmse", "margin")} | {"alone": _finite_or_none(alone)}
     fifth = math.ceil(row["worst_standard_error"] * _FIFTH) if row["unit"] == RECORDS else None
     return {
         "part": safe_text(row["part"]),

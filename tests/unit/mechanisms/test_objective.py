@@ -158,7 +158,7 @@ def test_every_line_says_what_it_would_err_alone() -> None:
         assert row["alone"] == pytest.approx(own.mean_error, rel=1e-6)
         assert row["ratio"] == pytest.approx(row["rmse"] / row["alone"])
         assert row["ratio"] >= 1 - 1e-6
-    assert sum(r["share"] for r in rows) == pytest.approx(1)
+    assert sum(r["error_share"] for r in rows) == pytest.approx(1)
     stored = sf.plan(work.parts["cdf"], _BUDGET, neighbours="add-remove")
     assert "alone" not in stored.errors_by_order().columns  # one line has nothing to be compared with
 
