@@ -65,7 +65,8 @@ def test_what_a_range_misses_is_said_to_be_left_out(run: Run) -> None:
     assert "left out" not in run("share", "out/first", "age").out
     assert "left out" not in run("share", "out/first", "sex").out
     legend = (
-        "(margin: half-width of a 95 % interval, share: of the weighted squared error, alone: the rmse with the whole"
+        "(margin: half-width of a 95 % interval, error_share: of the weighted squared error, "
+        "alone: the rmse with the whole"
     )
     assert legend in run("show", "out/first").out
 

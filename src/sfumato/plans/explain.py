@@ -21,7 +21,7 @@ __all__ = ["chart_cells", "chart_cumulative_shares", "chart_errors", "chart_shar
 
 LISTED_TABLES = 24  # lines of a table, with which a plan fits on a screen
 _STARVES = 5.0  # times the error it would have alone: from there on the split of the budget is worth a word
-_COLUMNS = ", share: of the weighted squared error, alone: the rmse with the whole budget"
+_COLUMNS = ", error_share: of the weighted squared error, alone: the rmse with the whole budget"
 _TELLING = 0.1  # of the error: a bound below it is proved, and says nothing of how good a plan is
 _CELLS = 3  # attributes whose widest cell is named, in one line
 _HALVES = 16  # the weight that halves the error of what has little of the budget: its share goes as weight^(1/2)

@@ -72,7 +72,10 @@ class MomentTables(Moments):
                     found.append((noise * self._cells_beside(p, dims.attributes), i))
         if not found:
             what = ", ".join([*dims.attributes, *self.measures])
-            raise NotAnswerable(f"these sums and counts of {what} together were not measured")
+            raise NotAnswerable(
+                f"the sums and counts that were measured of {what} do not give this; ask for it in the plan: "
+                "sf.moments for further sums, sf.marginals for counts of all records, with a number or without"
+            )
         return min(found)[1]
 
     def check(self, query: Block) -> None:
