@@ -409,9 +409,9 @@ class Plan(WorkloadPlan):
 
         Returns:
             One row per part and number of attributes: how many tables and queries, rmse, worst error and margin. The
-            rmse is over tables alike, or over cells alike where that is the objective. `error_share` is the line's part of
-            the weighted squared error; of parts that are measured apart also that of the budget. `alone` is the rmse that
-            the line's tables would have with the whole budget, and `ratio` how many times that the plan has.
+            rmse is over tables alike, or over cells alike where that is the objective. `error_share` is the line's
+            part of the weighted squared error; of parts that are measured apart also that of the budget. `alone` is the
+            rmse that the line's tables would have with the whole budget, and `ratio` how many times that the plan has.
 
         Raises:
             PlanError: The confidence is no such probability.
