@@ -332,10 +332,17 @@ def strategy_blocks(s: Any, sizes: dict[str, int], ops: dict[str, Any]) -> list[
 
 
 def moments(s: Any, own: str) -> Any:  # residuals or cells of attributes, with whole numbers over the measures' cells
-    sizes = dict(s.sizes["~map"])
+    sizes, merged = dict(s.sizes["~map"]), dict(s.merged["~map"] if s.merged else [])
+
+    def factor(a: str) -> Any:  # over merged cells, which declared cells count in
+        each = Doc({"~class": own, "n": sizes[a]})
+        if a not in merged:
+            return each
+        right = Doc({"~class": "Grouping", "codes": merged[a], "groups": sizes[a]})
+        return right if own == "Identity" else Doc({"~class": "Compose", "left": each, "right": right})
+
     for p in s.parts:
-        plain = [([a], Doc({"~class": own, "n": sizes[a]})) for a in p.attributes]
-        yield 1, [*plain, (s.measures, Doc({"~class": "Dense", "matrix": p.matrix}))]
+        yield 1, [*(([a], factor(a)) for a in p.attributes), (s.measures, Doc({"~class": "Dense", "matrix": p.matrix}))]
 
 
 def hull(cells: int) -> Any:  # (corners, cells) of 64: around ((1-t)^2, 2t(1-t), t^2) in every three cells from an end

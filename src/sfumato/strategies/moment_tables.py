@@ -24,7 +24,7 @@ from sfumato.privacy.measures import MAX_MEASURES, WHOLE_BITS
 from sfumato.strategies.budget_split import relative_scales
 from sfumato.strategies.covariance import check_covariance_size
 from sfumato.strategies.design import Design, Problem
-from sfumato.strategies.moments import MomentPart, Moments, end_shares
+from sfumato.strategies.moments import MomentPart, Moments, end_shares, merge_cells
 from sfumato.strategies.stacked import weighted_error
 from sfumato.strategies.strategy import Estimate
 
@@ -50,7 +50,7 @@ class MomentTables(Moments):
         return f"sums of {measures} and counts, cell by cell: {rows:,} rows over {len(self.parts):,} attribute sets"
 
     def _residual(self, name: str) -> LinearOperator:
-        return Identity(self.sizes[name])
+        return self._over_declared(name, Identity(self.sizes[name]))
 
     @functools.cached_property
     def _ways_back(self) -> tuple[FloatArray, ...]:
@@ -174,10 +174,10 @@ def table_designs(problem: Problem) -> list[Design]:
 
     For Laplace noise. No design where the number of records is public, which tables of cells do not use.
     """
-    measures, sizes = problem.measures, problem.sizes
+    whole = merge_cells(problem)
+    measures, sizes = whole.measures, whole.sizes
     if problem.unit.total_is_public or len(measures) > MAX_MEASURES:
         return []
-    whole = Moments(sizes, measures, ())
     cells = [sizes[m] for m in measures]
     asked: dict[frozenset[str], list[FloatArray]] = {}
     for query in problem.workload.blocks:
@@ -189,6 +189,7 @@ def table_designs(problem: Problem) -> list[Design]:
         return []
     used = {a for names in ordered for a in names}
     kept = {n: s for n, s in sizes.items() if n in used or n in measures}
+    merged = {n: c for n, c in (whole.merged or {}).items() if n in used} or None
     parts: list[MomentPart] = []
     errors: list[float] = []
     asked_of = [set(q.attributes) - set(measures) for q in problem.workload.blocks]
@@ -203,7 +204,7 @@ def table_designs(problem: Problem) -> list[Design]:
             part = MomentPart(names, matrix)
             # at unit price: of every record the rows add up to what they are of the first cell
             unit = float(matrix.sum(axis=0).max()) * _WHOLE
-            error = weighted_error(problem, MomentTables(kept, measures, (part,)), mine) * unit**2
+            error = weighted_error(problem, MomentTables(kept, measures, (part,), merged=merged), mine) * unit**2
             if best is None or error < best[0] * (1 - 1e-9):
                 best = (error, part)
         if best is None:
@@ -219,6 +220,6 @@ def table_designs(problem: Problem) -> list[Design]:
             MomentPart(p.attributes, max(1, round(t * s / _WHOLE)) * p.matrix)
             for p, t in zip(parts, times, strict=True)
         ]
-        return MomentTables(kept, measures, tuple(own))
+        return MomentTables(kept, measures, tuple(own), merged=merged)
 
     return [Design("factorization", build, 2.0 ** (WHOLE_BITS + _BITS) / min(times))]

@@ -11,6 +11,9 @@ on the corners with sum 1 and D = sum_v w_v v v', the root of that is at least s
 weights at which this is largest give the best M_U. With points of the curve itself in place of corners it bounds
 whatever is done with Gaussian noise. [NTZ13] for the duality of factorizations, [XZK23] for residuals;
 docs/decisions/0136.
+
+Cells of an attribute that no query tells apart, such as all ages from 65 on, or all places of one state, are one cell
+here: they are merged before anything is measured, so that their noise does not add up.
 """
 
 from __future__ import annotations
@@ -27,9 +30,9 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato._util.codec import storable
+from sfumato._util.codec import deferred_field, storable
 from sfumato.errors import NotAnswerable, PlanError
-from sfumato.operators import Block, Dense, Identity, Residual, Total
+from sfumato.operators import Block, Compose, Dense, Grouping, Identity, Residual, Total
 from sfumato.operators.base import FloatArray, LinearOperator, Numbers
 from sfumato.privacy.measures import MAX_MEASURES, PIECES, WHOLE_BITS, corners
 from sfumato.privacy.unit import Neighbours
@@ -71,13 +74,15 @@ class Moments(Strategy):
     """Residuals of attributes, each with sums of measures.
 
     sizes: cells of every attribute that some part names, and of `measures`, which are joined in every part. Where the
-    number of records is public, nothing is measured of it.
+    number of records is public, nothing is measured of it. merged: of an attribute whose cells are merged, which of
+    `sizes` each declared cell counts in.
     """
 
     sizes: Mapping[str, int]
     measures: tuple[str, ...]
     parts: tuple[MomentPart, ...]
     public_total: bool = False
+    merged: Mapping[str, NDArray[np.int64]] | None = deferred_field(None)
 
     @functools.cached_property
     def blocks(self) -> tuple[Block, ...]:  # type: ignore[override]
@@ -87,7 +92,35 @@ class Moments(Strategy):
         )
 
     def _residual(self, name: str) -> LinearOperator:
-        return Residual(self.sizes[name])
+        return self._over_declared(name, Residual(self.sizes[name]))
+
+    def _over_declared(self, name: str, operator: LinearOperator) -> LinearOperator:
+        """What is measured of an attribute's cells here, as a map of its declared cells."""
+        if self.merged is None or name not in self.merged:
+            return operator
+        merging = Grouping(self.merged[name], self.sizes[name])
+        return merging if isinstance(operator, Identity) else Compose(operator, merging)
+
+    def _over_merged(self, group: tuple[str, ...], factor: LinearOperator) -> LinearOperator:
+        """A query's factor over the cells that are measured. Raises NotAnswerable where it divides one of them."""
+        if self.merged is None or not any(a in self.merged for a in group):
+            return factor
+        sizes = [self.sizes[a] for a in group]
+        if isinstance(factor, Total):
+            return Total(math.prod(sizes))
+        declared = [len(self.merged[a]) if a in self.merged else self.sizes[a] for a in group]
+        table = factor.dense().reshape(-1, *declared)
+        for axis, a in enumerate(group, 1):
+            if a in self.merged:
+                few = table.take(np.unique(self.merged[a], return_index=True)[1], axis)
+                if not np.array_equal(few.take(self.merged[a], axis), table):
+                    raise NotAnswerable(
+                        f"cells of {a} were measured together that this question tells apart; ask it in the plan"
+                    )
+                table = few
+        found = table.reshape(len(table), -1)
+        plain = found.shape[0] == found.shape[1] and np.array_equal(found, np.eye(len(found)))
+        return Identity(len(found)) if plain else Dense(found)
 
     @property
     def summary(self) -> str:
@@ -142,12 +175,13 @@ class Moments(Strategy):
         for j in theirs:
             rows = np.asarray(np.kron(rows, query.factors[j].dense()), dtype=np.float64)
         table = rows.reshape(-1, *(self.sizes[a] for a in names))
-        held = [a for a in self.measures if a in names]
-        table = table.transpose([0, *(1 + names.index(a) for a in held)])
+        summed = [a for a in self.measures if a in names]
+        table = table.transpose([0, *(1 + names.index(a) for a in summed)])
         for axis, a in enumerate(self.measures, 1):
-            if a not in held:  # summed over all its cells: a record's shares add up to 1
+            if a not in summed:  # summed over all its cells: a record's shares add up to 1
                 table = np.repeat(np.expand_dims(table, axis), self.sizes[a], axis=axis)
-        dims = Block(tuple(query.groups[j] for j in ours), tuple(query.factors[j] for j in ours))
+        held = [(query.groups[j], self._over_merged(query.groups[j], query.factors[j])) for j in ours]
+        dims = Block(tuple(g for g, _ in held), tuple(f for _, f in held))
         return dims, table.reshape(len(rows), -1), [*ours, *theirs]
 
     def _needed(self, dims: Block, rows: FloatArray, power: int) -> Iterator[tuple[int, list[FloatArray]]]:
@@ -311,15 +345,46 @@ def _joint(table: Sequence[FloatArray]) -> FloatArray:
     return np.asarray(reduce(np.kron, table), dtype=np.float64)
 
 
-def _asked(problem: Problem, faint: float = _FAINT) -> tuple[tuple[str, ...], list[_Asked]]:
-    """The measures, and what is asked by set of attributes. Raises PlanError where these are too many.
+_MOST_COMPARED = 2**24  # entries of a factor whose columns are compared: 128 MB
+
+
+def merge_cells(problem: Problem) -> Moments:
+    """A strategy that measures nothing yet, over the cells of attributes that queries tell apart."""
+    codes = dict[str, NDArray[np.int64]]()
+    apart = set(problem.measures)  # a measure's own cells are never merged
+    for query in problem.workload.blocks:
+        for group, factor in zip(query.block.groups, query.block.factors, strict=True):
+            if isinstance(factor, Total) or apart.issuperset(group):
+                continue
+            if isinstance(factor, Identity) or apart & set(group) or math.prod(factor.shape) > _MOST_COMPARED:
+                apart |= set(group)
+                continue
+            table = factor.dense().reshape(-1, *(problem.sizes[a] for a in group))
+            for axis, a in enumerate(group, 1):
+                columns = np.moveaxis(table, axis, 0).reshape(table.shape[axis], -1)
+                before = codes.get(a, np.zeros(len(columns), dtype=np.int64))
+                both = np.column_stack([before, np.unique(columns, axis=0, return_inverse=True)[1]])
+                codes[a] = np.unique(both, axis=0, return_inverse=True)[1].reshape(-1)
+    merged = {a: _in_order(c) for a, c in codes.items() if a not in apart and int(c.max()) + 1 < len(c)}
+    sizes = problem.sizes | {a: int(c.max()) + 1 for a, c in merged.items()}
+    return Moments(sizes, problem.measures, (), problem.unit.total_is_public, merged or None)
+
+
+def _in_order(codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The same partition, numbered as its parts first occur: cells of levels are then asked one by one."""
+    _, first, which = np.unique(codes, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first)).astype(np.int64)[which]
+
+
+def _asked(problem: Problem, faint: float = _FAINT) -> tuple[Moments, list[_Asked]]:
+    """A strategy that measures nothing yet, and what is asked by set of attributes. Raises PlanError for too many.
 
     faint: the weight of rows that are measured beside what is asked, of which it is 1.
     """
-    sizes, measures = problem.sizes, problem.measures
+    whole, measures = merge_cells(problem), problem.measures
     if len(measures) > MAX_MEASURES:
         raise PlanError("sums of up to three measures are planned together; release others by a plan of their own")
-    whole = Moments(sizes, measures, ())
+    sizes = whole.sizes
     asked: dict[frozenset[str], tuple[FloatArray, list[FloatArray]]] = {}
     for query in problem.workload.blocks:
         dims, rows, _ = whole._split(query.block)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
@@ -357,7 +422,7 @@ def _asked(problem: Problem, faint: float = _FAINT) -> tuple[tuple[str, ...], li
         kept = values > _RANK * values.max(initial=1e-300)
         if kept.any():
             out.append(_Asked(ordered, (vectors[:, kept] * np.sqrt(values[kept])).T, length, basis))
-    return measures, sorted(out, key=lambda a: (len(a.attributes), a.attributes))
+    return whole, sorted(out, key=lambda a: (len(a.attributes), a.attributes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,7 +447,7 @@ class _Changes:
         return [(1 - g) / 2, (1 + g) / 2]
 
     @classmethod
-    def of(cls, problem: Problem, places: FloatArray, attributes: Sequence[str]) -> _Changes:
+    def of(cls, problem: Problem, places: FloatArray, attributes: Sequence[str], sizes: Mapping[str, int]) -> _Changes:
         """Those of the privacy unit, of records at these places (places, joint cells)."""
         if problem.unit.neighbours is Neighbours.ADD_REMOVE:
             return cls((places,))
@@ -390,7 +455,7 @@ class _Changes:
         if len(ways) > _MOST_WAYS:  # what is left out is priced all the same
             ways = [frozenset(), *(frozenset((a,)) for a in attributes), frozenset(attributes)]
         i, j = np.triu_indices(len(places))
-        return cls((places[i] + places[j], places[i] - places[j]), tuple(ways), problem.sizes)
+        return cls((places[i] + places[j], places[i] - places[j]), tuple(ways), sizes)
 
 
 _Found = tuple[list[FloatArray], float, float]
@@ -558,18 +623,15 @@ def curve_bound(problem: Problem) -> float | None:
 
     That is where all cells of an attribute are asked about alike, and records are replaced by any other.
     """
-    alike = all(
-        isinstance(f, Identity | Total) or any(a in problem.measures for a in g)
-        for q in problem.workload.blocks
-        for g, f in zip(q.block.groups, q.block.factors, strict=True)
-    )
+    whole, asked = _asked(problem, 0.0)  # nobody asks what is measured beside
+    of_attributes = [whole._split(q.block)[0] for q in problem.workload.blocks]  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    alike = all(isinstance(f, Identity | Total) for dims in of_attributes for f in dims.factors)
     if not alike or problem.unit.within is not None or problem.unit.person is not None or problem.largest:
         return None
-    measures, asked = _asked(problem, 0.0)  # nobody asks what is measured beside
-    count = _PLACES[problem.unit.neighbours][len(measures)]
+    count = _PLACES[problem.unit.neighbours][len(whole.measures)]
     if problem.unit.neighbours is Neighbours.REPLACE_ONE and _have_knots(problem):
-        count = _FEW_PLACES[len(measures)]
-    return _best(asked, _Changes.of(problem, _places(problem, count), _named(asked)), _ROUNDS // 10)[1]
+        count = _FEW_PLACES[len(whole.measures)]
+    return _best(asked, _Changes.of(problem, _places(problem, count), _named(asked), whole.sizes), _ROUNDS // 10)[1]
 
 
 def _check_searchable(problem: Problem) -> None:
@@ -599,34 +661,36 @@ def designs(problem: Problem) -> list[Design]:
     Raises PlanError for more measures, or more sets of attributes, than are planned together.
     """
     _check_searchable(problem)
-    measures, asked = _asked(problem)
+    whole, asked = _asked(problem)
+    measures, sizes = whole.measures, whole.sizes
     if problem.unit.neighbours is Neighbours.REPLACE_ONE and (len(measures) == MAX_MEASURES or _have_knots(problem)):
         # pairs of all corners would be too many; the strategy is priced at corners all the same
         points = _places(problem, _FEW_PLACES[len(measures)])
     else:
-        points = _joint([corners(problem.sizes[m]).T / PIECES**2 for m in measures])
-    middles, _, _ = _best(asked, _Changes.of(problem, points, _named(asked)))
+        points = _joint([corners(sizes[m]).T / PIECES**2 for m in measures])
+    middles, _, _ = _best(asked, _Changes.of(problem, points, _named(asked), sizes))
     found: list[tuple[_Asked, FloatArray]] = []
     for a, middle in zip(asked, middles, strict=True):
         values, vectors = np.linalg.eigh(middle)
         kept = values > _RANK * values.max(initial=1e-300)
         matrix = (vectors[:, kept] * np.sqrt(values[kept])).T @ a.rows / math.sqrt(a.length)
         # A at unit price; over n I - J, whose columns are n times as long as those of I - J / n
-        own = matrix / math.prod(problem.sizes[n] for n in a.attributes)
+        own = matrix / math.prod(sizes[n] for n in a.attributes)
         if own.size:
             found.append((a, own @ np.linalg.pinv(a.basis.astype(np.float64))))
     if not found:
         raise PlanError("nothing private is asked: what is public under this relation needs no measurement")
     used = {n for a in asked for n in a.attributes}
-    sizes = {n: s for n, s in problem.sizes.items() if n in used or n in measures}
+    sizes = {n: s for n, s in sizes.items() if n in used or n in measures}
+    merged = {n: c for n, c in (whole.merged or {}).items() if n in used} or None
     smallest = min(float(np.abs(m).max()) for _, m in found)
-    widest = max(math.prod(problem.sizes[n] for n in a.attributes) for a, _ in found)
+    widest = max(math.prod(sizes[n] for n in a.attributes) for a, _ in found)
     bits = min(_MOST_BITS, max(_LEAST_BITS, 62 - WHOLE_BITS - _RECORDS_BITS - math.ceil(math.log2(widest))))
     fine = 2.0 ** (WHOLE_BITS + bits) / smallest
     public = problem.unit.total_is_public
 
     def build(s: float) -> Moments:
         parts = [MomentPart(a.attributes, np.rint(m * (s / _WHOLE)).astype(np.int64) @ a.basis) for a, m in found]
-        return Moments(sizes, measures, tuple(p for p in parts if p.matrix.any()), public)
+        return Moments(sizes, measures, tuple(p for p in parts if p.matrix.any()), public, merged)
 
     return [Design("factorization", build, fine, curve_bound(problem) if problem.noise == "gaussian" else None)]
