@@ -245,14 +245,19 @@ def event_price(event: Event, currency: Currency) -> Fraction:
             raise BudgetError(_no_price_message(event, currency))
 
 
+_NONE = Fraction(0)
+
+
 def event_delta(event: Event) -> Fraction:
     """What the event adds to the sum of deltas that a ledger keeps beside its currency."""
-    return event.delta if isinstance(event, ApproxEvent | ApproxGaussianEvent) else Fraction(0)
+    return event.delta if isinstance(event, ApproxEvent | ApproxGaussianEvent) else _NONE
 
 
 def refuse_delta(event: Event, remaining: Fraction) -> None:
     """Raise BudgetExceeded unless the delta of an event fits what is left of that set aside; equality fits."""
     found = event_delta(event)
+    if not found:
+        return
     if found > remaining == 0 and isinstance(event, ApproxGaussianEvent):
         raise BudgetExceeded(
             f"finding labels needs {readable_number(found)} of a delta for thresholds, and this ledger has none left, "
@@ -341,7 +346,8 @@ class Account:
             refuse_overspending(cost, self._remaining, self.currency)
             refuse_delta(event, self._delta)
             self._remaining -= cost
-            self._delta -= event_delta(event)
+            if delta := event_delta(event):  # most have none, and sums of fractions take long
+                self._delta -= delta
         return cost
 
     def __reduce__(self) -> NoReturn:
