@@ -41,6 +41,7 @@ __all__ = [
     "Numbers",
     "attribute_quantiles",
     "by_names",
+    "measures_beside",
     "cumulative_shares",
     "declared_rows",
     "group_answers",
@@ -72,15 +73,25 @@ def rows_block(release: Release, attribute: str, rows: FloatArray, by: tuple[str
     owner, factor = lift_to_attribute(domain, attribute, Dense(rows))
     found = Block(((owner,), *table.groups), (factor, *table.factors))
     if owner in domain.measures and not is_answered(release.plan.strategy, found):
-        # of the records that have a number in all measures, where nothing else was measured
-        others = [
-            (m, Dense(np.arange(domain[m].size)[None, :] < domain[m].declared_size))
-            for m in domain.measures
-            if m != owner
-        ]
-        joint = Block((*found.groups, *((m,) for m, _ in others)), (*found.factors, *(f for _, f in others)))
-        return joint if others and is_answered(release.plan.strategy, joint) else found
+        # of the records that have a number in other measures too, where nothing else was measured
+        for others in measures_beside(release, (owner,)):
+            there = [Dense(np.arange(domain[m].size)[None, :] < domain[m].declared_size) for m in others]
+            joint = Block((*found.groups, *((m,) for m in others)), (*found.factors, *there))
+            if is_answered(release.plan.strategy, joint):
+                return joint
     return found
+
+
+def measures_beside(release: Release, names: Sequence[str]) -> list[tuple[str, ...]]:
+    """The measures that some query joins with all of these, fewest first: sums of these are told of records that have
+    a number in those too."""
+    measures = release.plan.workload.domain.measures
+    joined = {
+        tuple(m for m in measures if m in query.attributes and m not in names)
+        for query in release.plan.workload.blocks
+        if set(names) <= set(query.attributes)
+    }
+    return sorted((j for j in joined if j), key=lambda j: (len(j), j))
 
 
 def _shape_rows(values: FloatArray, rows: int, groups: int, block: Block) -> FloatArray:

@@ -20,7 +20,10 @@ def _drawn(rng: np.random.Generator) -> Any:
 
     def distance(x: Any) -> Any:
         off = np.asarray(x) - middle
-        sides = [np.interp(np.abs(off), k, r) + 2 * np.maximum(np.abs(off) - k[-1], 0) for k, r in zip(knots, rises, strict=True)]
+        sides = [
+            np.interp(np.abs(off), k, r) + 2 * np.maximum(np.abs(off) - k[-1], 0)
+            for k, r in zip(knots, rises, strict=True)
+        ]
         return np.where(off < 0, sides[0], sides[1])
 
     return middle, distance
@@ -39,10 +42,8 @@ def test_ends_are_those_of_a_dense_scan(seed: int) -> None:
     reach = step * float(rng.uniform(1 / 6, 1))
 
     def search(x: Any, starts: Any = None) -> tuple[Any, Any]:
-        if starts is None:  # the nearest is found where nothing is far from the middle
-            good = np.abs(x - middle) <= reach
-        else:
-            good = (np.abs(starts[..., 0] - x) <= reach).any(axis=0)
+        begun = np.full((1, len(x)), middle) if starts is None else starts[..., 0]
+        good = (np.abs(begun - x) <= reach).any(axis=0)
         return distance(x) + np.where(good, 0.0, 10.0), np.where(good, x, np.inf)[:, None]
 
     found, places = with_neighbours(*search(grid), lambda near: search(grid, near))
