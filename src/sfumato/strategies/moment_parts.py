@@ -40,8 +40,8 @@ def moment_designs(problem: Problem) -> list[Design]:
     for names in asked:
         if len(names) > MAX_MEASURES:
             raise PlanError(
-                f"a query joins {len(names)} measures ({', '.join(sorted(names))}), and up to {MAX_MEASURES} are summed "
-                "together: ask sf.moments of pairs of them, or sf.means of each"
+                f"a query joins {len(names)} measures ({', '.join(sorted(names))}), and up to {MAX_MEASURES} are "
+                "summed together: ask sf.moments of pairs of them, or sf.means of each"
             )
     largest = [s for s in asked if s and not any(s < other for other in asked)]
     replaced = problem.unit.neighbours is Neighbours.REPLACE_ONE
@@ -94,8 +94,8 @@ def _check_priced(problem: Problem, asked: Iterable[Names]) -> None:
     for names in clusters:
         if math.prod(corners(problem.sizes[m]).shape[1] for m in names) > _MOST_JOINED:
             raise PlanError(
-                f"queries join {', '.join(sorted(names))} with each other, two or three at a time, and the price of all "
-                "these together is not looked for: plan some of the pairs apart, or declare fewer knots"
+                f"queries join {', '.join(sorted(names))} with each other, two or three at a time, and the price of "
+                "all these together is not looked for: plan some of the pairs apart, or declare fewer knots"
             )
 
 
