@@ -234,7 +234,7 @@ class _Group:
         angles[1 + len(_STEPS)] = middle
         found, places = with_neighbours(*distances(angles), lambda near: distances(angles, near))
         limit = min(self.base, float(found.min())) + self.width**2
-        if found[0] <= limit:
+        if found[0] <= limit or not np.isfinite(found).all():  # not finite: x lies millions of ranges off 0
             return None
         angles, found = np.append(angles, math.pi / 2), np.append(found, found[0])
         low, high = interval_within(angles, found, np.concatenate([places, places[:1]]), limit, distances)
@@ -336,6 +336,7 @@ def regression(
     held = read_moments(release, names, within)
     ranges = np.array([(p[0], p[-1]) for n in names if (p := domain[n].midpoints)])
     middle, half = ranges.mean(axis=1), (ranges[:, 1] - ranges[:, 0]) / 2
+    moved = np.append(middle[:-1] / half[:-1], 0.0)  # y stays around its middle, which the constant has back
     units = np.append(half[-1] / np.append(1.0, half[:-1]), 1.0)  # of coefficients, and R²
     width = widest_sum_margin(level, release.raw.measurement.noise)
     said = "; ".join(dict.fromkeys(t for t in (range_restriction(domain, n) for n in names) if t))
@@ -345,7 +346,7 @@ def regression(
         if values[0] <= max(SIZE_ERRORS, width) * error or values[0] < 1:
             rows += [(None, None, None, None, too_few_note(float(values[0]), width * error))] * (len(names) + 1)
             continue
-        group = _Group(values, noise, width, middle / half)
+        group = _Group(values, noise, width, moved)
         beta, errors, share, share_error = group.estimates()
         own = _projected(release, shown, group)
         for j in range(len(names)):
@@ -356,6 +357,8 @@ def regression(
                 continue
             value, low, high = _extended(float(beta[j]), ends, None if own is None else float(own[0][j]))
             value, error, low, high = (float(v * units[j]) for v in (value, errors[j], low, high))
+            if j == 0:
+                value, low, high = (v + float(middle[-1]) for v in (value, low, high))
             rows.append((value, error, low, high, said))
         low, high = group.r_squared_interval(share, share_error)
         if low <= 0 and high >= 1:

@@ -156,7 +156,7 @@ def _shares(cells: int) -> Iterator[NDArray[np.int64]]:
 
 def _rows_spanning(asked: FloatArray, cells: Sequence[int]) -> list[NDArray[np.int64]]:
     """Products of such rows of every measure that span what is asked."""
-    asked = asked / np.maximum(np.abs(asked).max(axis=1, keepdims=True), 1e-300)  # counts as well as squares of millions
+    asked = asked / np.maximum(np.abs(asked).max(axis=1, keepdims=True), 1e-300)  # as are counts beside squares
     found: list[NDArray[np.int64]] = []
     for choice in itertools.product(*(list(_shares(n)) for n in cells)):
         rows = functools.reduce(np.kron, choice)
