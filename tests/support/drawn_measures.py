@@ -162,7 +162,7 @@ def _asked_of(release: sf.Release, asked: Asked, which: str) -> Iterator[str]:
         what = f"{which}.{statistic}({options})"
         try:
             found = getattr(release, statistic)(**options)
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             yield f"{what}: {error!r}"
             continue
         for line in _odd_lines(found, *_range_of(domain, statistic, options)):
@@ -206,7 +206,7 @@ def wrongs(first: int, count: int, said: Callable[[str], None] | None = None) ->
             warnings.simplefilter("error", RuntimeWarning)
             try:
                 own = list(_one(seed, told))
-            except Exception as error:  # noqa: BLE001
+            except Exception as error:
                 own = [f"{type(error).__name__}: {error}"]
         for line in own:
             found.append(f"seed {seed}: {line}")
