@@ -240,8 +240,24 @@ def _adassp(x: Any, y: Any, epsilon: float, delta: float, rng: np.random.Generat
     return np.linalg.solve(squares + ridge * np.eye(d), products)
 
 
+def _split_statistics(x: Any, y: Any, multiplier: float, rng: np.random.Generator) -> Any:
+    """Sufficient statistics, each with an equal share of the budget; the first column of x is ones, the rest within 1.
+
+    Every count, sum, square and product of numbers within 1 changes by 1 at most, so each has the noise of all of them.
+    """
+    whole = np.column_stack([x, y])
+    size = whole.shape[1]
+    places = [(i, j) for i in range(size) for j in range(i + 1)]
+    moments = whole.T @ whole
+    for i, j in places:
+        moments[i, j] += multiplier * math.sqrt(len(places)) * rng.standard_normal()
+        moments[j, i] = moments[i, j]
+    return np.linalg.solve(moments[:-1, :-1], moments[:-1, -1])
+
+
 def adassp(count: int) -> None:
-    """Errors of coefficients of three measures of 10,000 records at epsilon 1, delta 1e-6, beside AdaSSP's.
+    """Errors of coefficients of three measures of 10,000 records at epsilon 1, delta 1e-6, beside AdaSSP's and those of
+    sufficient statistics with equal shares of the budget, at the same Gaussian noise multiplier.
 
     In units of half a range: the root of the mean of all coefficients' squared errors, and of the median.
     """
@@ -264,8 +280,10 @@ def adassp(count: int) -> None:
         level = constant + sum(v * middle[n] for n, v in zip("ab", slopes, strict=True)) - middle["y"]
         ours.append([level / half["y"], *own])
     theirs = [_adassp(x, unit["y"], 1.0, 1e-6, rng) for _ in range(count)]
-    for name, drawn in (("moments", ours), ("AdaSSP", theirs), ("zero", [np.zeros(3)])):
-        off = ((np.array(drawn) - truth) ** 2).sum(axis=1)
+    multiplier = math.sqrt(float(plan.noise.variance) / float(plan.sensitivity.value))
+    shared = [_split_statistics(x, unit["y"], multiplier, rng) for _ in range(10 * count)]
+    for name, found in (("moments", ours), ("split", shared), ("AdaSSP", theirs), ("zero", [np.zeros(3)])):
+        off = ((np.array(found) - truth) ** 2).sum(axis=1)
         lost = np.isnan(off).sum()
         print(f"{name:8} rms {np.sqrt(np.nanmean(off)):.4f}, median {np.sqrt(np.nanmedian(off)):.4f}, not told {lost}")
 

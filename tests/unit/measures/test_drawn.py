@@ -1,4 +1,4 @@
-"""Drawn declarations of measures: what a plan accepts is released, and every answer asked for is told or says why not."""
+"""Drawn declarations of measures: what a plan accepts is released, and every answer is told or says why not."""
 
 from __future__ import annotations
 
