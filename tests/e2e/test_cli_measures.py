@@ -80,6 +80,36 @@ def test_statistics_of_measures_are_those_of_python(stays: Run) -> None:
         assert "confidence of 0.95" in shown.out
 
 
+def test_gaps_and_inequality_are_those_of_python(stays: Run) -> None:
+    """Mutants: below and above exchanged; a knot of another measure; the cut left out; one share of several."""
+    spec = SPEC.replace("max = 50000", "max = 50000\nknots = [2000, 10000]").replace(
+        'moments = ["cost", "days"]', 'means = "cost"\nclip = "best"'
+    )
+    Path("cut.toml").write_text(spec, encoding="utf-8")
+    assert stays("ledger", "create", "second.db", "--rho", "5").code == 0
+    assert stays("release", "cut.toml", "--ledger", "second.db", "--name", "two", "-o", "out/two").code == 0
+    found = load_release("out/two")
+    assert isinstance(found, Release)
+    for typed, expected in (
+        (("gap", "cost", "--at", "2000", "--by", "ward"), found.gap("cost", 2_000, by="ward")),
+        (("gap", "cost", "--at", "10000", "--side", "above"), found.gap("cost", 10_000, side="above")),
+        (("gini", "cost", "--by", "ward"), found.gini("cost", by="ward")),
+        (("lorenz", "cost", "--at", "0.25,0.75"), found.lorenz("cost", [0.25, 0.75])),
+        (("mean", "cost", "--clip", "2000"), found.mean("cost", clip=2_000)),
+        (("mean", "cost", "--clip", "best", "--by", "ward"), found.mean("cost", clip="best", by="ward")),
+    ):
+        command, *options = typed
+        assert json.loads(stays(command, "out/two", *options, "--json").out)["rows"] == expected.rows()
+    report = Path("out/two/report.html").read_text(encoding="utf-8")
+    assert "and how unequal they are" in report
+    for word in ("mean gap below 2,000", "Gini index", "what the lower half have"):
+        assert f">{word}<" in report
+    refused(stays("gap", "out/two", "cost", "--at", "3000"), "knot")
+    refused(stays("mean", "out/two", "cost", "--clip", "much"), "such as 20000, or best")
+    refused(stays("lorenz", "out/two", "cost", "--at", "half"), "probabilities such as")
+    refused(stays("gini", "out/two", "ward"), "no measure")
+
+
 def test_statistics_of_too_many_or_too_few_measures_are_refused(stays: Run) -> None:
     """Mutant: the one that was not asked told in place of it."""
     refused(stays("moments", "out/one", "cost", "--statistic", "correlation"), "of two")

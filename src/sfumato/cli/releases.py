@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import shutil
 import warnings
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -323,7 +322,6 @@ def report(
 
 
 Attribute = Annotated[str, typer.Argument(metavar="ATTRIBUTE", help="A declared attribute, or a level of one.")]
-Measure = Annotated[str, typer.Argument(metavar="MEASURE", help="A declared measure.")]
 By = Annotated[list[str] | None, typer.Option("--by", metavar="ATTRIBUTE", help="Groups; may be repeated.")]
 Confidence = Annotated[float, typer.Option(help="Of the intervals.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Print CSV: every line, every digit.")]
@@ -345,9 +343,9 @@ def quantiles(
     Example:
       sfumato quantiles releases/2026-11 age --at 0.1,0.5,0.9 --by sex
     """
-    wanted, groups, found = _parse_probabilities(at), by or [], _load_measured(folder)
+    wanted, groups, found = parse_probabilities(at), by or [], load_measured(folder)
     frame = found.quantiles(attribute, wanted, by=groups, confidence=confidence)
-    _print_frame(found, frame, [attribute, *groups], confidence, as_csv=as_csv, as_json=as_json)
+    print_frame(found, frame, [attribute, *groups], confidence, as_csv=as_csv, as_json=as_json)
 
 
 @commands.command()
@@ -355,6 +353,10 @@ def mean(
     folder: Folder,
     attribute: Attribute,
     by: By = None,
+    clip: Annotated[
+        str | None,
+        typer.Option(metavar="KNOT|best", help="Where numbers of a measure are cut; best weighs all knots."),
+    ] = None,
     confidence: Confidence = 0.95,
     as_csv: Csv = False,
     as_json: Json = False,
@@ -368,84 +370,14 @@ def mean(
     Example:
       sfumato mean releases/2026-11 age --by sex
       sfumato mean releases/2026-11 cost --by ward
+      sfumato mean releases/2026-11 income --clip best
     """
-    groups, found = by or [], _load_measured(folder)
-    frame = found.mean(attribute, by=groups, confidence=confidence)
-    _print_frame(found, frame, [attribute, *groups], confidence, as_csv=as_csv, as_json=as_json)
-
-
-class Statistic(StrEnum):
-    """What `moments` tells of one measure or of two."""
-
-    VARIANCE = "variance"
-    STD = "std"
-    COVARIANCE = "covariance"
-    CORRELATION = "correlation"
-
-
-@commands.command()
-def moments(
-    folder: Folder,
-    measure: Measure,
-    other: Annotated[str | None, typer.Argument(metavar="OTHER", help="A second measure.")] = None,
-    statistic: Annotated[
-        Statistic | None,
-        typer.Option(
-            help="Of one measure variance or std, the default; of two covariance or correlation, the default."
-        ),
-    ] = None,
-    by: By = None,
-    confidence: Confidence = 0.95,
-    as_csv: Csv = False,
-    as_json: Json = False,
-) -> None:
-    """How much a measure varies, or how two vary together, from sums of squares and products. It costs nothing.
-
-    The queries of the release must have moments of the measures.
-
-    \b
-    Example:
-      sfumato moments releases/2026-11 cost --by ward
-      sfumato moments releases/2026-11 cost days --statistic covariance
-    """
-    groups, found = by or [], _load_measured(folder)
-    wanted = statistic or (Statistic.STD if other is None else Statistic.CORRELATION)
-    if (other is None) != (wanted in (Statistic.VARIANCE, Statistic.STD)):
-        raise InvalidInput(
-            "variance and std are of one measure, covariance and correlation of two: "
-            f"{wanted.value} was asked of {'one' if other is None else 'two'}"
-        )
-    if other is None:
-        tell = found.variance if wanted is Statistic.VARIANCE else found.std
-        frame = tell(measure, by=groups, confidence=confidence)
-    else:
-        together = found.covariance_between if wanted is Statistic.COVARIANCE else found.correlation
-        frame = together(measure, other, by=groups, confidence=confidence)
-    named = [measure, *([] if other is None else [other]), *groups]
-    _print_frame(found, frame, named, confidence, as_csv=as_csv, as_json=as_json)
-
-
-@commands.command()
-def regress(
-    folder: Folder,
-    y: Annotated[str, typer.Argument(metavar="Y", help="The measure that is explained.")],
-    x: Annotated[list[str], typer.Argument(metavar="X…", help="One or two measures that explain it.")],
-    by: By = None,
-    confidence: Confidence = 0.95,
-    as_csv: Csv = False,
-    as_json: Json = False,
-) -> None:
-    """Least squares of a measure on others: coefficients and R², each with its interval. It costs nothing.
-
-    The queries of the release must have moments of all of them together.
-
-    \b
-    Example:
-      sfumato regress releases/2026-11 cost days --by ward
-    """
-    groups, found = by or [], _load_measured(folder)
-    frame = found.regression(y, x, by=groups, confidence=confidence)
-    _print_frame(found, frame, [y, *x, *groups], confidence, as_csv=as_csv, as_json=as_json)
+    cut: float | Literal["best"] | None = None
+    if clip is not None:
+        cut = "best" if clip == "best" else _parse_knot(clip)
+    groups, found = by or [], load_measured(folder)
+    frame = found.mean(attribute, by=groups, confidence=confidence, clip=cut)
+    print_frame(found, frame, [attribute, *groups], confidence, as_csv=as_csv, as_json=as_json)
 
 
 @commands.command()
@@ -465,9 +397,9 @@ def share(
     Example:
       sfumato share releases/2026-11 sex --within age
     """
-    groups, found = within or [], _load_measured(folder)
+    groups, found = within or [], load_measured(folder)
     frame = found.share(attribute, within=groups, confidence=confidence)
-    _print_frame(found, frame, [attribute, *groups], confidence, as_csv=as_csv, as_json=as_json, without_other=False)
+    print_frame(found, frame, [attribute, *groups], confidence, as_csv=as_csv, as_json=as_json, without_other=False)
 
 
 @commands.command()
@@ -485,9 +417,9 @@ def cdf(
     Example:
       sfumato cdf releases/2026-11 age --by sex --csv
     """
-    groups, found = by or [], _load_measured(folder)
+    groups, found = by or [], load_measured(folder)
     frame = found.cdf(attribute, by=groups, confidence=confidence)
-    _print_frame(found, frame, [attribute, *groups], confidence, as_csv=as_csv, as_json=as_json)
+    print_frame(found, frame, [attribute, *groups], confidence, as_csv=as_csv, as_json=as_json)
 
 
 @commands.command()
@@ -506,7 +438,7 @@ def compare(
     Example:
       sfumato compare releases/2026-12 releases/2026-11 --part main
     """
-    new, old = _load_measured(later), _load_measured(earlier)
+    new, old = load_measured(later), load_measured(earlier)
     if part is not None:
         new, old = new[part], old[part]
     frame = new.compare(old, confidence, simultaneous=together)
@@ -519,20 +451,27 @@ def compare(
     show_rows(frame, facts, text, as_csv=as_csv, as_json=as_json)
 
 
-def _parse_probabilities(text: str) -> list[float]:
+def parse_probabilities(text: str) -> list[float]:
     try:
         return [float(p) for p in text.split(",")]
     except ValueError:
         raise InvalidInput(f"--at lists probabilities such as 0.1,0.5,0.9, not {text!r}") from None
 
 
-def _load_measured(folder: Path) -> Release:
+def _parse_knot(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidInput(f"--clip is a knot of the measure, such as 20000, or best, not {text!r}") from None
+
+
+def load_measured(folder: Path) -> Release:
     from sfumato.releases import load_release
 
     return load_release(folder).with_errors()
 
 
-def _print_frame(
+def print_frame(
     release: Release,
     frame: Frame,
     attributes: list[str],

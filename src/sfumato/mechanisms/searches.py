@@ -24,8 +24,7 @@ from sfumato.strategies import (
     geography,
     geography_planning,
     merged_planning,
-    moment_tables,
-    moments,
+    moment_parts,
     residual_planning,
     spectral_search,
     trees,
@@ -225,8 +224,7 @@ def run(
 
 
 def _design_sums(problem: Problem, found: Found, progress: Progress | None) -> list[Design]:
-    by_residuals = moments.designs(problem)
-    return [*by_residuals, *moment_tables.table_designs(problem)] if problem.noise == "laplace" else by_residuals
+    return moment_parts.moment_designs(problem)
 
 
 _SUMS = Search("factorization", "sums of measures", FORMULA, _design_sums, public=True)

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from sfumato._util.checks import show_number
 from sfumato._util.description import TitledTable
 from sfumato._util.frames import Frame, safe_text
 from sfumato.domain import Attribute, Dates, Domain, Measure
@@ -35,6 +36,10 @@ _LARGEST = 100_000  # cells of a table of which the largest are shown, and nothi
 _MAX_POINTS = 4_096  # steps of a CDF: more than a page has pixels
 _MAX_SINGLES = 200  # named counts on a page; the folder has all
 _MAX_PAIRED = 30  # groups: an interval of a correlation is searched for, a tenth of a second each
+_MAX_LINES = 4  # knots that are lines, such as one of poverty; more of them look for a range
+_GINI = "Gini index"
+# how columns begin that hold a statistic of a measure
+_VALUES = ("answer", "value", "mean", "variance", "covariance", "correlation", "gini", "lorenz")
 _TOO_WIDE = 0.5  # a CDF known to half of its range on average says nothing that can be drawn
 
 Rows = list[dict[str, Any]]
@@ -299,7 +304,7 @@ def asked_measures(release: Release) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def measures_table(release: Release) -> list[TitledTable]:
-    """Sums, means, variances and what pairs have of measures, one line each, as far as they follow."""
+    """Sums, means, variances, gaps, inequality and what pairs have of measures, one line each, where they follow."""
     domain = release.plan.workload.domain
     columns: dict[str, list[str]] = {
         n: [] for n in ("Measure", "Group", "Statistic", "Answer", "95 % from", "to", "Note")
@@ -318,7 +323,7 @@ def measures_table(release: Release) -> list[TitledTable]:
         cells = itertools.product(*(cell_texts(domain, b) for b in by))
         groups = [safe_text(" · ".join(c)) or "all" for c in cells]
         for statistic, frame in found:
-            value = next(n for n in frame.columns if n == "answer" or n.startswith((statistic, "value")))
+            value = next(n for n in frame.columns if n.startswith(_VALUES))
             notes = frame.columns.get("note", [""] * len(frame))
             for group, v, low, high, note in zip(groups, frame[value], frame["low"], frame["high"], notes, strict=True):
                 if len(columns["Group"]) == _MAX_SINGLES:
@@ -333,18 +338,28 @@ def measures_table(release: Release) -> list[TitledTable]:
         return []
     more = f"; {omitted:,} more are in the release" if omitted else ""
     paired = "" if "correlation" not in columns["Statistic"] else ", and covariances and correlations of pairs"
-    raw = "" if release.projection is None else "; all but sums and means before projection"
-    caption = f"Sums, means and variances of measures with 95 % intervals{paired}{raw}{more}"
+    unequal = "" if _GINI not in columns["Statistic"] else ", and how unequal they are"
+    caption = f"Sums, means and variances of measures with 95 % intervals{paired}{unequal}{more}"
     return [TitledTable(caption, Frame(columns), ("Answer", "95 % from", "to"), "Measures", _MAX_SINGLES)]
 
 
 def _statistics_of(release: Release, measure: str, by: tuple[str, ...]) -> Iterator[tuple[str, Frame]]:
     """What can be told of a measure by some attributes."""
+    declared = cast("Measure", release.plan.workload.domain[measure])
+    level = {"by": by, "confidence": CONFIDENCE}
     tell: dict[str, Callable[[], Frame]] = {
         "sum": lambda: _sum_of(release, measure, by),
-        "mean": lambda: release.mean(measure, by=by, confidence=CONFIDENCE),
-        "variance": lambda: release.raw.variance(measure, by=by, confidence=CONFIDENCE),
+        "mean": lambda: release.mean(measure, **level),
+        "variance": lambda: release.variance(measure, **level),
     }
+    for z in declared.knots if len(declared.knots) <= _MAX_LINES else ():
+        tell[f"mean gap below {show_number(z)}"] = lambda z=z: release.gap(measure, float(z), **level)
+    if declared.knots:
+        tell["mean, cut where it errs least"] = lambda: release.mean(measure, clip="best", **level)
+    if declared.knots and declared.low >= 0:
+        tell[_GINI] = lambda: release.gini(measure, **level)
+        for share, words in ((0.5, "lower half"), (0.9, "lower nine tenths")):
+            tell[f"what the {words} have"] = lambda share=share: release.lorenz(measure, [share], **level)
     for statistic, find in tell.items():
         with contextlib.suppress(NotAnswerable):
             yield statistic, find()
@@ -353,8 +368,8 @@ def _statistics_of(release: Release, measure: str, by: tuple[str, ...]) -> Itera
 def _pair_statistics_of(release: Release, one: str, other: str, by: tuple[str, ...]) -> Iterator[tuple[str, Frame]]:
     """How two measures vary together by some attributes, where their products were measured."""
     with contextlib.suppress(NotAnswerable):
-        yield "covariance", release.raw.covariance_between(one, other, by=by, confidence=CONFIDENCE)
-        yield "correlation", release.raw.correlation(one, other, by=by, confidence=CONFIDENCE)
+        yield "covariance", release.covariance_between(one, other, by=by, confidence=CONFIDENCE)
+        yield "correlation", release.correlation(one, other, by=by, confidence=CONFIDENCE)
 
 
 def _sum_of(release: Release, measure: str, by: tuple[str, ...]) -> Frame:
@@ -364,12 +379,13 @@ def _sum_of(release: Release, measure: str, by: tuple[str, ...]) -> Frame:
         return release.ask(sums(domain, measure, by=by), CONFIDENCE)
     except NotAnswerable:
         held = read_moments(release, [measure], by)
-    low, *_, high = cast("Measure", domain[measure]).midpoints
-    row = np.array([(low + high) / 2, (high - low) / 2])
-    value = held.values[:, :2] @ row
+    begin, *_, end = cast("Measure", domain[measure]).midpoints
+    row = np.array([(begin + end) / 2, (end - begin) / 2])
+    value, shown = held.values[:, :2] @ row, held.shown[:, :2] @ row
     errors = np.sqrt(np.maximum(np.einsum("i,gij,j->g", row, held.noise[:, :2, :2], row), 0.0))
     margin = widest_sum_margin(CONFIDENCE, release.raw.measurement.noise) * errors
-    return Frame({"answer": value.tolist(), "low": (value - margin).tolist(), "high": (value + margin).tolist()})
+    low, high = np.minimum(shown, value - margin), np.maximum(shown, value + margin)
+    return Frame({"answer": shown.tolist(), "low": low.tolist(), "high": high.tolist()})
 
 
 def single_answers(release: Release) -> tuple[list[Single], int]:

@@ -69,6 +69,11 @@ def _with_knots(release: Release, name: str, at: object = None) -> Measure:
     return measure
 
 
+def _show_knot(measure: Measure, at: float) -> str:
+    """A knot as it was declared: 2000 for 2000.0."""
+    return show_number(next(k for k in measure.knots if k == at))
+
+
 def _said(release: Release, name: str, also: str) -> str:
     return "; ".join(t for t in (also, range_restriction(release.plan.workload.domain, name)) if t)
 
@@ -118,7 +123,7 @@ def gap(
     sizes, numbers = ratio_interval(release, measure, (top, bottom), names, level, (0.0, most))
     note = _said(release, measure, "")
     sizes = replace(sizes, notes=[note if t else n for t, n in zip(sizes.told.tolist(), sizes.notes, strict=True)])
-    title = f"mean of {measure} {side} {show_number(at)}"
+    title = f"mean of {measure} {side} {_show_knot(declared, at)}"
     return group_frame(release, names, {}, (sizes, numbers), name=title)
 
 
@@ -129,7 +134,7 @@ def clipped_mean(release: Release, name: str, cut: float, by: tuple[str, ...], l
     top, bottom = (declared_rows(measure, r[None, :]) for r in (row, np.ones(len(row))))
     clip = (measure.ends[0], float(cut))
     sizes, numbers = ratio_interval(release, name, (top, bottom), by, level, clip)
-    note = _said(release, name, f"of values cut at {show_number(cut)}")
+    note = _said(release, name, f"of values cut at {_show_knot(measure, cut)}")
     sizes = replace(sizes, notes=[note if t else n for t, n in zip(sizes.told.tolist(), sizes.notes, strict=True)])
     return group_frame(release, by, {}, (sizes, numbers), name=f"mean {name}")
 

@@ -29,7 +29,7 @@ from sfumato.plans.planned import is_answered
 from sfumato.plans.predictions import check_confidence, widest_sum_margin
 from sfumato.releases.answers import SIZE_ERRORS, too_few_note
 from sfumato.releases.nearest import Statistic, interval_within, nearest_pairs, with_neighbours
-from sfumato.releases.quantiles import by_names
+from sfumato.releases.quantiles import by_names, measures_beside
 from sfumato.releases.tables import column_heading
 from sfumato.workloads.levels import table_block
 
@@ -123,13 +123,12 @@ def read_moments(release: Release, names: Sequence[str], by: tuple[str, ...]) ->
             known = ", ".join(domain.measures) or "none is declared"
             raise PlanError(f"{name} is no measure of this release; measures: {known}")
     table = table_block(domain, by)
-    others = [m for m in domain.measures if m not in names]
 
     def block(rows: FloatArray, joined: Sequence[str]) -> Block:
         return Block((tuple(joined), *table.groups), (Dense(rows), *table.factors))
 
     powers = moment_powers(len(names))
-    for extra in ([], others):
+    for extra in ((), *measures_beside(release, names)):
         joined = [*names, *extra]
         sides = [
             [_padded(_shares(domain[n], p), domain[n].size) for n, p in zip(names, own, strict=True)] for own in powers

@@ -102,26 +102,48 @@ def with_neighbours(
 def interval_within(
     grid: FloatArray, found: FloatArray, places: FloatArray, limit: float, distances: Distances
 ) -> tuple[float, float]:
-    """The least and the largest value within the limit, and a little beyond: each found between two of the grid."""
+    """The least and the largest value within the limit, and a little beyond: each found between two of the grid.
+
+    Where all up to the next of the grid turn out to be near, it goes on from there: a distance that was found without
+    a place nearby may be too large.
+    """
     inside = np.flatnonzero(found <= limit)
     out: list[float] = []
-    for inner, outer in ((inside[0], max(inside[0] - 1, 0)), (inside[-1], min(inside[-1] + 1, len(grid) - 1))):
-        near, far = float(grid[inner]), float(grid[outer])
-        ends, beyond = places[[inner, outer]], far
-        for _ in range(_AGAIN):  # from where the last one ended: what looked too far may be near from there
-            begun, far = near, beyond
-            for _ in range(_FINER):
-                between = np.linspace(near, far, _BETWEEN + 2)
-
-                def along(starts: FloatArray, inner: FloatArray = between[1:-1]) -> tuple[FloatArray, FloatArray]:
-                    return distances(inner, starts)
-
-                values, at = with_neighbours(*along(np.repeat(ends[:, None, :], _BETWEEN, axis=1)), along)
-                last = int(np.flatnonzero([True, *(values <= limit)])[-1])
-                near, far = float(between[last]), float(between[last + 1])
-                ends = np.concatenate([ends[:1], at, ends[1:]])[[last, last + 1]]
-            if abs(near - begun) <= abs(far - near):
+    for inner, way in ((int(inside[0]), -1), (int(inside[-1]), 1)):
+        end, place = float(grid[inner]), places[inner]
+        while 0 <= inner + way < len(grid):
+            outer = inner + way
+            starts = np.stack([place, places[outer]])
+            end, place = _end_between(float(grid[inner]), float(grid[outer]), starts, limit, distances)
+            if end != grid[outer]:
                 break
-            ends = ends[[0, 0]]
-        out.append(far)
+            reached, at = distances(grid[[outer]], place[None, None])
+            if reached[0] > limit:
+                break
+            inner, place = outer, at[0]
+        out.append(end)
     return out[0], out[1]
+
+
+def _end_between(
+    near: float, beyond: float, ends: FloatArray, limit: float, distances: Distances
+) -> tuple[float, FloatArray]:
+    """A little more than the last value within the limit, from one that is up to `beyond`, and where the nearest
+    moments of the last value looked at are. ends: where those of the two values are."""
+    far = beyond
+    for _ in range(_AGAIN):  # from where the last one ended: what looked too far may be near from there
+        begun, far = near, beyond
+        for _ in range(_FINER):
+            between = np.linspace(near, far, _BETWEEN + 2)
+
+            def along(starts: FloatArray, inner: FloatArray = between[1:-1]) -> tuple[FloatArray, FloatArray]:
+                return distances(inner, starts)
+
+            values, at = with_neighbours(*along(np.repeat(ends[:, None, :], _BETWEEN, axis=1)), along)
+            last = int(np.flatnonzero([True, *(values <= limit)])[-1])
+            near, far = float(between[last]), float(between[last + 1])
+            ends = np.concatenate([ends[:1], at, ends[1:]])[[last, last + 1]]
+        if abs(near - begun) <= abs(far - near):
+            break
+        ends = ends[[0, 0]]
+    return far, ends[0]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -45,10 +45,11 @@ __all__ = [
     "declared_rows",
     "group_answers",
     "group_frame",
+    "measures_beside",
     "numeric_attribute",
 ]
 
-__all__ += ["group_shares", "group_variances", "ratio_interval", "read_probabilities", "rows_block"]
+__all__ += ["group_shares", "ratio_interval", "read_probabilities", "rows_block"]
 
 Numbers = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
 """Values, standard errors, lower and upper ends: (rows, groups) each, NaN where nothing is known."""
@@ -72,15 +73,25 @@ def rows_block(release: Release, attribute: str, rows: FloatArray, by: tuple[str
     owner, factor = lift_to_attribute(domain, attribute, Dense(rows))
     found = Block(((owner,), *table.groups), (factor, *table.factors))
     if owner in domain.measures and not is_answered(release.plan.strategy, found):
-        # of the records that have a number in all measures, where nothing else was measured
-        others = [
-            (m, Dense(np.arange(domain[m].size)[None, :] < domain[m].declared_size))
-            for m in domain.measures
-            if m != owner
-        ]
-        joint = Block((*found.groups, *((m,) for m, _ in others)), (*found.factors, *(f for _, f in others)))
-        return joint if others and is_answered(release.plan.strategy, joint) else found
+        # of the records that have a number in other measures too, where nothing else was measured
+        for others in measures_beside(release, (owner,)):
+            there = [Dense(np.arange(domain[m].size)[None, :] < domain[m].declared_size) for m in others]
+            joint = Block((*found.groups, *((m,) for m in others)), (*found.factors, *there))
+            if is_answered(release.plan.strategy, joint):
+                return joint
     return found
+
+
+def measures_beside(release: Release, names: Sequence[str]) -> list[tuple[str, ...]]:
+    """The measures that some query joins with all of these, fewest first: sums of these are told of records that have
+    a number in those too."""
+    measures = release.plan.workload.domain.measures
+    joined = {
+        tuple(m for m in measures if m in query.attributes and m not in names)
+        for query in release.plan.workload.blocks
+        if set(names) <= set(query.attributes)
+    }
+    return sorted((j for j in joined if j), key=lambda j: (len(j), j))
 
 
 def _shape_rows(values: FloatArray, rows: int, groups: int, block: Block) -> FloatArray:
@@ -97,17 +108,51 @@ def group_answers(release: Release, attribute: str, rows: FloatArray, by: tuple[
     return _shape_rows(release.answer_block(block), len(rows), math.prod(release.plan.workload.domain.sizes(by)), block)
 
 
-def group_variances(release: Release, attribute: str, rows: FloatArray, by: tuple[str, ...]) -> FloatArray:
-    """Variances of the unbiased answers, (rows, groups)."""
-    block = rows_block(release, attribute, rows, by)
-    return _shape_rows(release.variances(block), len(rows), math.prod(release.plan.workload.domain.sizes(by)), block)
-
-
 def _half_widths(release: Release, attribute: str, rows: FloatArray, by: tuple[str, ...], level: float) -> FloatArray:
     """Half-widths of intervals of the unbiased answers, (rows, groups)."""
     block = rows_block(release, attribute, rows, by)
     found = release.margins(block, level)
     return _shape_rows(found, len(rows), math.prod(release.plan.workload.domain.sizes(by)), block)
+
+
+@dataclass(frozen=True, slots=True)
+class RowsWithin:
+    """Rows over an attribute's cells, within groups, as some of those of a block: `rows` in all, ours `at`."""
+
+    block: Block
+    rows: int
+    groups: int
+    at: slice
+
+    def shaped(self, what: Callable[[Block], FloatArray]) -> FloatArray:
+        """What is told of each row of the block, of our rows: (rows, groups)."""
+        return _shape_rows(what(self.block), self.rows, self.groups, self.block)[self.at]
+
+
+def _rows_within(release: Release, attribute: str, rows: FloatArray, by: tuple[str, ...]) -> RowsWithin:
+    groups = math.prod(release.plan.workload.domain.sizes(by))
+    return RowsWithin(rows_block(release, attribute, rows, by), len(rows), groups, slice(len(rows)))
+
+
+def _ratio_rows(
+    raw: Release, attribute: str, top: FloatArray, bottom: FloatArray, by: tuple[str, ...]
+) -> list[RowsWithin]:
+    """Both rows of a ratio, and their difference where noise is common to them.
+
+    All of one block where it can be: then they are of the same records, and of the same noise. Where only each by
+    itself was measured, as counts beside sums of a column, their noise is of two measurements, and independent.
+    """
+    each = (top, bottom, top - bottom)
+    whole = _rows_within(raw, attribute, np.concatenate(each), by)
+    strategy = raw.plan.strategy
+    if is_answered(strategy, whole.block):
+        ends = np.cumsum([0, *map(len, each)]).tolist()
+        return [replace(whole, at=slice(*ends[i : i + 2])) for i in range(3)]
+    if attribute in raw.plan.workload.domain.measures:
+        strategy.check(whole.block)  # of other records one would be: those with a number in several measures
+    found = [_rows_within(raw, attribute, r, by) for r in each]
+    common = strategy.source(found[0].block) is strategy.source(found[1].block)
+    return found if common else found[:2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +163,14 @@ class GroupSizes:
     notes: list[str]
 
 
-def _group_sizes(release: Release, attribute: str, row: FloatArray, by: tuple[str, ...], level: float) -> GroupSizes:
-    """`row` counts the records of a group by the attribute's cells."""
-    raw, rows = release.raw, row[None, :]
-    size = group_answers(raw, attribute, rows, by)[0]
-    error = np.sqrt(group_variances(raw, attribute, rows, by)[0])
-    half = _half_widths(raw, attribute, rows, by, level)[0]
-    bias = entry_biases(raw.plan.strategy, rows_block(raw, attribute, rows, by))[0]
+def _group_sizes(release: Release, counts: RowsWithin, level: float) -> GroupSizes:
+    """`counts`: the records of each group."""
+    raw = release.raw
+    size, variance, half = (
+        counts.shaped(f)[0] for f in (raw.answer_block, raw.variances, lambda b: raw.margins(b, level))
+    )
+    error = np.sqrt(variance)
+    bias = entry_biases(raw.plan.strategy, counts.block)[0]
     off = 0.0 if bias is None else float(bias.max())
     # half a record: what rounding leaves of a size that is known to be 0
     told = size > np.maximum(max(SIZE_ERRORS, widest_sum_margin(level, raw.measurement.noise)) * error + off, 0.5)
@@ -151,40 +197,41 @@ def ratio_interval(
     clip: two numbers, or of each row two, (rows, 1).
     The standard error is NaN for projected values, where none is known. Values and ends are within `clip`.
     """
-    top, bottom = rows
     raw = release.raw
-    for each in (top, bottom, top - bottom):
-        if raw.plan.strategy.deviations(rows_block(raw, attribute, each, by)) is not None:
+    # around the middle where 0 is far off: of numbers near a million half of the digits of an error would be lost
+    middle = (np.asarray(clip[0]) + np.asarray(clip[1])) / 2
+    middle = np.where(np.abs(middle) > np.asarray(clip[1]) - np.asarray(clip[0]), middle, 0.0)
+    if middle.any():
+        around = rows[0] - middle * rows[1], rows[1]
+        sizes, numbers = ratio_interval(release, attribute, around, by, level, (clip[0] - middle, clip[1] - middle))
+        value, error, low, high = numbers
+        return sizes, (value + middle, error, low + middle, high + middle)
+    parts = _ratio_rows(raw, attribute, *rows, by)
+    for part in parts:
+        if raw.plan.strategy.deviations(part.block) is not None:
             raise NotAnswerable("ratios need unbiased answers, and this release answers these very queries with a bias")
-    sizes = _group_sizes(release, attribute, bottom[0], by, level)
-    value, error, low, high = _clip_interval(
-        _fieller_arrays(raw, attribute, (top, bottom), by, level, sizes.told), clip
-    )
+    top, bottom = parts[:2]
+    first = slice(bottom.at.start or 0, (bottom.at.start or 0) + 1)
+    sizes = _group_sizes(release, replace(bottom, at=first), level)
+    value, error, low, high = _clip_interval(_fieller_arrays(raw, parts, level, sizes.told), clip)
     if release.projection is not None:
-        a, b = (group_answers(release, attribute, each, by) for each in rows)
+        a, b = (part.shaped(release.answer_block) for part in (top, bottom))
         value = np.clip(np.divide(a, b, out=np.full_like(a, np.nan), where=(b > 0) & sizes.told), *clip)
         error, low, high = np.full_like(a, np.nan), np.minimum(low, value), np.maximum(high, value)
     return sizes, (value, error, low, high)
 
 
-def _fieller_arrays(
-    raw: Release,
-    attribute: str,
-    rows: tuple[FloatArray, FloatArray],
-    by: tuple[str, ...],
-    level: float,
-    told: NDArray[np.bool_],
-) -> Numbers:
-    """(value, standard error, low, high) of rows[0] / rows[1], each (rows, groups); NaN where the group is not `told`.
+def _fieller_arrays(raw: Release, parts: Sequence[RowsWithin], level: float, told: NDArray[np.bool_]) -> Numbers:
+    """(value, standard error, low, high) of a ratio, each (rows, groups); NaN where the group is not `told`.
 
     A denominator that is told is clearly above 0, so no division here is by 0 and every interval is bounded.
     """
-    top, bottom = rows
-    a, b = (group_answers(raw, attribute, each, by) for each in rows)
+    a, b = (part.shaped(raw.answer_block) for part in parts[:2])
     b = np.where(told, b, np.nan)
-    found = (group_variances(raw, attribute, each, by) for each in (top, bottom, top - bottom))
-    va, vb, vd = (np.where(np.isfinite(v), v, np.nan) for v in found)  # an error that is not known is infinite there
-    return fieller_interval(a, b, va, vb, (va + vb - vd) / 2, widest_sum_margin(level, raw.measurement.noise))
+    found = (part.shaped(raw.variances) for part in parts)
+    va, vb, *vd = (np.where(np.isfinite(v), v, np.nan) for v in found)  # an error that is not known is infinite there
+    both = (va + vb - vd[0]) / 2 if vd else np.zeros_like(va)
+    return fieller_interval(a, b, va, vb, both, widest_sum_margin(level, raw.measurement.noise))
 
 
 def _clip_interval(numbers: Numbers, clip: tuple[float | FloatArray, float | FloatArray]) -> Numbers:
@@ -353,7 +400,7 @@ def attribute_quantiles(
     wanted = read_probabilities(probabilities)
     edges, whole = np.asarray(intervals, dtype=np.float64), declared.kind in ("integer", "date")
     tri = np.tri(len(edges))
-    sizes = _group_sizes(release, attribute, declared_rows(declared, tri[-1:])[0], names, level)
+    sizes = _group_sizes(release, _rows_within(release, attribute, declared_rows(declared, tri[-1:]), names), level)
     upto = group_answers(release.raw, attribute, declared_rows(declared, tri), names)
     shown = (
         upto if release.projection is None else group_answers(release, attribute, declared_rows(declared, tri), names)

@@ -43,6 +43,7 @@ _STEPS = (1.0, 1.5, 2.0, 2.5, 3.0, 5.0, 12.0)  # standard errors from the estima
 _ROUNDS = 100  # of Newton's method, which mostly takes ten
 _ASIDE = 0.1  # of the units in which all parameters are near 1: a step off a saddle, shorter where it leads up
 _LEAST = 0.3  # standard errors of a square by which it is taken larger where it sets a scale
+_FLAT = 1e-9  # of half a range squared: projected x that vary by less beside the others explain nothing
 _NO_BOUNDS = "no bounds: as far as the noise tells, {} may not vary beside the others"
 _ANY_SHARE = "no bounds: as far as the noise tells, it may be anything from 0 to 1"
 
@@ -233,7 +234,7 @@ class _Group:
         angles[1 + len(_STEPS)] = middle
         found, places = with_neighbours(*distances(angles), lambda near: distances(angles, near))
         limit = min(self.base, float(found.min())) + self.width**2
-        if found[0] <= limit:
+        if found[0] <= limit or not np.isfinite(found).all():  # not finite: x lies millions of ranges off 0
             return None
         angles, found = np.append(angles, math.pi / 2), np.append(found, found[0])
         low, high = interval_within(angles, found, np.concatenate([places, places[:1]]), limit, distances)
@@ -274,6 +275,24 @@ class _Group:
         return interval_within(grid, found, places, min(self.base, float(found.min())) + self.width**2, distances)
 
 
+def _projected(release: Release, shown: FloatArray, raw: _Group) -> tuple[FloatArray, float] | None:
+    """Coefficients and R² of the projected moments; None where there are none, or none that are told apart."""
+    if release.projection is None or shown[0] <= 0:
+        return None
+    own = _Group(shown, raw.noise, raw.width, raw.shift[1:, 0])
+    if np.linalg.eigvalsh(own.matrix[:-1, :-1])[0] <= _FLAT * own.matrix[0, 0]:
+        return None
+    beta, _, share, _ = own.estimates()
+    return beta, share
+
+
+def _extended(value: float, ends: tuple[float, float], shown: float | None) -> tuple[float, float, float]:
+    """A value within its interval; that of a projected release as it is, and the interval extended to it."""
+    low, high = ends
+    value = min(max(value, low), high) if shown is None else shown
+    return value, min(low, value), max(high, value)
+
+
 def regression(
     release: Release, y: str, x: str | Sequence[str], by: str | Sequence[str] = (), confidence: float = 0.95
 ) -> Frame:
@@ -292,12 +311,14 @@ def regression(
     Returns:
         Per group one row for the constant, one per x, and one for R², the share of y's variance that they explain: its
         value, standard_error, low, high and a note. Numbers are None in groups with too few records. Of a coefficient
-        to which the noise sets no bounds they are None too, and of such an R² the interval is from 0 to 1.
+        to which the noise sets no bounds they are None too, and of such an R² the interval is from 0 to 1. Of a
+        projected release values are of the projected sums; intervals are those of the release as it was, extended to
+        these.
 
     Raises:
         NotAnswerable: The sums, squares and products were not measured.
-        PlanError: The names are not those of different measures, or of too many, the release is projected, or the
-            confidence is no such probability.
+        PlanError: The names are not those of different measures, or of too many, or the confidence is no such
+            probability.
 
     Guarantee:
         The interval, which may have no bounds, holds the coefficient, or R², of the numbers, cut to the declared range,
@@ -310,38 +331,41 @@ def regression(
         raise PlanError("a regression is of one measure on others: name at least one x, and each measure once")
     if len(given) >= MAX_MEASURES:
         raise PlanError(f"a regression is of up to {MAX_MEASURES} measures, of which sums are planned together")
-    if release.projection is not None:
-        raise PlanError("a regression is of the release as it was: ask release.raw")
     domain = release.plan.workload.domain
     names = [*given, y]
     held = read_moments(release, names, within)
     ranges = np.array([(p[0], p[-1]) for n in names if (p := domain[n].midpoints)])
     middle, half = ranges.mean(axis=1), (ranges[:, 1] - ranges[:, 0]) / 2
+    moved = np.append(middle[:-1] / half[:-1], 0.0)  # y stays around its middle, which the constant has back
     units = np.append(half[-1] / np.append(1.0, half[:-1]), 1.0)  # of coefficients, and R²
     width = widest_sum_margin(level, release.raw.measurement.noise)
     said = "; ".join(dict.fromkeys(t for t in (range_restriction(domain, n) for n in names) if t))
     rows: list[tuple[float | None, float | None, float | None, float | None, str]] = []
-    for values, noise in zip(held.values, held.noise, strict=True):
+    for values, noise, shown in zip(held.values, held.noise, held.shown, strict=True):
         error = math.sqrt(max(noise[0, 0], 0.0))
         if values[0] <= max(SIZE_ERRORS, width) * error or values[0] < 1:
             rows += [(None, None, None, None, too_few_note(float(values[0]), width * error))] * (len(names) + 1)
             continue
-        group = _Group(values, noise, width, middle / half)
+        group = _Group(values, noise, width, moved)
         beta, errors, share, share_error = group.estimates()
+        own = _projected(release, shown, group)
         for j in range(len(names)):
             ends = group.coefficient_interval(j, float(errors[j]))
             if ends is None:
                 what = " and ".join(map(safe_text, given)) if j == 0 else safe_text(given[j - 1])
                 rows.append((None, None, None, None, _NO_BOUNDS.format(what)))
                 continue
-            value = min(max(float(beta[j]), ends[0]), ends[1])
-            value, error, low, high = (float(v * units[j]) for v in (value, errors[j], *ends))
+            value, low, high = _extended(float(beta[j]), ends, None if own is None else float(own[0][j]))
+            value, error, low, high = (float(v * units[j]) for v in (value, errors[j], low, high))
+            if j == 0:
+                value, low, high = (v + float(middle[-1]) for v in (value, low, high))
             rows.append((value, error, low, high, said))
         low, high = group.r_squared_interval(share, share_error)
         if low <= 0 and high >= 1:
             rows.append((None, None, low, high, _ANY_SHARE))
         else:
-            rows.append((min(max(share, low), high), share_error, low, high, said))
+            value, low, high = _extended(share, (low, high), None if own is None else own[1])
+            rows.append((value, share_error, low, high, said))
     terms = [CONSTANT, *map(safe_text, given), R_SQUARED]
     cells = list(itertools.product(*(domain[b].labels for b in within)))
     groups = {column_heading(b): [c[i] for c in cells for _ in terms] for i, b in enumerate(within)}

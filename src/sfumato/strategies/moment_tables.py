@@ -159,12 +159,13 @@ def _shares(cells: int) -> Iterator[NDArray[np.int64]]:
 
 def _rows_spanning(asked: FloatArray, cells: Sequence[int]) -> list[NDArray[np.int64]]:
     """Products of such rows of every measure that span what is asked."""
+    asked = asked / np.maximum(np.abs(asked).max(axis=1, keepdims=True), 1e-300)  # as are counts beside squares
     found: list[NDArray[np.int64]] = []
     for choice in itertools.product(*(list(_shares(n)) for n in cells)):
         rows = functools.reduce(np.kron, choice)
         real = rows.astype(np.float64)
         left = asked - asked @ np.linalg.pinv(real) @ real
-        if np.abs(left).max() <= _SPANNED * np.abs(asked).max(initial=1e-300):
+        if np.abs(left).max() <= _SPANNED:
             found.append(rows)
     return found
 

@@ -290,3 +290,31 @@ def test_what_is_not_projected_is_refused_in_words() -> None:
     many = sf.release(sf.plan(work, sf.gdp(1), neighbours="add-remove"), frame, ledger=None)
     with pytest.raises(InvalidInput, match="above the limit"):
         many.project()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_regression_of_a_projected_release_is_of_its_sums(seed: int) -> None:
+    """The slope is the projected covariance over the projected variance, R² the square of the correlation, and the
+    constant goes with the projected means; intervals hold these and all of the raw ones'. Mutants: coefficients of the
+    raw moments; intervals of the projected ones, as if these had their noise; shown values in units of ranges."""
+    release = _released("pair", seed, n=1_500)
+    projected = release.project()
+    raw, own = (r.regression("v", "w", by="g").to_pandas() for r in (release, projected))
+    within = projected.covariance_between("v", "w", by="g").to_pandas()
+    r = projected.correlation("v", "w", by="g").to_pandas()["correlation v and w"]
+    of_pair = dict(zip(["n", "v", "vv", "w", "ww", "vw"], _by_name(projected), strict=True))
+    told = 0
+    for g in range(5):
+        at = own[own.g == str(g)].reset_index(drop=True)
+        before = raw[raw.g == str(g)].reset_index(drop=True)
+        if at.value.isna().any():
+            continue
+        told += 1
+        n = of_pair["n"][g]
+        variance = of_pair["ww"][g] / n - (of_pair["w"][g] / n) ** 2
+        slope = float(within["covariance v and w"][g]) / variance
+        constant = 50 + of_pair["v"][g] / n - slope * of_pair["w"][g] / n
+        assert list(at.value.astype(float)) == pytest.approx([constant, slope, float(r[g]) ** 2], rel=1e-6, abs=1e-6)
+        assert (at.low <= np.minimum(at.value, before.low) + 1e-9).all()
+        assert (at.high >= np.maximum(at.value, before.high) - 1e-9).all()
+    assert told
