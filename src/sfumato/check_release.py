@@ -494,8 +494,8 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         self.must("maps", "persons who had more rows were not counted as the plan says", right)
         value *= unit[2] ** p
         if len(unit) == 4:
-            grouped = maps.grouped_person_change(found, ops, sizes, p, replaced, unit[2], unit[3])
-            value, exact = min(value, grouped), False
+            grouped = maps.grouped_person_change(priced, ops, cells_of, p, replaced, unit[2], unit[3])
+            value, exact = min(value, maps.longer(grouped, more * (1 + replaced) * unit[2], p)), False
         self.paid(value := value + cut**p, exact, m.noise, event)
         return found, value if exact else 0
 
@@ -670,8 +670,8 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         self.must("unit", "groups have as many rows as a person, or none", unit[1] and 1 <= each < unit[2])
         moved = plan.workload.domain.impossible
         self.must("unit", "records are moved out of the groups in which they were chosen", not moved)
-        if not right or summed(plan):
-            raise Cannot("sums of measures of persons whose rows are counted once per group")
+        if not right:
+            raise Stop
         return [[*names, each]]
 
     def release(self, path: Path, ledger: Path, anchor: str | None, earlier: Path | None) -> None:

@@ -58,7 +58,9 @@ def test_no_other_shares_err_less(budget: sf.Budget, objective: str) -> None:
 
 def test_parts_of_all_workloads_weigh_alike() -> None:
     """Two plans over one domain weigh as their stack does. Mutants: queries alike instead; plans alike."""
-    several = sf.stack(a=sf.identity(PATIENTS, "age"), b=sf.total(PATIENTS), c=sf.identity(PATIENTS, "sex"))
+    several = sf.stack(
+        a=sf.identity(PATIENTS, "age"), b=sf.total(PATIENTS), c=sf.identity(PATIENTS, "sex"), weights={"a": 4}
+    )
     one, stacked = sf.identity(PATIENTS), sf.stack(sf.identity(PATIENTS), several)
     given = WHO | {"mechanism": "gaussian"}
     parts = [sf.plan(w, sf.gdp(1), **given) for w in (one, several)]

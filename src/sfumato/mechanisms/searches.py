@@ -229,7 +229,7 @@ def _design_sums(problem: Problem, found: Found, progress: Progress | None) -> l
     return [*by_residuals, *moment_tables.table_designs(problem)] if problem.noise == "laplace" else by_residuals
 
 
-_SUMS = Search("factorization", "sums of measures", FORMULA, _design_sums, public=True)
+_SUMS = Search("factorization", "sums of measures", FORMULA, _design_sums, public=True, grouped=True)
 
 
 def _is_long(problem: Problem) -> bool:

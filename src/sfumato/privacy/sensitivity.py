@@ -143,13 +143,16 @@ def best_certified(
     """
     if type(power) is not int or power not in (1, 2):
         raise PlanError(f"a sensitivity is L1 (power 1) or L2 (power 2), not {power!r}")
-    if unit.once_per:
-        return _grouped_sensitivity(blocks, sizes, unit, power, propose, passed_over, measures)
+    if any(a in measures for a in unit.once_per):
+        raise PlanError("once_per= groups rows by cells, and a measure has none; name other attributes")
     if any(a in measures for b in blocks for a in b.attributes):
+        # of several rows, too: each is a mean of corners of its own cell, so all together one of corners' sums
         hull, cells, rounded = over_hull(blocks, sizes, measures, power)
         found, best = best_certified(hull, cells, unit, power, propose, passed_over)
         records = unit.rows_per_person * (2 if unit.neighbours is Neighbours.REPLACE_ONE else 1)
         return replace(found, value=widened(found.value, records * rounded, power), exact=False), best
+    if unit.once_per:
+        return _grouped_sensitivity(blocks, sizes, unit, power, propose, passed_over)
     plain = [b for b in blocks if not isinstance(b, CombinationMap)]
     if len(plain) < len(blocks):
         # no record changes all of them by more than each at its worst
@@ -187,11 +190,8 @@ def _grouped_sensitivity(
     power: int,
     propose: Callable[[ColumnPairs], Iterable[Certificate]],
     passed_over: tuple[type[Exception], ...],
-    measures: Sequence[str],
 ) -> tuple[Sensitivity, Certificate | None]:
     """That of a person of whose rows few lie in each group: at most that of any rows, which a certificate may prove."""
-    if any(a in measures for b in blocks for a in b.attributes):
-        raise PlanError("sums of measures have no price under once_per=; leave it out, or ask for counts alone")
     alike = replace(unit, once_per=(), rows_per_group=1)
     anyhow, best = best_certified(blocks, sizes, alike, power, propose, passed_over)
     plain = [b for b in blocks if not isinstance(b, CombinationMap)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +23,7 @@ from sfumato.privacy.unit import PrivacyUnit
 from sfumato.strategies.attribute_sets import Sets, downward_closure, locate_sets
 from sfumato.strategies.residual_tables import Lattice, ResidualAllocation, merge_tables_by_order
 
-__all__ = ["LinearOptimum", "allocate_grouped_residuals", "least_under_prices"]
+__all__ = ["LinearOptimum", "allocate_grouped_residuals", "least_under_prices", "weigh_parts"]
 
 
 _MOST_ENTRIES = 2**23  # of all constraints: 64 MB
@@ -64,6 +64,34 @@ def allocate_grouped_residuals(
         best = least_under_prices(errors, _prices(way, names, sizes, used, held, real=False))
         precision = tuple(np.sqrt(part) for part in lattice.split(best.weights))
         found.append(ResidualAllocation(residuals, precision, math.sqrt(best.upper), math.sqrt(max(bound, 0.0))))
+    return found
+
+
+def weigh_parts(
+    errors: FloatArray, costs: FloatArray, sets: Sequence[Sequence[str]], sizes: Mapping[str, int], unit: PrivacyUnit
+) -> list[FloatArray]:
+    """By what to multiply the inverse variances of parts for the least sum of errors, for each way to price groups.
+
+    Args:
+        errors: (k,) of each part at weight 1.
+        costs: (v, k) what one record costs in each part, by what else there is to a record.
+        sets: Of each part the attributes whose residuals it is of.
+        sizes: The number of cells of each attribute.
+        unit: Whose rows are counted once per group.
+
+    Returns:
+        For each way (k,) weights. Raises PlanError where the patterns of agreement are too many to be listed.
+    """
+    names = list(sizes)
+    used = sorted({names.index(a) for s in sets for a in s})
+    held = np.array([[names[i] in s for s in sets] for i in used], dtype=bool).reshape(len(used), len(sets))
+    shape = [sizes[a] for a in names]
+    alone = np.array([math.prod(1 - 1 / sizes[a] for a in s) for s in sets])
+    found: list[FloatArray] = []
+    for way in coarser_groups(unit, sizes):
+        prices = _prices(way, names, shape, used, held, real=False)
+        each = (prices[:, None, :] * (costs / alone)[None]).reshape(-1, len(sets))
+        found.append(least_under_prices(errors, np.unique(each, axis=0)).weights)
     return found
 
 
