@@ -117,7 +117,7 @@ class Found:
                 self.of.setdefault(search.title, []).append(finding)
                 try:
                     priced = price_design(finding, self.problem)
-                    _ = priced.rmse
+                    _ = priced.entries  # that all is answered
                 except SfumatoError as error:
                     self.refuse(finding.mechanism, "", str(error))
                 else:

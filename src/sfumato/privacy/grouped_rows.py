@@ -95,10 +95,45 @@ def _largest_over_rows(own: int, joint: int, unit: PrivacyUnit, groups: tuple[in
     return max(change(full, rest), *(change(min(max(q, 1), full), 0) for q in (peak, peak + 1, full)))
 
 
-def grouped_columns(largest: int, unit: PrivacyUnit, sizes: Sizes) -> int:
-    """At most so large is the L1 change of a person's rows, where `largest` is that of one row."""
+def grouped_columns(terms: MapTerms, largest: int, beside: int, unit: PrivacyUnit, sizes: Sizes) -> int:
+    """At most so large is the L1 change of a person's rows: of the largest columns of so many groups.
+
+    `largest` is that of one row, and `beside` that of one row in what stands beside the terms.
+    """
     full, rest = _full_groups(unit, sizes)
-    return (full * unit.rows_per_group + rest) * largest * (1 if unit.neighbours is Neighbours.ADD_REMOVE else 2)
+    each = _largest_in_groups(terms, sizes, unit.once_per)
+    columns = [largest] * (full + 1) if each is None else sorted((min(c, largest) for c in each), reverse=True)
+    one = unit.rows_per_group * sum(columns[:full]) + rest * (columns[full] if rest else 0)
+    one += (full * unit.rows_per_group + rest) * beside
+    return one if unit.neighbours is Neighbours.ADD_REMOVE else 2 * one
+
+
+def _largest_in_groups(terms: MapTerms, sizes: Sizes, once_per: Sequence[str]) -> list[int] | None:
+    """For each joint cell of some attributes a bound of the column sums there; None where all are alike, or too many.
+
+    Each factor is taken at its largest over the other attributes.
+    """
+    shape = tuple(sizes[a] for a in once_per)
+    if math.prod(shape) * sum(len(b.weights) for b in terms.bundles) > _MOST_STATES:
+        return None
+    if all(s.alike for s in terms.slots):
+        return None
+    tables: list[Numbers] = []
+    for slot in terms.slots:
+        table = np.ones((1,) * len(shape), dtype=object)
+        for names, factor in slot.inside:
+            sums = np.array(factor.column_sums(terms.power), dtype=object).reshape([sizes[a] for a in names])
+            kept = [a for a in once_per if a in names]
+            sums = sums.max(axis=tuple(i for i, a in enumerate(names) if a not in kept))
+            order = [a for a in names if a in kept]
+            sums = np.asarray(sums, dtype=object).transpose([order.index(a) for a in kept])
+            table = table * sums.reshape([sizes[a] if a in kept else 1 for a in once_per])
+        tables.append(table)
+    total = np.zeros(shape, dtype=object)
+    for sets, weights in terms.bundles:
+        for some, weight in zip(sets.tolist(), weights.tolist(), strict=True):
+            total = total + weight * math.prod((tables[i] for i in some), start=np.ones((), dtype=object))
+    return np.broadcast_to(total, shape).reshape(-1).tolist()
 
 
 def column_products(terms: MapTerms, sizes: Sizes, unit: PrivacyUnit, norm: int) -> ColumnProducts:

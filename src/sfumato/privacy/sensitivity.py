@@ -202,7 +202,7 @@ def _grouped_sensitivity(
     norm = largest_column_sum(terms, sizes)[0]
     ways = coarser_groups(unit, sizes)
     if power == 1:
-        found = [grouped_columns(norm + sum(combined), way, sizes) for way in ways]
+        found = [grouped_columns(terms, norm, sum(combined), way, sizes) for way in ways]
     else:
         rest = sum(combined)
         found = [grouped_change(column_products(terms, sizes, way, norm).beside(rest), way, sizes) for way in ways]

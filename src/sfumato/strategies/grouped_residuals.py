@@ -12,6 +12,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,7 @@ from sfumato.privacy.unit import PrivacyUnit
 from sfumato.strategies.attribute_sets import Sets, downward_closure, locate_sets
 from sfumato.strategies.residual_tables import Lattice, ResidualAllocation, merge_tables_by_order
 
-__all__ = ["LinearOptimum", "allocate_grouped_residuals", "least_under_prices", "weigh_parts"]
+__all__ = ["LinearOptimum", "allocate_grouped_residuals", "least_largest_under_prices", "least_under_prices", "weigh_parts"]
 
 
 _MOST_ENTRIES = 2**23  # of all constraints: 64 MB
@@ -32,36 +33,52 @@ _MOST_LISTED = 64  # numbers of full groups that are all listed; of more, some
 _BROKEN = 1e-9  # by how much a price may be above 1 before it is taken in
 _TAKEN = 16  # constraints taken in at a time
 _ROUNDS = 200  # of taking in constraints; a few are enough
+_NEAR, _STEP = 1e-4, 2.0  # how near the largest comes to its bound, and the power by which shares move
 _GAP, _STEPS, _CENTRED = 1e-8, 60, 1e-10  # relative gap of the barrier's end, Newton steps, squared decrement
 
 
 def allocate_grouped_residuals(
-    tables: Sequence[tuple[Sets, FloatArray]], names: Sequence[str], sizes: Sequence[int], unit: PrivacyUnit
+    tables: Sequence[tuple[Sets, FloatArray]],
+    names: Sequence[str],
+    sizes: Sequence[int],
+    unit: PrivacyUnit,
+    objective: Literal["mean", "max"],
 ) -> list[ResidualAllocation]:
     """Noise of least weighted error at unit price, one for each way in which the unit's groups are priced.
 
-    The bound of each holds for all unbiased answers from Gaussian noise: it is of averages over rows that persons may
-    have, 0 where none are known. Raises PlanError where the patterns of agreement are too many to be listed.
+    "mean" minimises the weighted sum over all cells, "max" the largest weighted variance. The bound of each holds for
+    all unbiased answers from Gaussian noise: it is of averages over rows that persons may have, 0 where none are known.
+    Raises PlanError where the patterns of agreement, or tables of which none may err most, are too many to be listed.
     """
-    families, weights = merge_tables_by_order(tables, sizes, "mean")
+    families, weights = merge_tables_by_order(tables, sizes, objective)
     residuals = downward_closure(families, len(sizes))
     lattice, n = Lattice(residuals, len(sizes)), np.asarray(sizes, dtype=np.float64)
     weight = np.zeros(sum(map(len, residuals)))
     for part, below, asked, w in zip(lattice.split(weight), residuals, families, weights, strict=True):
         part[locate_sets(below, asked, len(sizes))] = w
-    errors = lattice.products(n * (n - 1)) * lattice.up(weight * lattice.products(1 / n))
     used = sorted({int(a) for s in residuals for a in np.unique(s)})
     if len(used) > _MOST_ATTRIBUTES:
         raise PlanError("the attributes are too many to list which of them agree in two rows")
+    own, cells = lattice.products(n * (n - 1)), lattice.products(1 / n)
+    if objective == "mean":
+        errors = (own * lattice.up(weight * cells))[None]
+    else:
+        asked = np.flatnonzero(weight)
+        if len(asked) * len(weight) > _MOST_ENTRIES:
+            raise PlanError("the tables are too many to list their errors")
+        # a cell's variance, of which a table has as many as cells
+        each = np.zeros((len(asked), len(weight)))
+        each[np.arange(len(asked)), asked] = (weight * cells**2)[asked]
+        errors = np.array([own * lattice.up(row) for row in each])
     rows = [set(row) for s in residuals for row in s.tolist()]
-    held = np.array([[a in row for row in rows] for a in used], dtype=bool).reshape(len(used), len(errors))
+    held = np.array([[a in row for row in rows] for a in used], dtype=bool).reshape(len(used), len(weight))
     by_name = dict(zip(names, sizes, strict=True))
     found: list[ResidualAllocation] = []
     ways = coarser_groups(unit, by_name)
-    real = _prices(ways[0], names, sizes, used, held, real=True) if ways else np.empty((0, len(errors)))
-    bound = least_under_prices(errors, real).lower if len(real) else 0.0
+    real = _prices(ways[0], names, sizes, used, held, real=True) if ways else np.empty((0, len(weight)))
+    bound = least_largest_under_prices(errors, real).lower if len(real) else 0.0
     for way in ways:
-        best = least_under_prices(errors, _prices(way, names, sizes, used, held, real=False))
+        best = least_largest_under_prices(errors, _prices(way, names, sizes, used, held, real=False))
         precision = tuple(np.sqrt(part) for part in lattice.split(best.weights))
         found.append(ResidualAllocation(residuals, precision, math.sqrt(best.upper), math.sqrt(max(bound, 0.0))))
     return found
@@ -157,6 +174,29 @@ class LinearOptimum:
     weights: FloatArray
     upper: float
     lower: float
+
+
+def least_largest_under_prices(errors: FloatArray, prices: FloatArray) -> LinearOptimum:
+    """The least largest of several sums of errors / weights, (sums, k), under the same prices.
+
+    The largest is at least any mean of the sums, whose least is known. Shares of that mean move towards what is above
+    it, until the mean and the largest meet.
+    """
+    shares = np.full(len(errors), 1 / len(errors))
+    best: LinearOptimum | None = None
+    lower = 0.0
+    for _ in range(_ROUNDS if len(errors) > 1 else 1):
+        found = least_under_prices(shares @ errors, prices)
+        sums = errors @ (1 / found.weights)
+        lower = max(lower, found.lower)
+        if best is None or float(sums.max()) < best.upper:
+            best = LinearOptimum(found.weights, float(sums.max()), lower)
+        if best.upper <= lower * (1 + _NEAR):
+            break
+        shares = shares * (sums / sums.max()) ** _STEP
+        shares /= shares.sum()
+    assert best is not None
+    return LinearOptimum(best.weights, best.upper, lower)
 
 
 def least_under_prices(errors: FloatArray, prices: FloatArray) -> LinearOptimum:

@@ -391,6 +391,9 @@ class _Changes:
         ways = [frozenset(c) for k in range(len(attributes) + 1) for c in itertools.combinations(attributes, k)]
         if len(ways) > _MOST_WAYS:  # what is left out is priced all the same
             ways = [frozenset(), *(frozenset((a,)) for a in attributes), frozenset(attributes)]
+        if not problem.unit.total_is_public:
+            # of persons some have fewer rows than others: a record may vanish, without one in its place
+            places = np.concatenate([places, np.zeros((1, places.shape[1]))])
         i, j = np.triu_indices(len(places))
         return cls((places[i] + places[j], places[i] - places[j]), tuple(ways), problem.sizes)
 
