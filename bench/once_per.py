@@ -1,15 +1,21 @@
-"""Prices of persons whose rows are counted once per group, against brute force over all multisets of rows.
+"""Persons whose rows are counted once per group: prices against brute force, and drawn declarations carried out.
 
-    OPENBLAS_NUM_THREADS=1 python bench/once_per.py [draws, 10,000 by default] [seed]
+    OPENBLAS_NUM_THREADS=1 python bench/once_per.py price [draws, 10,000 by default] [seed, 1 by default]
+    OPENBLAS_NUM_THREADS=1 python bench/once_per.py measures [draws, 3,000] [seed, 0]
+    OPENBLAS_NUM_THREADS=1 python bench/once_per.py declarations [draws, 300] [seed, 0]
 
-Draws are measurements of small tables: identities, totals, residuals, prefixes and matrices with negative entries,
-products and joint factors, families and combinations; both relations, both norms. It prints how many prices are below
-the largest change that there is, which must be none, and how far above it they are.
+price: measurements of small tables (identities, totals, residuals, prefixes and matrices with negative entries,
+products and joint factors, families and combinations), both relations, both norms, held against all multisets of rows
+that there are. It prints how many prices are below the largest change, which must be none, and how far above it they
+are. measures: the same of sums of measures, held against persons whose rows are searched for.
+declarations: whatever a plan accepts is released, answered, stored with its page and accepted by the stranger's check;
+it errs no more than the same rows anywhere, and no less than its bound.
 """
 
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -18,12 +24,13 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.strategies.certificates import exact_sensitivity
+from support.declared import carried_out, drawn_declaration
 from support.grouped import drawn_case, largest_changes
+from support.shares import errs_of_persons
 
 
-def main() -> None:
+def price(draws: int = 10_000, seed: int = 1) -> None:
     """Draw, price, and compare."""
-    draws, seed = (int(a) for a in [*sys.argv[1:], *["10000", "1"][len(sys.argv) - 1 :]])
     random = np.random.default_rng(seed)
     below, ratios = 0, dict[tuple[str, int], list[float]]()
     for _ in range(draws):
@@ -41,5 +48,22 @@ def main() -> None:
         print(f"  {relation}, L{power}: equal to it for {met:.0%}; root of the ratio {some.round(3)} (50, 90, 100 %)")
 
 
+def measures(draws: int = 3_000, seed: int = 0) -> None:
+    """Sums of measures of persons with several rows."""
+    low, most = errs_of_persons(draws, seed)
+    print(f"{draws:,} maps of measures: {low} priced too low; at most {most:.4f} times what some person found adds")
+
+
+def declarations(draws: int = 300, seed: int = 0) -> None:
+    """Plan, release, store and check what is drawn."""
+    told: Counter[str] = Counter()
+    for one in range(seed, seed + draws):
+        outcome = carried_out(drawn_declaration(one))
+        told[outcome] += 1
+        if outcome not in ("accepted", "not checked"):
+            print(f"seed {one}: {outcome}", flush=True)
+    print(f"{draws:,} declarations from seed {seed}: {dict(told)}")
+
+
 if __name__ == "__main__":
-    main()
+    {"price": price, "measures": measures, "declarations": declarations}[sys.argv[1]](*map(int, sys.argv[2:]))

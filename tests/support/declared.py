@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from typer.testing import CliRunner
 
 import sfumato as sf
+from sfumato.cli import app
 from sfumato.errors import SfumatoError
 
-__all__ = ["Declared", "drawn_declaration"]
+__all__ = ["Declared", "carried_out", "drawn_declaration"]
 
 
 @dataclass(frozen=True)
@@ -82,3 +86,23 @@ def drawn_declaration(seed: int) -> Declared:
     if measures:
         table["m"] = rng.uniform(-5, 120, size)
     return Declared(sf.stack(**parts), budgets[int(rng.integers(4))], options, once_per, table)
+
+
+def carried_out(given: Declared) -> str:
+    """Plan it, release it with its page, ask all answers, and have it checked: what came of it, in words."""
+    plan = given.plan()
+    anywhere = given.plan(grouped=False)
+    if plan.objective_value > anywhere.objective_value * (1 + 1e-4):
+        return f"errs {plan.objective_value / anywhere.objective_value:.4f} times as much as rows anywhere"
+    if plan.bound is not None and plan.objective_value < plan.bound * (1 - 1e-9):
+        return "errs less than its bound"
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "l.db"
+        ledger = sf.Ledger.create(path, total=given.budget, table="t")
+        release = sf.release(plan, given.table, ledger=ledger, table="t", out=Path(folder) / "out")
+        if not (np.isfinite(release.answers).all() and np.isfinite(release.standard_errors()).all()):  # type: ignore[arg-type]
+            return "has answers without errors"
+        release.intervals()
+        release.cut_persons()
+        told = CliRunner().invoke(app, ["check-release", str(Path(folder) / "out"), "--ledger", str(path)]).output
+    return next((w for w in ("accepted", "not checked") if told.startswith(w)), told)

@@ -37,6 +37,7 @@ from sfumato.privacy.grouped_rows import (
     grouped_change,
     grouped_columns,
     paired_change,
+    phantom_change,
 )
 from sfumato.privacy.measures import over_hull, widened
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian
@@ -208,8 +209,9 @@ def _grouped_sensitivity(
         found = [grouped_change(column_products(terms, sizes, way, norm).beside(rest), way, sizes) for way in ways]
         times = 1 if unit.neighbours is Neighbours.ADD_REMOVE else 2 if terms.nonnegative else 4
         for way in ways if plain and not combined else ():
-            with suppress(PlanError, WorkloadError):
-                found.append(times * paired_change(terms, sizes, way))
+            for change in (paired_change, phantom_change):
+                with suppress(PlanError, WorkloadError):
+                    found.append(times * change(terms, sizes, way))
     return Sensitivity(power, min([anyhow.value, *found]), exact=False), best
 
 
