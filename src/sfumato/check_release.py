@@ -64,7 +64,7 @@ RATIO = re.compile(r"(0|[1-9][0-9]*)(/[1-9][0-9]*)?", re.ASCII)
 SAMPLER = "exact integer law from the operating system's generator; no seed"
 TRUST = "central: the custodian holds the table"
 FACTS = "format name created privacy mechanism error hashes workload ledger snapshot post_processing versions files"
-MORE = "table impossible cautions other cut_persons projection model_gap"  # what release.json may have besides
+MORE = "table features impossible cautions other cut_persons projection model_gap"  # what release.json may have besides
 ROOT = Decimal("2.50662827463100050241576528481104525300698674060993831662992357634229365460784197494659583837806")
 SLACK = Decimal("1e-85")  # far more than arithmetic of 110 digits, and this root of 2 pi, are wrong by
 
@@ -764,6 +764,7 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
             "snapshot": proof.snapshot,
             "versions": dict(proof.versions),
         } | ({"impossible": impossible} if impossible else {})
+        right |= {"features": dict(proof.features)} if proof.features else {}
         for key, value in right.items():
             self.must(
                 "files",
@@ -771,6 +772,7 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
                 equal_as_json(facts.get(key), value),
             )
         closed = {*FACTS.split()} <= {*facts} <= {*FACTS.split(), *MORE.split()} and facts.impossible != []
+        closed = closed and ("features" in facts) == ("features" in right)
         self.must(
             "files", "release.json has other entries than they have", closed and (impossible or not facts.impossible)
         )
