@@ -513,7 +513,8 @@ def gram_patterns(own: Any, ops: Any, sizes: Any, differ: Any) -> Any:
     shape, apart = [sizes[a] for a in names], differ in names
     if all(ops[f[1]].kind in ALIKE and len(f[0]) < 2 for f in own):
         tops = [int(max(column_power_sums(ops[f[1]], 2))) for f in own]
-        others = [{"Identity": 0, "Total": t, "Residual": -math.prod(shape)}[ops[f[1]].kind] for f, t in zip(own, tops)]
+        kinds, n = [ops[f[1]].kind for f in own], math.prod(shape)
+        others = [{"Identity": 0, "Total": t, "Residual": -n}[k] for k, t in zip(kinds, tops, strict=True)]
         return np.array([tops, others][apart : 1 + (math.prod(shape) > 1)], dtype=object)
     if math.prod(shape) > 1000 or any(a.startswith(COMBINED) for a in names):
         return None
@@ -568,7 +569,7 @@ def product_bound(blocks: Any, ops: Any, sizes: Any, differ: Any, sign: int) -> 
 
 
 def pair_change(blocks: Any, ops: Any, sizes: Any, some: Any, each: int, full: int, rest: int) -> int | None:
-    """A bound of the squared change of a person's rows from all pairs of columns of few cells, None where they are many.
+    """A bound of the squared change of a person's rows from all pairs of columns; None where cells are many.
 
     A sum of s columns is as long as its pairs say: s (s - 1) / 2 of them at most, each (|a|^2 + |b|^2) / (s - 1) +
     2 <a, b>. Between none and all rows of one more group what they change is convex.
@@ -603,8 +604,9 @@ def pair_change(blocks: Any, ops: Any, sizes: Any, some: Any, each: int, full: i
 
 
 def simplex_maximum(gains: Any, limits: Any) -> Fraction:
-    """The largest sum of gains times a, a >= 0, where each row of coefficients, times a, is at most its last number, none
-    of them negative: by the simplex method with Bland's rule, exactly."""
+    """The largest sum of gains times a, a >= 0, where each row of coefficients, times a, is at most its last number.
+
+    These are not negative. By the simplex method with Bland's rule, exactly."""
     n, m = len(gains), len(limits)
     table = [[*map(Fraction, row[:-1]), *(Fraction(i == j) for j in range(m)), Fraction(row[-1])]
              for i, row in enumerate(limits)]  # fmt: skip
@@ -635,17 +637,19 @@ def phantom_bound(blocks: Any, ops: Any, sizes: Any, some: Any, each: int, full:
         return None
     ways = [p for p in product((0, 1), repeat=len(every)) if not any(p) or any(p[every.index(a)] for a in some)]
     gram, own = [0] * len(ways), list[list[int]]()
-    ends = {f: (int(max(column_power_sums(ops[f[1]], 2))), {"Identity": 0, "Residual": -math.prod(sizes[a] for a in f[0])})
-            for f in held}  # fmt: skip
+    tops = {f: int(max(column_power_sums(ops[f[1]], 2))) for f in held}
+    others = {f: {"Identity": 0, "Total": tops[f], "Residual": -math.prod(sizes[a] for a in f[0])} for f in held}
     for i, p in enumerate(ways):
         for m, fs in blocks:
             part = m * m
             for f in fs:
                 apart = bool(f[0]) and f[0][0] in every and p[every.index(f[0][0])]
-                part *= ends[f][1].get(ops[f[1]].kind, ends[f][0]) if apart else ends[f][0]
+                part *= others[f][ops[f[1]].kind] if apart else tops[f]
             gram[i] += part
         signs = [-1 if d else sizes[a] - 1 for a, d in zip(every, p, strict=True)]
-        own.append([math.prod(x for x, h in zip(signs, q) if h) for q in product((0, 1), repeat=len(every))])
+        own.append(
+            [math.prod(x for x, h in zip(signs, q, strict=True) if h) for q in product((0, 1), repeat=len(every))]
+        )
     bodies = [(q * each**2, q * each) for q in range(1, full + 1)]
     bodies += [(full * each**2 + rest**2, full * each + rest)] if rest else []
     if len(ways) < 2:
@@ -662,7 +666,7 @@ def phantom_bound(blocks: Any, ops: Any, sizes: Any, some: Any, each: int, full:
 
 
 def columns_by_group(blocks: Any, ops: Any, sizes: Any, some: Any) -> list[int] | None:
-    """For each joint cell of some attributes at most so large is a column's sum of |entries|; None where they are many."""
+    """For each joint cell of some attributes a bound of a column's sum of |entries|; None where they are many."""
     shape = [sizes[a] for a in some]
     if math.prod(shape) * len(blocks) > MOST // 4 or any(
         n[0].startswith(COMBINED) for _, fs in blocks for n, _ in fs if n

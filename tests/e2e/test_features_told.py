@@ -61,6 +61,12 @@ def test_other_features_than_the_release_has_are_found(tmp_path: Path) -> None:
 def test_a_release_of_one_table_has_none(tmp_path: Path) -> None:
     domain = sf.Domain({"n": sf.Integers(0, 5, outside="clamp", missing="other")})
     plan = sf.plan(sf.identity(domain), sf.zcdp(1), neighbours="add-remove")
-    made = sf.release(plan, pd.DataFrame({"n": [1, 2]}), ledger=None, out=tmp_path / "out")
+    out, path = tmp_path / "out", tmp_path / "l.db"
+    ledger = sf.Ledger.create(path, total=sf.zcdp(1))
+    made = sf.release(plan, pd.DataFrame({"n": [1, 2]}), ledger=ledger, out=out)
     assert made.provenance.features == ()
     assert "features" not in made.facts()
+    whole = (out / "release.json").read_text()
+    (out / "release.json").write_text(whole.replace('"snapshot"', '"features": {"n": "count(visits)"}, "snapshot"', 1))
+    told = CliRunner().invoke(app, ["check-release", str(out), "--ledger", str(path)]).output
+    assert told.startswith("rejected"), told

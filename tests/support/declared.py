@@ -62,11 +62,11 @@ def drawn_declaration(seed: int) -> Declared:
             lambda some, one: sf.ranges(domain, one),
             lambda some, one: sf.total(domain),
             lambda some, one: sf.identity(domain, some),
-            lambda some, one: sf.means(domain, "m", by=some[:2]) if measures else sf.predicates(domain, [f"{one} is missing"]),
-        ]  # fmt: skip
+            lambda some, one: sf.means(domain, "m", by=some[:2]),
+        ]
         try:
             parts[f"p{len(parts)}"] = asks[int(rng.integers(len(asks)))](some, one)
-        except SfumatoError:  # an attribute without order, and the like
+        except SfumatoError:  # an attribute without order, a measure that there is not
             continue
     rows = int(rng.integers(2, 12))
     each = int(rng.integers(1, rows)) if rng.random() < 0.5 else 1

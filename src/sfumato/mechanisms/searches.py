@@ -469,7 +469,9 @@ SEARCHES: tuple[Search, ...] = (
 )
 """Every search for tables that nobody has to ask for, in the order in which those of one cost are run."""
 
-PARTS = Search("factorization", "parts by themselves", LONG, _parts, separate_parts.applies, bounded=False)
+PARTS = Search(
+    "factorization", "parts by themselves", LONG, _parts, separate_parts.applies, bounded=False, grouped=True
+)
 
 
 def labelled(label: str) -> tuple[Search, ...]:

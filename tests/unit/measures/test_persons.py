@@ -31,7 +31,7 @@ WHO: dict[str, Any] = {"neighbours": "add-remove", "person": "who"}
 
 
 def test_no_person_changes_more_than_is_priced() -> None:
-    """`python bench/once_per.py measures` draws 3,000. Mutants: a corner left out; products of other groups left out."""
+    """`python bench/once_per.py measures` draws 3,000. Mutants: a corner or products of other groups left out."""
     assert errs_of_persons(40, 0)[0] == 0
 
 
