@@ -68,6 +68,7 @@ GROUPS = {
             "budget_for",
             "records_for",
             "choose_rows",
+            "share_budget",
             "simulate",
             "factorization",
             "Factorization",

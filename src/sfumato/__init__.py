@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sfumato.planner.opening import open_plan as open
     from sfumato.planner.planning import plan
     from sfumato.planner.rows import choose_rows
+    from sfumato.planner.shares import share_budget
     from sfumato.planner.simulate import simulate
     from sfumato.plans.plan import Plan
     from sfumato.postprocess.bodies import project
@@ -126,6 +127,7 @@ __all__ = [
     "records_for",
     "release",
     "rows",
+    "share_budget",
     "simulate",
     "stack",
     "sums",
@@ -177,6 +179,7 @@ _LATE = {
     "read_spec": "sfumato.specs",
     "records_for": "sfumato.planner.inverse",
     "release": "sfumato.releasing",
+    "share_budget": "sfumato.planner.shares",
     "simulate": "sfumato.planner.simulate",
     "stack": "sfumato.workloads",
     "sums": "sfumato.workloads",

@@ -179,7 +179,7 @@ Products units:[int] costs:[int] shift:int
 Projection answers:float64* possible:Possible gap:real certified:bool moved:float iterations:count body:text
     realisable:bool rounded:float|none norm:text rungs?:[Rung] left_out?:[text]
 Provenance name:text ledger_id:text sequence:count anchor:text one_shot:bool created:text versions:[[text]]
-    snapshot:text|none table?:text
+    snapshot:text|none table?:text features?:[[text]]
 Published label:text values:[int64*1] total:count|none
 PureEvent epsilon:ratio
 QueryBlock part:text block:Block weight:ratio unit:text labels:[[text]|none]

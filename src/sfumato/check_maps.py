@@ -509,68 +509,187 @@ def largest_record_change(
     return one[0] * (2 if all(ops[f].kind in PLAIN or map_entries(ops[f]).min() >= 0 for f in ops) else 2**p), False
 
 
-def products_of_cells(f: Any, op: Any, sizes: Any, differ: Any) -> tuple[int, int]:
-    """Between which two numbers the product of two columns of a map lies; of cells that differ in one attribute, where
-    that is one of its."""
-    names, n = f[0], math.prod(sizes[a] for a in f[0])
-    top = int(max(column_power_sums(op, 2)))
-    if op.kind in ALIKE and len(names) == 1:
-        other = {"Identity": 0, "Total": top, "Residual": -n}[op.kind]
-        return (other, other) if differ in names or other == top else (min(other, top), top)
-    if n > 1000 or (names and names[0].startswith(COMBINED)):
-        return -top, top
-    entries = map_entries(op).astype(object)
-    gram = entries.T @ entries
-    if differ not in names:
-        return int(gram.min()), int(gram.max())
-    place = np.indices([sizes[a] for a in names])[names.index(differ)].ravel()
-    apart = gram[place[:, None] != place]
-    return int(apart.min()), int(apart.max())
+def cell_places(names: Any, at: Any, sizes: Any, n: int) -> Any:  # of n joint cells, among those of some attributes
+    return np.ravel_multi_index([at[a] for a in names], [sizes[a] for a in names]) if names else np.zeros(n, int)
+
+
+def gram_patterns(own: Any, ops: Any, sizes: Any, differ: Any) -> Any:
+    """(patterns, maps) of some maps over joined attributes the products of two columns, for all pairs of cells there
+    are; of those that differ in one attribute, where that is one of theirs. None: they are too many to list."""
+    names = list(dict.fromkeys(a for f in own for a in f[0]))
+    shape, apart = [sizes[a] for a in names], differ in names
+    if all(ops[f[1]].kind in ALIKE and len(f[0]) < 2 for f in own):
+        tops = [int(max(column_power_sums(ops[f[1]], 2))) for f in own]
+        kinds, n = [ops[f[1]].kind for f in own], math.prod(shape)
+        others = [{"Identity": 0, "Total": t, "Residual": -n}[k] for k, t in zip(kinds, tops, strict=True)]
+        return np.array([tops, others][apart : 1 + (math.prod(shape) > 1)], dtype=object)
+    if math.prod(shape) > 1000 or any(a.startswith(COMBINED) for a in names):
+        return None
+    at = dict(zip(names, np.indices(shape).reshape(len(names), math.prod(shape)), strict=True))
+    pairs = np.nonzero(at[differ][:, None] != at[differ] if apart else np.full((math.prod(shape),) * 2, True))
+    columns: list[Any] = []
+    for some, key in own:
+        place = cell_places(some, at, sizes, math.prod(shape))
+        entries = map_entries(ops[key])
+        wide = int(abs(entries).max()) ** 2 * len(entries) >= 2**62
+        entries = entries.astype(object) if wide else entries
+        columns.append((entries.T @ entries)[place[pairs[0]], place[pairs[1]]])
+    return np.array(sorted({*zip(*(c.tolist() for c in columns), strict=True)}), dtype=object)
 
 
 def product_bound(blocks: Any, ops: Any, sizes: Any, differ: Any, sign: int) -> int:
-    """At most so large is `sign` times the product of two columns, of cells that differ in one attribute if named."""
-    held = {f for _, fs in blocks for f in fs}
-    ends = {f: products_of_cells(f, ops[f[1]], sizes, differ) for f in held}
-    plain = all(ops[f[1]].kind in ALIKE and len(f[0]) == 1 for f in held)
-    every = sorted({a for f in held for a in f[0]})
-    if not plain and math.prod(sizes[a] for a in every) <= 1000:  # all pairs of cells
-        place = dict(zip(every, np.indices([sizes[a] for a in every]).reshape(len(every), -1), strict=True))
-        total: Any = 0
+    """At most so large is `sign` times the product of two columns, of cells that differ in one attribute if named.
+
+    Maps over attributes that some map joins go together: what they have at all pairs of cells, and of all others so.
+    """
+    held = list(dict.fromkeys(f for _, fs in blocks for f in fs))
+    joined: list[tuple[set[str], list[Any]]] = []
+    for f in held:
+        mine = [g for g in joined if g[0] & {*f[0]}]
+        joined = [g for g in joined if g not in mine]
+        joined.append(({*f[0]}.union(*(g[0] for g in mine)), [x for g in mine for x in g[1]] + [f]))
+    ways: list[tuple[list[Any], Any]] = []
+    for _, own in joined:
+        found = gram_patterns(own, ops, sizes, differ)
+        tops = [int(max(column_power_sums(ops[f[1]], 2))) for f in own]
+        each = [([f], np.array([[t], [-t]], dtype=object)) for f, t in zip(own, tops, strict=True)]
+        ways += each if found is None else [(own, found)]
+    ways = [(own, table) for own, table in ways if len(table)]
+    at = {f: (axis, k) for axis, (own, _) in enumerate(ways) for k, f in enumerate(own)}
+    many = [len(table) for _, table in ways]
+    total: Any = 0
+    if math.prod(many) * len(blocks) <= MOST:
         for m, fs in blocks:
-            part: Any = m * m
-            for names, key in fs:
-                at = np.zeros(len(place[every[0]]), dtype=int)
-                for a in names:
-                    at = at * sizes[a] + place[a]
-                entries = map_entries(ops[key]).astype(object)
-                part = part * (entries.T @ entries)[np.ix_(at, at)]
+            part: Any = np.full([1] * len(many), m * m, dtype=object)
+            for axis, k in (at[f] for f in fs if f in at):
+                part = part * ways[axis][1][:, k].reshape([many[axis] if i == axis else 1 for i in range(len(many))])
             total = total + part
-        total = np.broadcast_to(np.array(total, dtype=object), (len(place[every[0]]),) * 2)
-        apart = place[differ][:, None] != place[differ] if differ in every else np.full(total.shape, True)
-        return int(max(sign * total[apart]))
-    names = sorted({f[0][0] for f in held if sizes[f[0][0]] > 1}) if plain else []
-    if plain and len(names) <= 16:  # which attributes agree says all
-        totals = np.zeros(2 ** len(names), dtype=object)
-        agree = (np.arange(len(totals)) >> np.arange(len(names))[:, None]) % 2 == 0
-        for m, fs in blocks:
-            each: Any = np.full(len(totals), m * m, dtype=object)
-            for f in fs:
-                low, high = ends[f]
-                same = agree[names.index(f[0][0])] if f[0][0] in names else True
-                each = each * np.where(same, high, low)
-            totals += each
-        if differ in names:
-            totals = totals[~agree[names.index(differ)]]
-        return int(max(sign * totals))
-    total = 0
+        return int(np.max(sign * total))
     for m, fs in blocks:
         low = high = m * m
-        for f in fs:
-            corners = [a * b for a in (low, high) for b in ends[f]]
+        for axis, k in (at[f] for f in fs if f in at):
+            ends = min(ways[axis][1][:, k]), max(ways[axis][1][:, k])
+            corners = [a * b for a in (low, high) for b in ends]
             low, high = min(corners), max(corners)
         total += max(sign * low, sign * high)
     return total
+
+
+def pair_change(blocks: Any, ops: Any, sizes: Any, some: Any, each: int, full: int, rest: int) -> int | None:
+    """A bound of the squared change of a person's rows from all pairs of columns; None where cells are many.
+
+    A sum of s columns is as long as its pairs say: s (s - 1) / 2 of them at most, each (|a|^2 + |b|^2) / (s - 1) +
+    2 <a, b>. Between none and all rows of one more group what they change is convex.
+    """
+    every = sorted({a for _, fs in blocks for names, _ in fs for a in names})
+    n = math.prod(sizes[a] for a in every)
+    if n > 1000 or full > 64 or any(a.startswith(COMBINED) for a in every):
+        return None
+    at = dict(zip(every, np.indices([sizes[a] for a in every]).reshape(len(every), n), strict=True))
+    gram: Any = np.zeros((n, n), dtype=object)
+    for m, fs in blocks:
+        part: Any = m * m
+        for names, key in fs:
+            place = cell_places(names, at, sizes, n)
+            entries = map_entries(ops[key]).astype(object)
+            part = part * (entries.T @ entries)[np.ix_(place, place)]
+        gram = gram + part
+    norms = np.diagonal(gram)
+    free = any(a not in every for a in some)  # one more attribute tells groups apart, so that cells may be the same
+    apart = np.full((n, n), free)
+    for a in some if not free else ():
+        apart |= at[a][:, None] != at[a]
+    both, product = (norms[:, None] + norms)[apart], gram[apart]
+
+    def twice(s: int) -> int:
+        return int(2 * max(norms)) if s == 1 else int(max(s * both + 2 * s * (s - 1) * product))
+
+    found = each**2 * max(twice(s) for s in range(1, full + 1))
+    if rest:
+        found = max(found, each * (each - rest) * twice(full) + each * rest * twice(full + 1))
+    return found // 2
+
+
+def simplex_maximum(gains: Any, limits: Any) -> Fraction:
+    """The largest sum of gains times a, a >= 0, where each row of coefficients, times a, is at most its last number.
+
+    These are not negative. By the simplex method with Bland's rule, exactly."""
+    n, m = len(gains), len(limits)
+    table = [[*map(Fraction, row[:-1]), *(Fraction(i == j) for j in range(m)), Fraction(row[-1])]
+             for i, row in enumerate(limits)]  # fmt: skip
+    last, basis = [*(Fraction(-g) for g in gains), *(Fraction(0) for _ in range(m + 1))], list(range(n, n + m))
+    while (enter := next((j for j in range(n + m) if last[j] < 0), None)) is not None:
+        ways = [(row[-1] / row[enter], basis[i], i) for i, row in enumerate(table) if row[enter] > 0]
+        if not ways:
+            raise Cannot("means without end")
+        out = min(ways)[2]
+        pivot = [x / table[out][enter] for x in table[out]]
+        table = [pivot if i == out else [x - row[enter] * y for x, y in zip(row, pivot, strict=True)]
+                 for i, row in enumerate(table)]  # fmt: skip
+        last = [x - last[enter] * y for x, y in zip(last, pivot, strict=True)]
+        basis[out] = enter
+    return last[-1]
+
+
+def phantom_bound(blocks: Any, ops: Any, sizes: Any, some: Any, each: int, full: int, rest: int) -> int | None:
+    """A bound of the squared change of a person's rows where cells are alike: pairs of rows as they can lie together.
+
+    Residuals that were not measured add weights times squares, at least 0, and pull down what no rows can be in all
+    their pairs. None: cells are not alike, or there are many.
+    """
+    held = {f for _, fs in blocks for f in fs}
+    every = sorted(a for a in {*some, *(a for f in held for a in f[0])} if sizes[a] > 1)
+    plain = all(ops[f[1]].kind in ALIKE and len(f[0]) < 2 for f in held)
+    if not plain or not 0 < len(every) < 6 or full > 64:
+        return None
+    ways = [p for p in product((0, 1), repeat=len(every)) if not any(p) or any(p[every.index(a)] for a in some)]
+    gram, own = [0] * len(ways), list[list[int]]()
+    tops = {f: int(max(column_power_sums(ops[f[1]], 2))) for f in held}
+    others = {f: {"Identity": 0, "Total": tops[f], "Residual": -math.prod(sizes[a] for a in f[0])} for f in held}
+    for i, p in enumerate(ways):
+        for m, fs in blocks:
+            part = m * m
+            for f in fs:
+                apart = bool(f[0]) and f[0][0] in every and p[every.index(f[0][0])]
+                part *= others[f][ops[f[1]].kind] if apart else tops[f]
+            gram[i] += part
+        signs = [-1 if d else sizes[a] - 1 for a, d in zip(every, p, strict=True)]
+        own.append(
+            [math.prod(x for x, h in zip(signs, q, strict=True) if h) for q in product((0, 1), repeat=len(every))]
+        )
+    bodies = [(q * each**2, q * each) for q in range(1, full + 1)]
+    bodies += [(full * each**2 + rest**2, full * each + rest)] if rest else []
+    if len(ways) < 2:
+        return None
+    shift = (max(gram[1:]) - min(gram[1:]) + 1) * 2**30  # so that all pairs are told, even of gains below 0
+    found = list[Fraction]()
+    for s, n in bodies:  # how often pairs agree where: in all, and so that no phantom is below 0
+        limits = [
+            [-(n * n - s) * own[p][k] for p in range(1, len(ways))] + [s * own[0][k]] for k in range(1, len(own[0]))
+        ]
+        most = simplex_maximum([g + shift for g in gram[1:]], [[1] * len(ways[1:]) + [1], *limits]) - shift
+        found.append(s * gram[0] + (n * n - s) * most)
+    return max(map(math.floor, found))
+
+
+def columns_by_group(blocks: Any, ops: Any, sizes: Any, some: Any) -> list[int] | None:
+    """For each joint cell of some attributes a bound of a column's sum of |entries|; None where they are many."""
+    shape = [sizes[a] for a in some]
+    if math.prod(shape) * len(blocks) > MOST // 4 or any(
+        n[0].startswith(COMBINED) for _, fs in blocks for n, _ in fs if n
+    ):
+        return None
+    total: Any = np.zeros(shape, dtype=object)
+    for m, fs in blocks:
+        part: Any = np.full([1] * len(shape), abs(m), dtype=object)
+        for names, key in fs:
+            sums = np.array(column_power_sums(ops[key], 1), dtype=object).reshape([sizes[a] for a in names])
+            sums = np.max(sums, axis=tuple(i for i, a in enumerate(names) if a not in some))
+            order = [a for a in names if a in some]
+            sums = np.array(sums, dtype=object).transpose([order.index(a) for a in some if a in order])
+            part = part * sums.reshape([sizes[a] if a in order else 1 for a in some])
+        total = total + part
+    return np.broadcast_to(total, shape).ravel().tolist()
 
 
 def grouped_person_change(blocks: Any, ops: Any, sizes: Any, p: int, replace: bool, rows: int, groups: Any) -> int:
@@ -581,6 +700,7 @@ def grouped_person_change(blocks: Any, ops: Any, sizes: Any, p: int, replace: bo
     kept = [a for a in once_per if sizes[a] > 1]
     found = list[int]()
     back = 0 if replace and p == 1 else product_bound(blocks, ops, sizes, None, -1) if replace else 0
+    plain = all(ops[f[1]].kind in PLAIN or map_entries(ops[f[1]]).min() >= 0 for _, fs in blocks for f in fs)
     subsets = [kept] if len(kept) > 6 else [s for k in range(len(kept) + 1) for s in combinations(kept, k)]
     for some in subsets:
         each = min(rows, most * math.prod(sizes[a] for a in kept if a not in some))
@@ -588,7 +708,10 @@ def grouped_person_change(blocks: Any, ops: Any, sizes: Any, p: int, replace: bo
         full = min(rows // each, many)
         rest = rows - full * each if full < many else 0
         if p == 1:
-            found.append((full * each + rest) * column * (1 + replace))
+            sums = columns_by_group(blocks, ops, sizes, some) or [column] * (full + 1)
+            sums = sorted((min(x, column) for x in sums), reverse=True)
+            one = each * sum(sums[:full]) + (rest * sums[full] if rest else 0)
+            found.append(one * (1 + replace))
             continue
         other = min(column, max((product_bound(blocks, ops, sizes, a, 1) for a in some), default=column))
 
@@ -602,6 +725,10 @@ def grouped_person_change(blocks: Any, ops: Any, sizes: Any, p: int, replace: bo
             return max(change(full, rest, beside), *(change(q, 0, beside) for q in some))
 
         found.append(min(4 * worst(0), 2 * worst(max(0, back))) if replace else worst(0))
+        pairs = pair_change(blocks, ops, sizes, some, each, full, rest)
+        phantoms = phantom_bound(blocks, ops, sizes, some, each, full, rest)
+        times = 1 if not replace else 2 if plain else 4
+        found += [x * times for x in (pairs, phantoms) if x is not None]
     return min(found)
 
 

@@ -64,7 +64,7 @@ RATIO = re.compile(r"(0|[1-9][0-9]*)(/[1-9][0-9]*)?", re.ASCII)
 SAMPLER = "exact integer law from the operating system's generator; no seed"
 TRUST = "central: the custodian holds the table"
 FACTS = "format name created privacy mechanism error hashes workload ledger snapshot post_processing versions files"
-MORE = "table impossible cautions other cut_persons projection model_gap"  # what release.json may have besides
+MORE = "table features impossible cautions other cut_persons projection model_gap"  # what release.json may have besides
 ROOT = Decimal("2.50662827463100050241576528481104525300698674060993831662992357634229365460784197494659583837806")
 SLACK = Decimal("1e-85")  # far more than arithmetic of 110 digits, and this root of 2 pi, are wrong by
 
@@ -494,8 +494,8 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         self.must("maps", "persons who had more rows were not counted as the plan says", right)
         value *= unit[2] ** p
         if len(unit) == 4:
-            grouped = maps.grouped_person_change(found, ops, sizes, p, replaced, unit[2], unit[3])
-            value, exact = min(value, grouped), False
+            grouped = maps.grouped_person_change(priced, ops, cells_of, p, replaced, unit[2], unit[3])
+            value, exact = min(value, maps.longer(grouped, more * (1 + replaced) * unit[2], p)), False
         self.paid(value := value + cut**p, exact, m.noise, event)
         return found, value if exact else 0
 
@@ -670,8 +670,8 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         self.must("unit", "groups have as many rows as a person, or none", unit[1] and 1 <= each < unit[2])
         moved = plan.workload.domain.impossible
         self.must("unit", "records are moved out of the groups in which they were chosen", not moved)
-        if not right or summed(plan):
-            raise Cannot("sums of measures of persons whose rows are counted once per group")
+        if not right:
+            raise Stop
         return [[*names, each]]
 
     def release(self, path: Path, ledger: Path, anchor: str | None, earlier: Path | None) -> None:
@@ -764,6 +764,7 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
             "snapshot": proof.snapshot,
             "versions": dict(proof.versions),
         } | ({"impossible": impossible} if impossible else {})
+        right |= {"features": dict(proof.features)} if proof.features else {}
         for key, value in right.items():
             self.must(
                 "files",
@@ -771,6 +772,7 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
                 equal_as_json(facts.get(key), value),
             )
         closed = {*FACTS.split()} <= {*facts} <= {*FACTS.split(), *MORE.split()} and facts.impossible != []
+        closed = closed and ("features" in facts) == ("features" in right)
         self.must(
             "files", "release.json has other entries than they have", closed and (impossible or not facts.impossible)
         )

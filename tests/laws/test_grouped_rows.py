@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sfumato.errors import PlanError
-from sfumato.operators import Block, Combination, Identity, Residual, Total
+from sfumato.operators import Block, Combination, Identity, Prefix, Residual, Total
 from sfumato.privacy import grouped_rows
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.strategies.certificates import exact_sensitivity
@@ -87,6 +87,57 @@ def test_it_is_never_dearer_than_rows_anywhere() -> None:
             for power in (1, 2):
                 anywhere = exact_sensitivity(blocks, sizes, PrivacyUnit(Neighbours(relation), "who", rows), power)
                 assert price(blocks, sizes, once_per, rows, each, relation, power) <= anywhere.value
+
+
+@pytest.mark.parametrize(
+    ("sizes", "once_per", "rows", "true", "pairs"),
+    [
+        ({"a": 2, "b": 2}, ("a", "b"), 4, 16, 64),
+        ({"a": 2, "b": 3}, ("a", "b"), 5, 48, 180),
+        ({"a": 3, "b": 4}, ("a", "b"), 5, 360, 600),
+    ],
+)
+def test_phantoms_tell_which_pairs_of_rows_can_lie_together(
+    monkeypatch: pytest.MonkeyPatch, sizes: dict[str, int], once_per: tuple[str, ...], rows: int, true: int, pairs: int
+) -> None:
+    """Residuals of two attributes: not all pairs of rows can differ in both, or in neither. At most 1.25 times too
+    dear; `python bench/once_per.py residuals` goes through 1,118 tables."""
+    residual = [Block((("a",), ("b",)), (Residual(sizes["a"]), Residual(sizes["b"])))]
+    assert largest_changes(residual, sizes, once_per, rows, 1)["add-remove", 2] == true
+    assert true <= price(residual, sizes, once_per, rows) <= 1.25 * true
+
+    def none(*_: object) -> int:
+        raise PlanError("no phantoms")
+
+    monkeypatch.setattr("sfumato.privacy.sensitivity.phantom_change", none)
+    assert price(residual, sizes, once_per, rows) == pairs
+
+
+def test_phantoms_prove_whatever_their_weights_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights at random: the price may be dull, and is never too low. Mutant: weights below 0 (the next test)."""
+    random = np.random.default_rng(4)
+    monkeypatch.setattr(grouped_rows, "_phantom_weights", lambda _, own, *__: random.exponential(1, len(own)).tolist())
+    assert understated(40, 11) == 0
+
+
+def test_phantoms_below_nothing_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the brute force could find a phantom that takes away what is there."""
+    monkeypatch.setattr(grouped_rows, "_phantom_weights", lambda _, own, *__: [-1.0] * len(own))
+    monkeypatch.setattr("sfumato.privacy.sensitivity.grouped_change", lambda *_: 2**60)
+    monkeypatch.setattr("sfumato.privacy.sensitivity.paired_change", lambda *_: 2**60)
+    assert understated(40, 11) > 0
+
+
+def test_the_largest_columns_of_the_groups_are_what_laplace_noise_hides() -> None:
+    """Prefixes have columns of 20, 19, ... Mutants: the largest column for all; rows of one more group left out."""
+    sizes, prefix = {"age": 20, "sex": 2}, Block((("age",),), (Prefix(20),))
+    assert price([prefix], sizes, ("age",), 5, power=1) == 20 + 19 + 18 + 17 + 16
+    assert price([prefix], sizes, ("age",), 5, each=2, power=1) == 2 * (20 + 19) + 18
+    # of persons who are replaced, five rows anywhere tell as much: all at one end, or none
+    assert price([prefix], sizes, ("age",), 5, power=1, relation="replace-one") == 5 * 20
+    assert price([prefix], sizes, ("sex",), 5, power=1) == 2 * 20
+    both = Block((("age",), ("sex",)), (Prefix(20), Identity(2)))
+    assert price([both, prefix], sizes, ("age",), 3, power=1) == 2 * (20 + 19 + 18)
 
 
 def test_attributes_that_are_not_there_are_refused() -> None:

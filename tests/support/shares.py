@@ -14,7 +14,7 @@ from sfumato.maps import AlikeMap, BlockMap, DenseMap, Map, TotalMap
 from sfumato.privacy.sensitivity import certified_bound
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
-__all__ = ["ADD", "REPLACE", "errs"]
+__all__ = ["ADD", "REPLACE", "errs", "errs_of_persons"]
 
 ADD = PrivacyUnit(Neighbours.ADD_REMOVE)
 REPLACE = PrivacyUnit(Neighbours.REPLACE_ONE)
@@ -117,5 +117,62 @@ def errs(count: int, first: int, *, knots: bool = False, enough: float = math.in
             found = _largest(added, power, replaced=unit is REPLACE)
             low += price < found
             if unit is ADD and found:
+                most = max(most, price / found)
+    return low, most
+
+
+def _bodies(
+    added: Any, cells: np.ndarray[Any, Any], unit: PrivacyUnit, sizes: dict[str, int], rng: np.random.Generator
+) -> Any:
+    """(bodies, rows) what persons add who have drawn records, within what is counted of them; then their longest.
+
+    From each drawn body records are taken one after another in whose place another adds to its length.
+    """
+    group = np.zeros(len(cells), dtype=int)
+    for a in unit.once_per:
+        group = group * sizes[a] + cells[:, "ab".index(a)]
+    plain = added.astype(float)
+    out: list[Any] = []
+    for _ in range(12):
+        body: list[int] = []
+        for i in rng.permutation(len(added)).tolist():
+            held = sum(group[j] == group[i] for j in body)
+            if len(body) < unit.rows_per_person and held < unit.rows_per_group:
+                body.append(i)
+        out.append(added[body].sum(axis=0))
+        for k in [*range(len(body))] * 2:
+            rest = body[:k] + body[k + 1 :]
+            full = [g for g in {*group[rest].tolist()} if (group[rest] == g).sum() >= unit.rows_per_group]
+            may = np.flatnonzero(~np.isin(group, full))
+            lengths = np.square(plain[rest].sum(axis=0) + plain[may]).sum(axis=1)
+            body[k] = int(may[np.argmax(lengths)])
+        out.append(added[body].sum(axis=0))
+        out.append(added[body[: int(rng.integers(1, len(body) + 1))]].sum(axis=0))
+    return np.array(out, dtype=object)
+
+
+def errs_of_persons(count: int, first: int, *, enough: float = math.inf) -> tuple[int, float]:
+    """The same for persons with several records, of whom few are counted in each cell of "a", "b" or both."""
+    low, most = 0, 0.0
+    for seed in range(first, first + count):
+        if low >= enough:
+            break
+        rng = np.random.default_rng([191, seed])
+        pieces = int(rng.integers(1, 4))
+        blocks, sizes, measures = _drawn(rng, pieces)
+        added = _added(blocks, sizes, measures, rng, pieces)
+        here = itertools.product(range(sizes["a"]), range(sizes["b"]))
+        cells = np.tile(np.array([*here]), (len(added) // (sizes["a"] * sizes["b"]), 1))
+        rows = int(rng.integers(2, 7))
+        each = int(rng.integers(1, rows))
+        once_per = (("a",), ("b",), ("a", "b"))[int(rng.integers(3))]
+        named = [m for m in measures if any(m in b.attributes for b in blocks)]
+        for power, relation in itertools.product((1, 2), Neighbours):
+            unit = PrivacyUnit(relation, "who", rows, once_per=once_per, rows_per_group=each)
+            bodies = _bodies(added, cells, unit, sizes, rng)
+            found = _largest(bodies, power, replaced=relation is Neighbours.REPLACE_ONE)
+            price = certified_bound(blocks, sizes, unit, power, None, named)
+            low += price < found
+            if relation is Neighbours.ADD_REMOVE and found:
                 most = max(most, price / found)
     return low, most

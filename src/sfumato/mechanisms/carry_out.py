@@ -18,6 +18,7 @@ from sfumato._util.documents import ENDINGS, defer_signals
 from sfumato.curator import Curator
 from sfumato.curator.by_part import curator_for
 from sfumato.curator.engines.partitions import report_jobs_to
+from sfumato.curator.people.tables import feature_texts
 from sfumato.errors import InvalidInput, NameTaken, NotWritten, PlanError, SfumatoError
 from sfumato.mechanisms.iterative import check_rounds, run_rounds
 from sfumato.mechanisms.registry import LOOKS, import_named
@@ -173,7 +174,7 @@ def carry_out(  # type: ignore[reportInconsistentOverload]  (the options are tho
         if snapshot not in (None, stored.provenance.snapshot):
             raise NameTaken(f"{name!r} was released from snapshot {stored.provenance.snapshot!r}; choose another name")
         return stored
-    made_by = package_versions()
+    made_by, told = package_versions(), feature_texts(source)
     jobs = getattr(progress, "jobs", None)
     with (
         nullcontext() if out is None else kind.draft(out, paid=account.durable) as draft,
@@ -190,7 +191,7 @@ def carry_out(  # type: ignore[reportInconsistentOverload]  (the options are tho
         late: BaseException | None = None
         result: Any = None
         try:
-            result = made(make_provenance(receipt, account, made_by, snapshot=snapshot, table=table))
+            result = made(make_provenance(receipt, account, made_by, snapshot=snapshot, table=table, features=told))
             try:
                 result = kind.finish(result, plan, progress)
             except ENDINGS as ended:

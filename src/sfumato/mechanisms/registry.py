@@ -336,8 +336,6 @@ def check_groups(value: Mechanism[Any], asked: Request) -> None:
     if asked.kind != TABLES or not value.grouped:
         asked.unit.refuse_groups(f"mechanism={value.name!r} and {KINDS[asked.kind]}")
     domain = asked.what.domain
-    if asked.what.measures:
-        asked.unit.refuse_groups("sums of measures")
     if domain.impossible:
         asked.unit.refuse_groups("domains with impossible cells")
     unknown = [a for a in asked.unit.once_per if a not in domain.names or a in domain.measures]

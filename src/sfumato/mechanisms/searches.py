@@ -116,7 +116,7 @@ class Found:
                 self.of.setdefault(search.title, []).append(finding)
                 try:
                     priced = price_design(finding, self.problem)
-                    _ = priced.rmse
+                    _ = priced.entries  # that all is answered
                 except SfumatoError as error:
                     self.refuse(finding.mechanism, "", str(error))
                 else:
@@ -227,7 +227,7 @@ def _design_sums(problem: Problem, found: Found, progress: Progress | None) -> l
     return moment_parts.moment_designs(problem)
 
 
-_SUMS = Search("factorization", "sums of measures", FORMULA, _design_sums, public=True)
+_SUMS = Search("factorization", "sums of measures", FORMULA, _design_sums, public=True, grouped=True)
 
 
 def _is_long(problem: Problem) -> bool:
@@ -467,7 +467,9 @@ SEARCHES: tuple[Search, ...] = (
 )
 """Every search for tables that nobody has to ask for, in the order in which those of one cost are run."""
 
-PARTS = Search("factorization", "parts by themselves", LONG, _parts, separate_parts.applies, bounded=False)
+PARTS = Search(
+    "factorization", "parts by themselves", LONG, _parts, separate_parts.applies, bounded=False, grouped=True
+)
 
 
 def labelled(label: str) -> tuple[Search, ...]:

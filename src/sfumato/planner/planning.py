@@ -165,7 +165,7 @@ def plan(
             `person`.
         once_per: Attributes of whose joint cells each holds at most `rows_per_group` counted rows of a person, such as
             ["department"]. Tables over them then cost the root of what they cost without, and the total what it did.
-            Missing values and (other) are one cell each. For tables of counts.
+            Missing values and (other) are one cell each. For tables of counts and sums of measures.
         rows_per_group: How many rows of a person are counted in each of these cells, fewer than `rows_per_person`.
         mechanism: A value such as `sf.mechanisms.mwem(rounds=8)`, or a name, which stands for its defaults. "auto"
             takes the least error that is known before data: among the plans for a workload; between private

@@ -19,12 +19,11 @@ from sfumato.errors import InvalidInput, PlanError
 from sfumato.mechanisms.carry_out import carry_out
 from sfumato.operators.base import FloatArray
 from sfumato.planner.planning import plan
+from sfumato.planner.shares import part_of, replan
 from sfumato.plans.plan import Plan
 from sfumato.privacy.accounting import event_price, overspending_error
 from sfumato.privacy.amounts import Number, read_exact
-from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger
-from sfumato.privacy.rounding import sqrt_down
 from sfumato.releases import Release
 from sfumato.releases.released import as_ledger
 from sfumato.workloads import queries
@@ -102,7 +101,7 @@ def choose_rows(
         raise PlanError("rows are chosen where once_per= names one attribute, one row per group; leave it out, or plan")
     account, folder = as_ledger(ledger), None if out is None else Path(out)
     pays = {"ledger": account, "table": table}
-    look, once = _look_plan(most, part / 2), _planned(most, 1, _part_of(most.budget, part / 2))
+    look, once = _look_plan(most, part / 2), replan(most, part_of(most.budget, part / 2), 1)
     second = f"{name}, one each"
     if account is not None:
         _check_both_are_paid(account, {name: look, second: once})
@@ -116,7 +115,7 @@ def choose_rows(
         f"{best} rows of a person were chosen by the release {name!r}: about {lost.rows[best]:,.0f} ± "
         f"{2 * lost.errors[best]:,.0f} rows of those who have up to {unit.rows_per_person} are left out"
     )
-    made = _planned(most, best, _part_of(most.budget, 1 - part))
+    made = replan(most, part_of(most.budget, 1 - part), best)
     return replace(made, notes=(*made.notes, text))
 
 
@@ -193,7 +192,7 @@ def _look_plan(most: Plan, part: Fraction) -> Plan:
     matrix = np.hstack([beyond, np.zeros((top, domain.size - top - 1))])
     labels = [f"rows beyond {r}, times {1 / (top - r):.3g}" for r in range(top)]
     asked = queries(matrix, domain, labels=labels)
-    return plan(asked, _part_of(most.budget, part), neighbours=most.unit.neighbours, person=most.unit.person)
+    return plan(asked, part_of(most.budget, part), neighbours=most.unit.neighbours, person=most.unit.person)
 
 
 def _spread(each: Release) -> FloatArray:
@@ -230,28 +229,13 @@ def _numbers_of_rows(most: Plan, source: Any) -> PerPerson:
 
 def _noise_of(most: Plan, rest: Fraction) -> tuple[list[int], FloatArray]:
     """Numbers of rows, and for each of them the mean variance of every table of counts with the rest of the budget."""
-    top, budget = most.unit.rows_per_person, _part_of(most.budget, rest)
+    top, budget = most.unit.rows_per_person, part_of(most.budget, rest)
     if not most.unit.once_per:
         # noise grows with the number of rows, and nothing else does
-        once = _variances(_planned(most, top, budget)) / top**2
+        once = _variances(replan(most, budget, top)) / top**2
         return list(range(1, top + 1)), np.arange(1, top + 1)[:, None] ** 2 * once
     tried = sorted({*np.geomspace(2, top, _PLANS).round().astype(int).tolist()})
-    return tried, np.array([_variances(_planned(most, r, budget)) for r in tried])
-
-
-def _planned(most: Plan, count: int, budget: Budget) -> Plan:
-    u = most.unit
-    return plan(
-        most.workload,
-        budget,
-        neighbours=u.neighbours,
-        person=u.person,
-        rows_per_person=count,
-        once_per=u.once_per if count > 1 else (),
-        mechanism=most.mechanism,  # type: ignore[arg-type]
-        objective=most.objective,  # type: ignore[arg-type]
-        records=most.records,
-    )
+    return tried, np.array([_variances(replan(most, budget, r)) for r in tried])
 
 
 def _columns(made: Plan, *names: str) -> list[Any]:
@@ -262,12 +246,3 @@ def _columns(made: Plan, *names: str) -> list[Any]:
 def _variances(made: Plan) -> FloatArray:
     errors, units = _columns(made, "rmse", "unit")
     return np.array([e**2 for e, unit in zip(errors, units, strict=True) if unit == RECORDS])
-
-
-def _part_of(budget: Budget, share: Fraction) -> Budget:
-    """A share of a budget, in what its parts add up in."""
-    if budget.kind == "pure":
-        return Budget.pure(budget.parameter * share)
-    if budget.kind == "zcdp":
-        return Budget.zcdp(budget.parameter * share)
-    return Budget.gdp(sqrt_down(budget.mu_squared * share))

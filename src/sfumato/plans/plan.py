@@ -298,6 +298,16 @@ class Plan(WorkloadPlan):
         total += worst_bias(biased, [float(problem.table_weights(e.item)[0]) for e in biased])
         return math.sqrt(total / problem.total_weight)
 
+    @property
+    def joint_error(self) -> float:
+        """What is compared with the same of plans of other workloads: the largest weighted variance, or the sum over
+        parts of their weighted mean variance ("tables") or over queries, where sums count in their largest coefficient.
+        """
+        problem = self._problem(self.objective)
+        if problem.largest:
+            return self.objective_value**2
+        return self.objective_value**2 * problem.total_weight * problem.joint_weight
+
     def weighted_squares(self, problem: Problem) -> float:
         """The weighted sum of the squared rows of the reconstruction, or the largest of them.
 

@@ -246,9 +246,11 @@ def asked_distributions(release: Release) -> list[Distribution]:
 def attribute_distribution(release: Release, attribute: str, by: tuple[str, ...]) -> Distribution | None:
     """The distribution of an ordered attribute within groups, those that can be told; None where there is none."""
     domain = release.plan.workload.domain
-    if domain[attribute].size > _MAX_POINTS:
-        return None  # more points than a picture has, and every interval of a share is a row of that length
     declared = domain[attribute]
+    # prefixes of categories are in the order in which they were listed; of more cells than a picture has points every
+    # interval of a share is a row of that length
+    if not declared.ordered or declared.size > _MAX_POINTS:
+        return None
     ends = [float(high) - (declared.kind == "integer") for _, high in declared.intervals or ()]
     if isinstance(declared, Dates):
         ends = [(day - 1 - _EPOCH) * 86_400_000.0 for day in declared.edges[1:]]

@@ -363,6 +363,7 @@ def provenance_facts(plan: WorkloadPlan, release: Any) -> Rows:
         made = [("Release", safe_text(p.name)), ("Made", p.created)]
         made += [("Table", safe_text(p.table))] if p.table is not None else []
         made += [("Snapshot of the table", safe_text(p.snapshot))] if p.snapshot is not None else []
+        made += [(f"Column {safe_text(name)}", safe_text(text)) for name, text in p.features]
         made.append(("Software", ", ".join(f"{name} {version}" for name, version in p.versions)))
         made.append(("Random numbers", "exact integer noise from the operating system's generator; there is no seed"))
         done = _OVER_TIME if plan.runs_over_time else release.facts()["post_processing"]

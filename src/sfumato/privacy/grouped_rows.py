@@ -11,24 +11,35 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from sfumato.errors import PlanError, WorkloadError
-from sfumato.maps.base import INT64, Numbers
+from sfumato.maps.base import INT64, FloatArray, Numbers
 from sfumato.privacy.sums import Feature, SumOfProducts
 from sfumato.privacy.terms import MapTerms, Sizes, broadcast_on_axes, joint_gram
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
-__all__ = ["ColumnProducts", "coarser_groups", "column_products", "grouped_change", "grouped_columns", "paired_change"]
+__all__ = [
+    "ColumnProducts",
+    "coarser_groups",
+    "column_products",
+    "full_groups",
+    "grouped_change",
+    "grouped_columns",
+    "paired_change",
+]
 
 
 _MOST_CELLS = 1_000  # of a group of attributes, of which all pairs of cells are looked at
 _MOST_STATES = 2**20  # patterns of which attributes differ that are gone through: a second
 _MOST_PARTED = 6  # attributes of which all subsets are tried
 _MOST_GROUPS = 64  # of one person, of which each number is looked at by pairs of cells
+_MOST_PHANTOMS = 5  # attributes of which all subsets are phantoms: 32 in 32 patterns, a few milliseconds
+_SWEEPS, _BITS = 4, 20  # over the phantoms, for each number of groups that costs most; of a phantom's weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +75,7 @@ def coarser_groups(unit: PrivacyUnit, sizes: Sizes) -> list[PrivacyUnit]:
     return ways
 
 
-def _full_groups(unit: PrivacyUnit, sizes: Sizes) -> tuple[int, int]:
+def full_groups(unit: PrivacyUnit, sizes: Sizes) -> tuple[int, int]:
     """How many groups one person may fill, and how many rows are left for one more."""
     groups = math.prod(sizes[a] for a in unit.once_per)
     full = min(unit.rows_per_person // unit.rows_per_group, groups)
@@ -73,7 +84,7 @@ def _full_groups(unit: PrivacyUnit, sizes: Sizes) -> tuple[int, int]:
 
 def grouped_change(products: ColumnProducts, unit: PrivacyUnit, sizes: Sizes) -> int:
     """At most so large is the squared change that all counted rows of a person make, under the unit's relation."""
-    norm, apart, groups = products.norm, min(products.apart, products.norm), _full_groups(unit, sizes)
+    norm, apart, groups = products.norm, min(products.apart, products.norm), full_groups(unit, sizes)
     one = _largest_over_rows(norm - apart, apart, unit, groups)
     if unit.neighbours is Neighbours.ADD_REMOVE:
         return one
@@ -95,10 +106,45 @@ def _largest_over_rows(own: int, joint: int, unit: PrivacyUnit, groups: tuple[in
     return max(change(full, rest), *(change(min(max(q, 1), full), 0) for q in (peak, peak + 1, full)))
 
 
-def grouped_columns(largest: int, unit: PrivacyUnit, sizes: Sizes) -> int:
-    """At most so large is the L1 change of a person's rows, where `largest` is that of one row."""
-    full, rest = _full_groups(unit, sizes)
-    return (full * unit.rows_per_group + rest) * largest * (1 if unit.neighbours is Neighbours.ADD_REMOVE else 2)
+def grouped_columns(terms: MapTerms, largest: int, beside: int, unit: PrivacyUnit, sizes: Sizes) -> int:
+    """At most so large is the L1 change of a person's rows: of the largest columns of so many groups.
+
+    `largest` is that of one row, and `beside` that of one row in what stands beside the terms.
+    """
+    full, rest = full_groups(unit, sizes)
+    each = _largest_in_groups(terms, sizes, unit.once_per)
+    columns = [largest] * (full + 1) if each is None else sorted((min(c, largest) for c in each), reverse=True)
+    one = unit.rows_per_group * sum(columns[:full]) + rest * (columns[full] if rest else 0)
+    one += (full * unit.rows_per_group + rest) * beside
+    return one if unit.neighbours is Neighbours.ADD_REMOVE else 2 * one
+
+
+def _largest_in_groups(terms: MapTerms, sizes: Sizes, once_per: Sequence[str]) -> list[int] | None:
+    """For each joint cell of some attributes a bound of the column sums there; None where all are alike, or too many.
+
+    Each factor is taken at its largest over the other attributes.
+    """
+    shape = tuple(sizes[a] for a in once_per)
+    if math.prod(shape) * sum(len(b.weights) for b in terms.bundles) > _MOST_STATES:
+        return None
+    if all(s.alike for s in terms.slots):
+        return None
+    tables: list[Numbers] = []
+    for slot in terms.slots:
+        table = np.ones((1,) * len(shape), dtype=object)
+        for names, factor in slot.inside:
+            sums = np.array(factor.column_sums(terms.power), dtype=object).reshape([sizes[a] for a in names])
+            kept = [a for a in once_per if a in names]
+            sums = sums.max(axis=tuple(i for i, a in enumerate(names) if a not in kept))
+            order = [a for a in names if a in kept]
+            sums = np.asarray(sums, dtype=object).transpose([order.index(a) for a in kept])
+            table = table * sums.reshape([sizes[a] if a in kept else 1 for a in once_per])
+        tables.append(table)
+    total = np.zeros(shape, dtype=object)
+    for sets, weights in terms.bundles:
+        for some, weight in zip(sets.tolist(), weights.tolist(), strict=True):
+            total = total + weight * math.prod((tables[i] for i in some), start=np.ones((), dtype=object))
+    return np.broadcast_to(total, shape).reshape(-1).tolist()
 
 
 def column_products(terms: MapTerms, sizes: Sizes, unit: PrivacyUnit, norm: int) -> ColumnProducts:
@@ -171,7 +217,7 @@ def paired_change(terms: MapTerms, sizes: Sizes, unit: PrivacyUnit) -> int:
     (|a|^2 + |b|^2) / (s - 1) + 2 <a, b>. Columns of different lengths then cost less than the longest. Raises PlanError
     where there are too many cells, rows or digits.
     """
-    each, (full, rest) = unit.rows_per_group, _full_groups(unit, sizes)
+    each, (full, rest) = unit.rows_per_group, full_groups(unit, sizes)
     if len(terms.groups) != 1 or terms.cells[0] > _MOST_CELLS or full + bool(rest) > _MOST_GROUPS:
         raise PlanError("pairs of columns are looked at of one group of few cells, for few rows")
     gram = np.zeros((terms.cells[0],) * 2, dtype=object)
@@ -199,3 +245,71 @@ def paired_change(terms: MapTerms, sizes: Sizes, unit: PrivacyUnit) -> int:
     if rest:  # between none of the last group and all of it
         found = max(found, each * (each - rest) * twice(full) + each * rest * twice(full + 1))
     return found // 2
+
+
+def phantom_change(terms: MapTerms, sizes: Sizes, unit: PrivacyUnit) -> int:
+    """The same bound once more, where all cells of every attribute are alike, with blocks that are never measured.
+
+    Not all pairs of rows can lie as the worst pair does. Residuals R_A with any weights y_A >= 0 add y_A |R_A x|^2,
+    which is at least 0, so that the pairs' bound of the blocks with them is one of the blocks: it is less where weights
+    pull the worst pairs down. For each number of groups they may be others. How they are found proves nothing.
+    Raises PlanError where cells are not alike, or attributes or groups too many.
+    """
+    each, (full, rest) = unit.rows_per_group, full_groups(unit, sizes)
+    names = [a for a in dict.fromkeys([*(a for g in terms.groups for a in g), *unit.once_per]) if sizes[a] > 1]
+    alike = all(s.alike for s in terms.slots) and all(len(g) == 1 for g in terms.groups)
+    if not alike or not 0 < len(names) <= _MOST_PHANTOMS or full > _MOST_GROUPS:
+        raise PlanError("phantoms are for blocks whose cells are alike, over few attributes, for few rows")
+    cells, tells = [sizes[a] for a in names], [a in unit.once_per for a in names]
+    patterns = list(itertools.product((0, 1), repeat=len(cells)))  # which differ
+    state = {g: names.index(some[0]) for g, some in enumerate(terms.groups) if some[0] in names}
+    gram: list[int] = []
+    for p in patterns:
+        differs = [s.group in state and p[state[s.group]] for s in terms.slots]
+        gram.append(terms.dot([s.ends[d] for s, d in zip(terms.slots, map(int, differs), strict=True)]))
+    split = [i for i, p in enumerate(patterns) if any(d and t for d, t in zip(p, tells, strict=True))]
+    if not split:
+        raise PlanError("no two rows lie in different groups")
+    # (phantoms, patterns), the first pattern that of one cell
+    own = [[math.prod((n - 1, -1)[d] for n, d, a in zip(cells, p, some, strict=True) if a) for p in patterns]
+           for some in patterns]  # fmt: skip
+    # and all of one order at once: alone none of what is symmetric gets anywhere
+    orders = [[k for k, some in zip(own, patterns, strict=True) if sum(some) == m] for m in range(1, len(cells))]
+    own += [[sum(column) for column in zip(*alike, strict=True)] for alike in orders]
+    bodies = [(q * each**2, q * each) for q in range(1, full + 1)]
+    bodies += [(full * each**2 + rest**2, full * each + rest)] if rest else []
+
+    def costs(weights: list[int]) -> list[int]:
+        """Of each body at most, times 2^_BITS."""
+        summed = [(g << _BITS) + sum(w * k[i] for w, k in zip(weights, own, strict=True)) for i, g in enumerate(gram)]
+        apart = max(summed[i] for i in split)
+        return [squares * summed[0] + (rows**2 - squares) * apart for squares, rows in bodies]
+
+    best = costs([0] * len(own))
+    top = max(map(abs, gram)) or 1
+    scaled, table = np.array([g / top for g in gram]), np.array(own, dtype=np.float64)
+    tried = set[int]()
+    while (worst := max(range(len(best)), key=best.__getitem__)) not in tried:
+        tried.add(worst)
+        for order in (list(range(len(own))), list(range(len(own)))[::-1]):
+            found = _phantom_weights(scaled, table, split, order, *bodies[worst])
+            best = [min(a, b) for a, b in zip(best, costs([round(w * 2**_BITS) * top for w in found]), strict=True)]
+    return max(best) >> _BITS
+
+
+def _phantom_weights(
+    gram: FloatArray, own: FloatArray, split: list[int], order: list[int], squares: int, rows: int
+) -> list[float]:
+    """Weights of phantoms, one after another at the least of what they bound: where two patterns cost the same."""
+    weights, now = [0.0] * len(own), gram.copy()
+    for _ in range(_SWEEPS):
+        for i in order:
+            k = own[i]
+            values, slopes = now[split], k[split]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                steps = ((values[:, None] - values) / (slopes - slopes[:, None])).reshape(-1)
+            steps = np.append(steps[np.isfinite(steps) & (steps > -weights[i])], [0.0, -weights[i]])
+            apart = (values + steps[:, None] * slopes).max(axis=1)
+            step = float(steps[np.argmin(squares * (now[0] + steps * k[0]) + (rows**2 - squares) * apart)])
+            weights[i], now = max(0.0, weights[i] + step), now + step * k
+    return weights

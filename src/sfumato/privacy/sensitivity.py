@@ -37,6 +37,7 @@ from sfumato.privacy.grouped_rows import (
     grouped_change,
     grouped_columns,
     paired_change,
+    phantom_change,
 )
 from sfumato.privacy.measures import over_hull, widened
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian
@@ -143,13 +144,16 @@ def best_certified(
     """
     if type(power) is not int or power not in (1, 2):
         raise PlanError(f"a sensitivity is L1 (power 1) or L2 (power 2), not {power!r}")
-    if unit.once_per:
-        return _grouped_sensitivity(blocks, sizes, unit, power, propose, passed_over, measures)
+    if any(a in measures for a in unit.once_per):
+        raise PlanError("once_per= groups rows by cells, and a measure has none; name other attributes")
     if any(a in measures for b in blocks for a in b.attributes):
+        # of several rows, too: each is a mean of corners of its own cell, so all together one of corners' sums
         hull, cells, rounded = over_hull(blocks, sizes, measures, power)
         found, best = best_certified(hull, cells, unit, power, propose, passed_over)
         records = unit.rows_per_person * (2 if unit.neighbours is Neighbours.REPLACE_ONE else 1)
         return replace(found, value=widened(found.value, records * rounded, power), exact=False), best
+    if unit.once_per:
+        return _grouped_sensitivity(blocks, sizes, unit, power, propose, passed_over)
     plain = [b for b in blocks if not isinstance(b, CombinationMap)]
     if len(plain) < len(blocks):
         # no record changes all of them by more than each at its worst
@@ -187,11 +191,8 @@ def _grouped_sensitivity(
     power: int,
     propose: Callable[[ColumnPairs], Iterable[Certificate]],
     passed_over: tuple[type[Exception], ...],
-    measures: Sequence[str],
 ) -> tuple[Sensitivity, Certificate | None]:
     """That of a person of whose rows few lie in each group: at most that of any rows, which a certificate may prove."""
-    if any(a in measures for b in blocks for a in b.attributes):
-        raise PlanError("sums of measures have no price under once_per=; leave it out, or ask for counts alone")
     alike = replace(unit, once_per=(), rows_per_group=1)
     anyhow, best = best_certified(blocks, sizes, alike, power, propose, passed_over)
     plain = [b for b in blocks if not isinstance(b, CombinationMap)]
@@ -202,14 +203,15 @@ def _grouped_sensitivity(
     norm = largest_column_sum(terms, sizes)[0]
     ways = coarser_groups(unit, sizes)
     if power == 1:
-        found = [grouped_columns(norm + sum(combined), way, sizes) for way in ways]
+        found = [grouped_columns(terms, norm, sum(combined), way, sizes) for way in ways]
     else:
         rest = sum(combined)
         found = [grouped_change(column_products(terms, sizes, way, norm).beside(rest), way, sizes) for way in ways]
         times = 1 if unit.neighbours is Neighbours.ADD_REMOVE else 2 if terms.nonnegative else 4
         for way in ways if plain and not combined else ():
-            with suppress(PlanError, WorkloadError):
-                found.append(times * paired_change(terms, sizes, way))
+            for change in (paired_change, phantom_change):
+                with suppress(PlanError, WorkloadError):
+                    found.append(times * change(terms, sizes, way))
     return Sensitivity(power, min([anyhow.value, *found]), exact=False), best
 
 

@@ -61,7 +61,10 @@ Versions = tuple[tuple[str, str], ...]
 @storable
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Where a release stands: its name, its ledger entry, what made it, and the public name of its table, if given."""
+    """Where a release stands: its name, its ledger entry, what made it, and the public name of its table, if given.
+
+    features: what several rows tell of a person, by the names of the columns that were made of them (`sf.per_person`).
+    """
 
     name: str
     ledger_id: str
@@ -72,10 +75,13 @@ class Provenance:
     versions: Versions
     snapshot: str | None = None
     table: str | None = deferred_field(None)
+    features: tuple[tuple[str, str], ...] = deferred_field(())
 
     def __post_init__(self) -> None:
         if any(len(pair) != 2 for pair in self.versions):
             raise InvalidInput(f"versions are pairs of a package and its version; given {self.versions!r}")
+        if any(len(pair) != 2 for pair in self.features):
+            raise InvalidInput(f"features are pairs of a column and its expression; given {self.features!r}")
 
     @property
     def where(self) -> str:
@@ -105,11 +111,12 @@ def make_provenance(
     created: str | None = None,
     snapshot: str | None = None,
     table: str | None = None,
+    features: tuple[tuple[str, str], ...] = (),
 ) -> Provenance:
     """The provenance of what a receipt paid for; made now, unless it says when."""
     when = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds") if created is None else created
     ours = (receipt.name, receipt.ledger_id, receipt.sequence, receipt.anchor, not account.durable)
-    return Provenance(*ours, when, made_by, snapshot, table)
+    return Provenance(*ours, when, made_by, snapshot, table, features)
 
 
 _READ = 20  # answers of a part that are printed with it: what a frame prints without leaving any out
@@ -314,6 +321,7 @@ class WorkloadRelease(ReleaseBase):
             "ledger": {"one_shot": p.one_shot, "id": p.ledger_id, "sequence": p.sequence, "anchor": p.anchor},
             "table": p.table,
             "snapshot": p.snapshot,
+            **({"features": dict(p.features)} if p.features else {}),
             **self._processing(),
             "versions": dict(p.versions),
         }

@@ -145,6 +145,11 @@ class Problem:
             return self.whole.table_share(part)
         return len(self.workload) / (len(self._tables) * max(1, self._tables[part]))
 
+    @property
+    def joint_weight(self) -> float:
+        """What the sum of weighted variances is multiplied by beside those of other workloads: parts weigh alike."""
+        return len(self._tables) / len(self.workload) if self.objective == "tables" else 1.0
+
     @functools.cached_property
     def _tables(self) -> Counter[str]:
         """Per part how many tables are to be measured: none that is all zeros or public."""

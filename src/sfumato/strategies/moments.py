@@ -18,6 +18,7 @@ here: they are merged before anything is measured, so that their noise does not 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import itertools
@@ -38,6 +39,7 @@ from sfumato.privacy.measures import MAX_MEASURES, PIECES, WHOLE_BITS, corners
 from sfumato.privacy.unit import Neighbours
 from sfumato.strategies.covariance import centred_cross_product, check_covariance_size, component_powers
 from sfumato.strategies.design import Design, Problem
+from sfumato.strategies.grouped_residuals import weigh_parts
 from sfumato.strategies.merged_rows import independent_rows
 from sfumato.strategies.strategy import Estimate, Strategy
 
@@ -351,7 +353,8 @@ _MOST_COMPARED = 2**24  # entries of a factor whose columns are compared: 128 MB
 def merge_cells(problem: Problem) -> Moments:
     """A strategy that measures nothing yet, over the cells of attributes that queries tell apart."""
     codes = dict[str, NDArray[np.int64]]()
-    apart = set(problem.measures)  # a measure's own cells are never merged
+    # a measure's own cells are never merged, and of those that group a person's rows each has few of them
+    apart = {*problem.measures, *problem.unit.once_per}
     for query in problem.workload.blocks:
         for group, factor in zip(query.block.groups, query.block.factors, strict=True):
             if isinstance(factor, Total) or apart.issuperset(group):
@@ -454,6 +457,9 @@ class _Changes:
         ways = [frozenset(c) for k in range(len(attributes) + 1) for c in itertools.combinations(attributes, k)]
         if len(ways) > _MOST_WAYS:  # what is left out is priced all the same
             ways = [frozenset(), *(frozenset((a,)) for a in attributes), frozenset(attributes)]
+        if not problem.unit.total_is_public:
+            # of persons some have fewer rows than others: a record may vanish, without one in its place
+            places = np.concatenate([places, np.zeros((1, places.shape[1]))])
         i, j = np.triu_indices(len(places))
         return cls((places[i] + places[j], places[i] - places[j]), tuple(ways), sizes)
 
@@ -670,6 +676,7 @@ def designs(problem: Problem) -> list[Design]:
         points = _joint([corners(sizes[m]).T / PIECES**2 for m in measures])
     middles, _, _ = _best(asked, _Changes.of(problem, points, _named(asked), sizes))
     found: list[tuple[_Asked, FloatArray]] = []
+    measured: list[tuple[_Asked, FloatArray]] = []
     for a, middle in zip(asked, middles, strict=True):
         values, vectors = np.linalg.eigh(middle)
         kept = values > _RANK * values.max(initial=1e-300)
@@ -678,6 +685,7 @@ def designs(problem: Problem) -> list[Design]:
         own = matrix / math.prod(sizes[n] for n in a.attributes)
         if own.size:
             found.append((a, own @ np.linalg.pinv(a.basis.astype(np.float64))))
+            measured.append((a, middle))
     if not found:
         raise PlanError("nothing private is asked: what is public under this relation needs no measurement")
     used = {n for a in asked for n in a.attributes}
@@ -689,8 +697,31 @@ def designs(problem: Problem) -> list[Design]:
     fine = 2.0 ** (WHOLE_BITS + bits) / smallest
     public = problem.unit.total_is_public
 
-    def build(s: float) -> Moments:
-        parts = [MomentPart(a.attributes, np.rint(m * (s / _WHOLE)).astype(np.int64) @ a.basis) for a, m in found]
+    def build(s: float, times: FloatArray) -> Moments:
+        scales = zip(found, times.tolist(), strict=True)
+        parts = [
+            MomentPart(a.attributes, np.rint(m * (t * s / _WHOLE)).astype(np.int64) @ a.basis) for (a, m), t in scales
+        ]
         return Moments(sizes, measures, tuple(p for p in parts if p.matrix.any()), public, merged)
 
-    return [Design("factorization", build, fine, curve_bound(problem) if problem.noise == "gaussian" else None)]
+    bound = curve_bound(problem) if problem.noise == "gaussian" else None
+    made = [Design("factorization", functools.partial(build, times=np.ones(len(found))), fine, bound)]
+    if problem.unit.once_per and problem.noise == "gaussian" and not problem.largest:
+        with contextlib.suppress(PlanError):
+            for w in _times_of_groups(problem, measured, points, sizes):
+                times = np.sqrt(w)
+                made.append(Design("factorization", functools.partial(build, times=times), fine / float(times.min())))
+    return made
+
+
+def _times_of_groups(
+    problem: Problem, parts: Sequence[tuple[_Asked, FloatArray]], points: FloatArray, sizes: Mapping[str, int]
+) -> list[FloatArray]:
+    """By what each part's inverse variances are multiplied where few rows of a person lie in each group.
+
+    Matrices stay: how dear a part is for several rows hangs on its attributes, and on the measures as for one row.
+    """
+    errors = [float(np.trace(np.linalg.pinv(m, rcond=_RANK, hermitian=True))) for _, m in parts]
+    costs = [(points @ a.rows.T @ m * (points @ a.rows.T)).sum(axis=1) for a, m in parts]
+    sets = [a.attributes for a, _ in parts]
+    return weigh_parts(np.array(errors), np.stack(costs, axis=1), sets, sizes, problem.unit)

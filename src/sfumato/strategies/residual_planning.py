@@ -102,23 +102,26 @@ def _design_marginal_tables(problem: Problem) -> list[Design]:
 
 
 def _design_grouped_tables(problem: Problem) -> list[Design]:
-    """The same for persons whose rows are counted once per group: the optimum of the mean error under Gaussian noise.
+    """The same for persons whose rows are counted once per group: the optimum under Gaussian noise.
 
-    Beside it stands the noise that is best for rows anywhere: it is all there is for other errors and other noise, and
-    where the attributes are too many.
+    Beside it stands the noise that is best for rows anywhere: it is all there is for other noise, and where the
+    attributes are too many. Under Laplace noise nothing moves: r rows cost r times one in every measured table.
     """
-    anywhere = _allocate_marginals(problem, replaced=False)
-    found = [replace(residual_design(problem, anywhere.sets, anywhere.precision), bound=None)]
-    if problem.power == 2 and not problem.largest:
+    replaced = problem.unit.neighbours is Neighbours.REPLACE_ONE and problem.power == 2
+    anywhere = [_allocate_marginals(problem, replaced=way) for way in ((False, True) if replaced else (False,))]
+    bits = _FINE_BITS if replaced else _BITS
+    found = [replace(residual_design(problem, f.sets, f.precision, bits=bits), bound=None) for f in anywhere]
+    if problem.power == 2:
         domain = problem.workload.domain
+        objective = "max" if problem.largest else "mean"
         with contextlib.suppress(PlanError):
-            best = allocate_grouped_residuals(_asked_tables(problem), domain.names, domain.shape, problem.unit)
-            found += [
-                replace(
-                    residual_design(problem, b.sets, b.precision, bits=_FINE_BITS), bound=b.bound or None, grouped=True
-                )
-                for b in best
+            best = allocate_grouped_residuals(
+                _asked_tables(problem), domain.names, domain.shape, problem.unit, objective
+            )
+            made = [
+                residual_design(problem, b.sets, b.precision, bits=_FINE_BITS, none_cut=problem.largest) for b in best
             ]
+            found += [replace(d, bound=b.bound or None, grouped=True) for d, b in zip(made, best, strict=True)]
     return found
 
 

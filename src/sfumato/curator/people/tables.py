@@ -28,7 +28,7 @@ from sfumato.curator.people.grammar import (
 from sfumato.curator.rows.written import source_of
 from sfumato.errors import InvalidInput
 
-__all__ = ["Joined", "PerPerson", "Rows", "joined", "per_person", "rows"]
+__all__ = ["Joined", "PerPerson", "Rows", "feature_texts", "joined", "per_person", "rows"]
 
 
 _EXACT = 2**53  # whole numbers that doubles tell apart
@@ -142,12 +142,14 @@ class PerPerson:
         key: The column that names persons.
         tables: The tables of rows by their names.
         features: What is told of a person by the names of columns, as typed expressions.
+        said: The same as they were written.
     """
 
     people: Rows | None
     key: str
     tables: Mapping[str, Rows]
     features: Mapping[str, Node]
+    said: Mapping[str, str]
 
     def __repr__(self) -> str:
         return f"per_person({len(self.features)} columns of {len(self.tables)} tables, key={self.key!r})"
@@ -210,7 +212,7 @@ def per_person(
             features[name] = parse_feature(text, scope)
         except InvalidInput as error:
             raise InvalidInput(f"columns: {name!r}: {error}") from None
-    return PerPerson(table, key, dict(tables), features)
+    return PerPerson(table, key, dict(tables), features, dict(columns or {}))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -271,6 +273,13 @@ def joined(
         raise InvalidInput(f"persons are known by {persons.key!r} there and by {key!r} here; use one key")
     given = None if columns is None else tuple(_names(columns, "columns"))
     return Joined(table if isinstance(table, Rows) else rows(table), persons, given, unmatched)
+
+
+def feature_texts(source: Any) -> tuple[tuple[str, str], ...]:
+    """The features of persons that a source makes, by their names, as they were written; none where it makes none."""
+    table = source_of(source).table
+    people = table.people if isinstance(table, Joined) else table
+    return tuple(people.said.items()) if isinstance(people, PerPerson) else ()
 
 
 def _shown(source: Any) -> str:
