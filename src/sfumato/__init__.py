@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sfumato.curator.keys import KeyCounts
     from sfumato.curator.people import joined, per_person, rows
     from sfumato.interactive.session import Session
+    from sfumato.mechanisms.profiles import plan_profile
     from sfumato.planner.factorize import Factorization, factorization
     from sfumato.planner.inverse import budget_for, records_for
     from sfumato.planner.loading import load
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
     from sfumato.postprocess.width import width
     from sfumato.privacy.ledger import Ledger
     from sfumato.releases import Answer, Release, Table, combine, difference
-    from sfumato.releasing import release
+    from sfumato.releases.profiles import Profile
+    from sfumato.releasing import describe, release
     from sfumato.sketches import Keys
     from sfumato.specs import Spec, read_spec
     from sfumato.strategies.periods import periods
@@ -84,6 +86,7 @@ __all__ = [
     "Neighbours",
     "NotAnswerable",
     "Plan",
+    "Profile",
     "Projection",
     "Release",
     "Session",
@@ -97,6 +100,7 @@ __all__ = [
     "choose_rows",
     "combine",
     "conjunctions",
+    "describe",
     "difference",
     "disjunctions",
     "errors",
@@ -116,6 +120,7 @@ __all__ = [
     "per_person",
     "periods",
     "plan",
+    "plan_profile",
     "predicates",
     "prefix",
     "project",
@@ -144,6 +149,7 @@ _LATE = {
     "Keys": "sfumato.sketches",
     "Ledger": "sfumato.privacy.ledger",
     "Plan": "sfumato.plans.plan",
+    "Profile": "sfumato.releases.profiles",
     "Projection": "sfumato.postprocess.projection",
     "Release": "sfumato.releases",
     "Session": "sfumato.interactive.session",
@@ -155,6 +161,7 @@ _LATE = {
     "choose_rows": "sfumato.planner.rows",
     "combine": "sfumato.releases",
     "conjunctions": "sfumato.workloads",
+    "describe": "sfumato.releasing",
     "difference": "sfumato.releases",
     "disjunctions": "sfumato.workloads",
     "factorization": "sfumato.planner.factorize",
@@ -169,6 +176,7 @@ _LATE = {
     "parities": "sfumato.workloads",
     "periods": "sfumato.strategies.periods",
     "plan": "sfumato.planner.planning",
+    "plan_profile": "sfumato.mechanisms.profiles",
     "predicates": "sfumato.workloads",
     "prefix": "sfumato.workloads",
     "project": "sfumato.postprocess.bodies",

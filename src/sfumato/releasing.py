@@ -18,6 +18,7 @@ from sfumato.curator import Source
 from sfumato.curator.people import Joined, PerPerson
 from sfumato.errors import InvalidInput
 from sfumato.mechanisms import carry_out
+from sfumato.mechanisms.profiles import plan_profile
 from sfumato.mechanisms.registry import make_mechanism
 from sfumato.planner.inverse import budget_for, plan_for
 from sfumato.planner.loading import read_stored
@@ -31,6 +32,7 @@ from sfumato.present import write_report
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger
 from sfumato.releases import ModelRelease, Release
+from sfumato.releases.profiles import Profile
 from sfumato.releases.released import WorkloadRelease
 from sfumato.releases.sketches import SketchRelease
 from sfumato.specs import Spec, read_spec
@@ -155,6 +157,25 @@ def release(
                 stacklevel=2,
             )
     return result
+
+
+def describe(
+    source: Any,
+    budget: Budget,
+    *,
+    ledger: str | os.PathLike[str] | Ledger | None,
+    name: str = "describe",
+    out: str | os.PathLike[str] | None = None,
+    neighbours: str = "add-remove",
+    person: str | None = None,
+    rows_per_person: int = 1,
+    columns: Sequence[str] | None = None,
+    records: int = 10_000,
+    table: str | None = None,
+) -> Profile:
+    """x"""
+    plan = plan_profile(source, budget, neighbours=neighbours, person=person, rows_per_person=rows_per_person, columns=columns, records=records)
+    return carry_out.carry_out(plan, source, ledger=ledger, name=name, out=out, table=table)
 
 
 def _spec_plan_options(spec: Spec) -> dict[str, Any]:

@@ -1,0 +1,218 @@
+"""What noisy counts say of one column: where its values lie, how finely to look next, quartiles, mean and histogram.
+
+A column is looked at coarsely and then finely. Here is what is read off either look: functions of noisy counts alone,
+so they cost nothing, and what the second look counts may follow from the first.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from fractions import Fraction
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.domain.ordered import Dates, Period
+from sfumato.operators import Tree
+from sfumato.operators.base import FloatArray
+
+__all__ = [
+    "FINE_BRANCHING",
+    "SCALE_BRANCHING",
+    "ColumnCounts",
+    "clear_cells",
+    "counted_mean",
+    "date_edges",
+    "fine_edges",
+    "quantile_cell",
+    "round_number",
+    "scale_edges",
+    "smoothed_counts",
+    "tree_counts",
+    "year_edges",
+]
+
+# An eighth of a look at a scale is a level of its tree, a fourth of one at cells: the least errors of quartiles among
+# the branchings from 2 to 16, for some 500 and 256 cells
+SCALE_BRANCHING, FINE_BRANCHING = 8, 4
+_OCTAVES = (-14, 48)  # 0.00006 to 280 million millions: money, measures, and times in milliseconds since 1970
+_PARTS = 4  # cells of an octave, so that the years since 1792 lie in one
+_YEARS = (1700, 2200)  # what lies beyond counts in the first or last
+_MOST_CELLS = 256
+_MOST_PERIODS = {"day": 740, "month": 480, "year": 500}  # two years, forty, all
+_DAYS = {"day": 1, "month": 31, "year": 366}
+_TAILS = 0.002  # of the values, at either end, that may lie beyond
+_SURE = 4.0  # standard errors: of 256 cells without records, one in a hundred tables shows one
+
+
+@functools.cache
+def scale_edges() -> tuple[float, ...]:
+    """Edges of cells by sign and power of two, four cells to each."""
+    low, high = _OCTAVES
+    above = [math.ldexp(1 + j / _PARTS, k) for k in range(low, high) for j in range(_PARTS)] + [math.ldexp(1.0, high)]
+    return (*(-x for x in reversed(above)), 0.0, *above)
+
+
+@functools.cache
+def year_edges() -> tuple[int, ...]:
+    """The days on which years begin, by their number."""
+    return tuple(date(y, 1, 1).toordinal() for y in range(_YEARS[0], _YEARS[1] + 1))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ColumnCounts:
+    """Estimated counts of the cells of a column, the last of which holds what has no value, and their covariance.
+
+    Args:
+        values: (n,) counts.
+        covariance: (n, n) of these.
+    """
+
+    values: FloatArray
+    covariance: FloatArray
+
+    @property
+    def errors(self) -> FloatArray:
+        """(n,) standard errors."""
+        return np.sqrt(np.diagonal(self.covariance))
+
+    def error_of(self, row: FloatArray) -> float:
+        """The standard error of a sum of the counts with weights (n,)."""
+        return math.sqrt(max(0.0, float(row @ self.covariance @ row)))
+
+    @property
+    def error_upto(self) -> float:
+        """The largest standard error of a sum of the first cells, as far as there are values."""
+        upto = np.tri(len(self.values) - 1, len(self.values))
+        return math.sqrt(float(np.einsum("ij,jk,ik->i", upto, self.covariance, upto).max(initial=0.0)))
+
+
+@functools.lru_cache(maxsize=256)
+def _tree_inverse(tree: Tree) -> tuple[FloatArray, FloatArray]:
+    """(n, l) the least squares of a tree, and (n, n) their covariance at noise of variance 1."""
+    matrix = tree.rows(0, tree.shape[0])
+    inverse = np.linalg.inv(matrix.T @ matrix)
+    return inverse @ matrix.T, inverse
+
+
+def tree_counts(tree: Tree, values: FloatArray, variance: float, total: float, total_variance: float) -> ColumnCounts:
+    """Counts of cells from the noisy sums of a tree, and a number of records that is known from elsewhere.
+
+    Args:
+        tree: What was summed.
+        values: (l,) the noisy sums.
+        variance: That of their noise.
+        total: The number of records.
+        total_variance: Its variance; independent of the sums.
+
+    Returns:
+        The counts of least variance.
+    """
+    solve, inverse = _tree_inverse(tree)
+    cells, covariance = solve @ values, variance * inverse
+    ahead = covariance.sum(axis=1)
+    gain = ahead / (float(ahead.sum()) + total_variance)
+    return ColumnCounts(cells + gain * (total - float(cells.sum())), covariance - np.outer(gain, ahead))
+
+
+def smoothed_counts(counts: FloatArray) -> FloatArray:
+    """(n,) counts up to each cell that rise from 0 to the whole: the middle of the largest so far and least to come."""
+    upto = np.cumsum(counts)
+    ahead = np.minimum.accumulate(upto[::-1])[::-1]
+    rising = (np.maximum.accumulate(upto) + ahead) / 2
+    return np.clip(rising, 0.0, max(0.0, float(upto[-1])) if len(upto) else 0.0)
+
+
+def _crossed(upto: FloatArray, goal: float) -> int:
+    """The first cell at whose end so many records were counted."""
+    return min(int(np.searchsorted(upto, goal, side="left")), len(upto) - 1)
+
+
+def _found_range(found: ColumnCounts) -> tuple[int, int, FloatArray]:
+    """First and last cell between which nearly all values lie, as far as noise lets tell; and the smoothed counts."""
+    upto = smoothed_counts(found.values[:-1])
+    total = float(upto[-1])
+    tail = min(0.1, _TAILS + found.error_upto / max(total, 1.0)) * total
+    low, high = _crossed(upto, tail), _crossed(upto, total - tail)
+    return low, high, upto
+
+
+def fine_edges(found: ColumnCounts, *, whole: bool) -> tuple[float, ...]:
+    """Edges of some 256 cells over the range that a look at the scale found, more of them where more values lie.
+
+    Args:
+        found: The counts of the cells of `scale_edges`.
+        whole: Whether all values are whole numbers, so that no cell is narrower than 1.
+
+    Returns:
+        The edges; of one octave that holds everything, those of equal cells.
+    """
+    edges = scale_edges()
+    low, high, upto = _found_range(found)
+    low, high = max(0, low - 1), min(len(upto) - 1, high + 1)  # where tails go on
+    mass = np.diff(upto, prepend=0.0)[low : high + 1]
+    spare = max(0, _MOST_CELLS - len(mass))
+    share = mass / max(float(mass.sum()), 1e-9)
+    out: list[float] = []
+    for a, b, part in zip(edges[low : high + 1], edges[low + 1 : high + 2], share.tolist(), strict=True):
+        count = 2 ** int(math.log2(1 + spare * part))
+        if 0.0 in (a, b):
+            count = 1  # nearly always it is 0 itself
+        if whole:
+            count = max(1, min(count, 2 ** int(math.log2(max(1.0, b - a)))))
+        out += [a + (b - a) * j / count for j in range(count)]
+    return (*out, edges[high + 1])
+
+
+def date_edges(found: ColumnCounts) -> tuple[Period, tuple[int, ...]]:
+    """The period and the edges of cells over the years that a look found, in days by their number."""
+    low, high, _ = _found_range(found)
+    first, last = date(_YEARS[0] + low, 1, 1), date(_YEARS[0] + high, 12, 31)
+    days = last.toordinal() - first.toordinal() + 1
+    fitting = (by for by, most in _MOST_PERIODS.items() if days <= most * _DAYS[by])
+    by = cast(Period, next(fitting, "year"))
+    return by, Dates(first, last, by).edges
+
+
+def quantile_cell(counts: FloatArray, probability: float) -> tuple[int, float]:
+    """The cell that holds a quantile of the values, and how far along in it, from 0 to 1."""
+    upto = smoothed_counts(counts)
+    goal = probability * float(upto[-1])
+    cell = _crossed(upto, goal)
+    before = float(upto[cell - 1]) if cell else 0.0
+    inside = float(upto[cell]) - before
+    return cell, min(1.0, max(0.0, (goal - before) / inside)) if inside > 0 else 0.5
+
+
+def round_number(low: float, high: float, near: float) -> float:
+    """The number of fewest digits in [low, high), and of these the nearest to a third: what a cell is told by."""
+    if low <= 0.0 < high:
+        return 0.0
+    a, b = Fraction(low), Fraction(high)
+    power = math.floor(math.log10(max(abs(low), abs(high)))) + 1
+    while True:
+        step = Fraction(10) ** power
+        first = math.ceil(a / step)
+        if first * step < b:
+            last = math.ceil(b / step) - 1
+            return float(min(max(round(Fraction(near) / step), first), last) * step)
+        power -= 1
+
+
+def clear_cells(found: ColumnCounts) -> NDArray[np.bool_]:
+    """Of each cell of values whether it surely holds records."""
+    return found.values[:-1] > _SURE * found.errors[:-1]
+
+
+def counted_mean(found: ColumnCounts, middles: Sequence[float]) -> tuple[float, float]:
+    """The mean of values at the middles of their cells, and its standard error."""
+    upto = np.append(np.ones(len(found.values) - 1), 0.0)
+    size = float(found.values @ upto)
+    mean = float(found.values[:-1] @ np.asarray(middles)) / size
+    row = np.append((np.asarray(middles) - mean) / size, 0.0)
+    return mean, found.error_of(row)
