@@ -16,6 +16,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
+
 from sfumato._util.bundles import check_text, pack_value, unpack_value
 from sfumato._util.elsewhere import find_engine
 from sfumato.cells import Codes, Days, Edges, Grid, Kinds, Rule, Truths
@@ -335,7 +337,8 @@ def _promised(plan: ProfilePlan) -> ProfilePlan:
         look = _design_look(parts, _part(plan.price, sum((p[2] for p in parts.values()), Fraction(0))), plan.unit)
         name = next(iter(numeric))
         tree = cast(Tree, parts[name][1])
-        ranks = _TWO * tree_counts(tree, [0.0] * tree.shape[0], look.variance(name), 0.0, 0.0).error_upto
+        counts = tree_counts(tree, np.zeros(tree.shape[0]), look.variance(name), 0.0, 0.0)
+        ranks = _TWO * math.sqrt(float(np.square(counts.errors_upto).mean()))
     labels = _least_label(course, kinds, shares)
     enough = ranks is None or ranks <= _RANKS * plan.records
     enough &= labels is None or labels <= plan.records

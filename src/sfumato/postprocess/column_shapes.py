@@ -29,6 +29,7 @@ __all__ = [
     "counted_mean",
     "date_edges",
     "fine_edges",
+    "found_range",
     "quantile_cell",
     "round_number",
     "scale_edges",
@@ -46,7 +47,8 @@ _YEARS = (1700, 2200)  # what lies beyond counts in the first or last
 _MOST_CELLS = 256
 _MOST_PERIODS = {"day": 740, "month": 480, "year": 500}  # two years, forty, all
 _DAYS = {"day": 1, "month": 31, "year": 366}
-_TAILS = 0.002  # of the values, at either end, that may lie beyond
+_TAILS = 0.002  # of the values, at either end, that may lie beyond, and as many more as noise hides
+_MOST_TAIL = 0.1  # of the values: more would cut quartiles off
 _SURE = 4.0  # standard errors: of 256 cells without records, one in a hundred tables shows one
 
 
@@ -64,7 +66,7 @@ def year_edges() -> tuple[int, ...]:
     return tuple(date(y, 1, 1).toordinal() for y in range(_YEARS[0], _YEARS[1] + 1))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ColumnCounts:
     """Estimated counts of the cells of a column, the last of which holds what has no value, and their covariance.
 
@@ -85,11 +87,11 @@ class ColumnCounts:
         """The standard error of a sum of the counts with weights (n,)."""
         return math.sqrt(max(0.0, float(row @ self.covariance @ row)))
 
-    @property
-    def error_upto(self) -> float:
-        """The largest standard error of a sum of the first cells, as far as there are values."""
-        upto = np.tri(len(self.values) - 1, len(self.values))
-        return math.sqrt(float(np.einsum("ij,jk,ik->i", upto, self.covariance, upto).max(initial=0.0)))
+    @functools.cached_property
+    def errors_upto(self) -> FloatArray:
+        """(n - 1,) standard errors of the sums of the first cells, as far as there are values."""
+        upto = np.cumsum(np.cumsum(self.covariance, axis=0), axis=1)
+        return np.sqrt(np.maximum(np.diagonal(upto)[:-1], 0.0))
 
 
 @functools.lru_cache(maxsize=256)
@@ -133,13 +135,19 @@ def _crossed(upto: FloatArray, goal: float) -> int:
     return min(int(np.searchsorted(upto, goal, side="left")), len(upto) - 1)
 
 
-def _found_range(found: ColumnCounts) -> tuple[int, int, FloatArray]:
-    """First and last cell between which nearly all values lie, as far as noise lets tell; and the smoothed counts."""
+def found_range(found: ColumnCounts) -> tuple[int, int, float]:
+    """First and last cell between which nearly all values lie, as far as noise lets tell.
+
+    Args:
+        found: The counts.
+
+    Returns:
+        The cells, and the share of the values that lies beyond at either end, or less.
+    """
     upto = smoothed_counts(found.values[:-1])
     total = float(upto[-1])
-    tail = min(0.1, _TAILS + found.error_upto / max(total, 1.0)) * total
-    low, high = _crossed(upto, tail), _crossed(upto, total - tail)
-    return low, high, upto
+    tail = min(_MOST_TAIL, _TAILS + float(found.errors_upto.max(initial=0.0)) / max(total, 1.0))
+    return _crossed(upto, tail * total), _crossed(upto, (1 - tail) * total), tail
 
 
 def fine_edges(found: ColumnCounts, *, whole: bool) -> tuple[float, ...]:
@@ -153,7 +161,8 @@ def fine_edges(found: ColumnCounts, *, whole: bool) -> tuple[float, ...]:
         The edges; of one octave that holds everything, those of equal cells.
     """
     edges = scale_edges()
-    low, high, upto = _found_range(found)
+    upto = smoothed_counts(found.values[:-1])
+    low, high, _ = found_range(found)
     low, high = max(0, low - 1), min(len(upto) - 1, high + 1)  # where tails go on
     mass = np.diff(upto, prepend=0.0)[low : high + 1]
     spare = max(0, _MOST_CELLS - len(mass))
@@ -171,7 +180,7 @@ def fine_edges(found: ColumnCounts, *, whole: bool) -> tuple[float, ...]:
 
 def date_edges(found: ColumnCounts) -> tuple[Period, tuple[int, ...]]:
     """The period and the edges of cells over the years that a look found, in days by their number."""
-    low, high, _ = _found_range(found)
+    low, high, _ = found_range(found)
     first, last = date(_YEARS[0] + low, 1, 1), date(_YEARS[0] + high, 12, 31)
     days = last.toordinal() - first.toordinal() + 1
     fitting = (by for by, most in _MOST_PERIODS.items() if days <= most * _DAYS[by])
@@ -209,10 +218,20 @@ def clear_cells(found: ColumnCounts) -> NDArray[np.bool_]:
     return found.values[:-1] > _SURE * found.errors[:-1]
 
 
-def counted_mean(found: ColumnCounts, middles: Sequence[float]) -> tuple[float, float]:
-    """The mean of values at the middles of their cells, and its standard error."""
-    upto = np.append(np.ones(len(found.values) - 1), 0.0)
-    size = float(found.values @ upto)
-    mean = float(found.values[:-1] @ np.asarray(middles)) / size
-    row = np.append((np.asarray(middles) - mean) / size, 0.0)
-    return mean, found.error_of(row)
+def counted_mean(found: ColumnCounts, edges: Sequence[float], first: int, last: int) -> tuple[float, float]:
+    """The mean of values at the middles of their cells, and its standard error.
+
+    Args:
+        found: The counts.
+        edges: The edges of the cells.
+        first: The first of the cells that count as they are; values below count as its lower end.
+        last: The last of them; values above count as its upper end.
+
+    Returns:
+        Both, in the unit of the edges.
+    """
+    at = np.asarray(edges)
+    middles = np.clip((at[:-1] + at[1:]) / 2, at[first], at[last + 1])
+    size = float(found.values[:-1].sum())
+    mean = float(found.values[:-1] @ middles) / size
+    return mean, found.error_of(np.append((middles - mean) / size, 0.0))

@@ -7,7 +7,6 @@ nothing; what noise hides is left blank.
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,6 +32,7 @@ from sfumato.postprocess.column_shapes import (
     ColumnCounts,
     clear_cells,
     counted_mean,
+    found_range,
     quantile_cell,
     round_number,
     smoothed_counts,
@@ -158,6 +158,7 @@ class ColumnProfile:
         share_error: Half of the 95 % interval of each.
         low: The lower end of where nearly all values lie; of dates a day.
         high: The upper end.
+        beyond: The share of the values that lies below the lower end, and above the upper one, or less.
         quartiles: The three quartiles of the values.
         mean: The mean of the values, where values beyond the ends count as these.
         mean_error: Half of its 95 % interval for noise; where in their cells values lie comes on top.
@@ -173,6 +174,7 @@ class ColumnProfile:
     share_error: float
     low: float | str | None = None
     high: float | str | None = None
+    beyond: float | None = None
     quartiles: tuple[Quartile, ...] = ()
     mean: float | None = None
     mean_error: float | None = None
@@ -194,6 +196,7 @@ class ColumnProfile:
             "share_error": round(self.share_error, 6),
             "low": self.low,
             "high": self.high,
+            "beyond": self.beyond,
             "quartiles": [
                 {"probability": q.probability, "value": q.value, "low": q.low, "high": q.high} for q in self.quartiles
             ],
@@ -330,8 +333,10 @@ class Profile(ReleaseBase):
 
         Returns:
             Numbers in some ten cells of about as many records, dates in periods, texts by the labels that were shown;
-            None where no column could be told.
+            None where the kinds of columns are all that was looked at, or no column could be told.
         """
+        if not self.plan.whole:
+            return None
         found = {c.name: a for c in self.columns.values() if (a := proposed_attribute(c)) is not None}
         return Domain(found) if found else None
 
@@ -339,7 +344,7 @@ class Profile(ReleaseBase):
 def _measured(base: Any, rule: Edges | Days, counts: ColumnCounts) -> ColumnProfile:
     """A column of numbers or dates, as far as its cells tell."""
     size = float(smoothed_counts(counts.values[:-1])[-1])
-    if size <= 0.0 or _TWO * counts.error_upto > _RANKS * size:
+    if size <= 0.0 or _TWO * float(counts.errors_upto.max()) > _RANKS * size:
         return ColumnProfile(*base)
     edges = tuple(map(float, rule.edges))
     days = isinstance(rule, Days)
@@ -355,11 +360,13 @@ def _measured(base: Any, rule: Edges | Days, counts: ColumnCounts) -> ColumnProf
     clear = int(clear_cells(counts).sum())
     shape: dict[str, Any] = {"quartiles": quartiles, "edges": edges, "counts": tuple(counts.values[:-1].tolist())}
     shape["distinct"] = clear or None
+    first, last, beyond = found_range(counts)
+    shape["beyond"] = beyond
     if days:
-        ends = {"low": date.fromordinal(int(edges[0])), "high": date.fromordinal(int(edges[-1]) - 1)}
-        return ColumnProfile(*base, **shape, **{k: v.isoformat() for k, v in ends.items()})
-    mean, error = counted_mean(counts, [(a + b) / 2 for a, b in itertools.pairwise(edges)])
-    return ColumnProfile(*base, **shape, low=edges[0], high=edges[-1], mean=mean, mean_error=_TWO * error)
+        ends = (date.fromordinal(int(d)).isoformat() for d in (edges[first], edges[last + 1] - 1))
+        return ColumnProfile(*base, *ends, **shape)
+    mean, error = counted_mean(counts, edges, first, last)
+    return ColumnProfile(*base, edges[first], edges[last + 1], **shape, mean=mean, mean_error=_TWO * error)
 
 
 def proposed_attribute(column: ColumnProfile) -> Attribute | None:
@@ -383,22 +390,24 @@ def proposed_attribute(column: ColumnProfile) -> Attribute | None:
 def _proposed_edges(column: ColumnProfile) -> list[float]:
     """Round numbers near the tenths of a column, between its ends."""
     counts, edges = np.array(column.counts), column.edges
+    first, last = float(column.low or 0.0), float(column.high or 0.0)
 
     def value(p: float) -> float:
         cell, along = quantile_cell(counts, p)
-        return edges[cell] + along * (edges[cell + 1] - edges[cell])
+        return min(last, max(first, edges[cell] + along * (edges[cell + 1] - edges[cell])))
 
-    found = [round_number(edges[0], edges[1], edges[0])]
+    found = [round_number(first - (value(_TENTHS[0]) - first) / 4, math.nextafter(first, math.inf), first)]
+    end = round_number(last, last + max((last - value(_TENTHS[-1])) / 4, math.ulp(last)), last)
     for p in _TENTHS:
         low, high = value(p - 0.04), value(p + 0.04)
         cell, _ = quantile_cell(counts, p)
-        # where many values are one, its own cell begins with it
-        near = round_number(low, high, value(p)) if high > edges[cell + 1] else round_number(*edges[cell : cell + 2], low)
-        if near > found[-1] and near < edges[-1]:
+        if high <= edges[cell + 1]:  # many values are one, and its own cell begins with it
+            low, high = edges[cell], edges[cell + 1]
+        near = round_number(low, high, value(p)) if high > low else low
+        if found[-1] < near < end:
             found.append(near)
-    found.append(round_number(edges[-2] + (edges[-1] - edges[-2]) / 2, math.nextafter(edges[-1], math.inf), edges[-1]))
-    whole = [int(x) if x == int(x) and abs(x) < 2**53 else x for x in found]
-    return [x for i, x in enumerate(whole) if not i or x > whole[i - 1]]
+    found.append(end)
+    return [int(x) if x == int(x) and abs(x) < 2**53 else x for x in found]
 
 
 def column_text(column: ColumnProfile) -> dict[str, str]:
