@@ -44,10 +44,12 @@ SCALE_BRANCHING, FINE_BRANCHING = 8, 4
 _OCTAVES = (-14, 48)  # 0.00006 to 280 million millions: money, measures, and times in milliseconds since 1970
 _PARTS = 4  # cells of an octave, so that the years since 1792 lie in one
 _YEARS = (1700, 2200)  # what lies beyond counts in the first or last
-_MOST_CELLS = 256
+_FINE_CELLS = 256  # of all values; a cell of the scale has as many of them as it has values
+_JOINED = 1 / 128  # of all values: neighbours of fewer are one cell
 _MOST_PERIODS = {"day": 740, "month": 480, "year": 500}  # two years, forty, all
 _DAYS = {"day": 1, "month": 31, "year": 366}
 _TAILS = 0.002  # of the values, at either end, that may lie beyond, and as many more as noise hides
+_HIDDEN = 1.5  # standard errors of a count up to a cell
 _MOST_TAIL = 0.1  # of the values: more would cut quartiles off
 _SURE = 4.0  # standard errors: of 256 cells without records, one in a hundred tables shows one
 
@@ -146,7 +148,7 @@ def found_range(found: ColumnCounts) -> tuple[int, int, float]:
     """
     upto = smoothed_counts(found.values[:-1])
     total = float(upto[-1])
-    tail = min(_MOST_TAIL, _TAILS + float(found.errors_upto.max(initial=0.0)) / max(total, 1.0))
+    tail = min(_MOST_TAIL, _TAILS + _HIDDEN * float(found.errors_upto.max(initial=0.0)) / max(total, 1.0))
     return _crossed(upto, tail * total), _crossed(upto, (1 - tail) * total), tail
 
 
@@ -164,16 +166,19 @@ def fine_edges(found: ColumnCounts, *, whole: bool) -> tuple[float, ...]:
     upto = smoothed_counts(found.values[:-1])
     low, high, _ = found_range(found)
     low, high = max(0, low - 1), min(len(upto) - 1, high + 1)  # where tails go on
-    mass = np.diff(upto, prepend=0.0)[low : high + 1]
-    spare = max(0, _MOST_CELLS - len(mass))
-    share = mass / max(float(mass.sum()), 1e-9)
+    share = np.diff(upto, prepend=0.0)[low : high + 1] / max(float(upto[-1]), 1e-9)
     out: list[float] = []
+    joined = 1.0
     for a, b, part in zip(edges[low : high + 1], edges[low + 1 : high + 2], share.tolist(), strict=True):
-        count = 2 ** int(math.log2(1 + spare * part))
+        count = 2 ** round(math.log2(1 + _FINE_CELLS * part))
         if 0.0 in (a, b):
             count = 1  # nearly always it is 0 itself
         if whole:
             count = max(1, min(count, 2 ** int(math.log2(max(1.0, b - a)))))
+        joined += part
+        if count == 1 and joined < _JOINED and 0.0 not in (a, b) and 0.0 not in out[-1:]:
+            continue  # a cell of few values goes on where the one before ended
+        joined = part
         out += [a + (b - a) * j / count for j in range(count)]
     return (*out, edges[high + 1])
 
@@ -199,17 +204,25 @@ def quantile_cell(counts: FloatArray, probability: float) -> tuple[int, float]:
 
 
 def round_number(low: float, high: float, near: float) -> float:
-    """The number of fewest digits in [low, high), and of these the nearest to a third: what a cell is told by."""
+    """The roundest number in a cell, by which it is told: where many values are one number, it nearly always is that.
+
+    Args:
+        low: The lower edge of the cell.
+        high: Its upper edge, which is not in it.
+        near: Of numbers that are as round the nearest to this is taken.
+
+    Returns:
+        0 where it is in the cell, else a multiple of the largest of ..., 10, 5, 1, 0.5, 0.1, ... that is.
+    """
     if low <= 0.0 < high:
         return 0.0
     a, b = Fraction(low), Fraction(high)
     power = math.floor(math.log10(max(abs(low), abs(high)))) + 1
     while True:
-        step = Fraction(10) ** power
-        first = math.ceil(a / step)
-        if first * step < b:
-            last = math.ceil(b / step) - 1
-            return float(min(max(round(Fraction(near) / step), first), last) * step)
+        for step in (Fraction(10) ** power, Fraction(10) ** power / 2):
+            first, last = math.ceil(a / step), math.ceil(b / step) - 1
+            if first <= last:
+                return float(min(max(round(Fraction(near) / step), first), last) * step)
         power -= 1
 
 
