@@ -69,6 +69,7 @@ GROUPS = {
             "records_for",
             "choose_rows",
             "simulate",
+            "plan_profile",
             "factorization",
             "Factorization",
             "width",
@@ -76,7 +77,7 @@ GROUPS = {
     ],
     "Releasing": [
         *("Source", "rows", "per_person", "joined", "release", "Release", "Table", "Answer", "combine", "difference"),
-        *("project", "Projection"),
+        *("project", "Projection", "describe", "Profile"),
     ],
     "Opening and loading": ["open", "load", "Session", "Histogram", "KeyCounts"],
     "Refusals": ["errors", "SfumatoError", "BudgetExceeded", "NotAnswerable"],
@@ -86,6 +87,7 @@ GUIDE = (
     *(
         "start",
         "tutorial",
+        "describe",
         "studio",
         "how-to",
         "how-to-choose",

@@ -28,7 +28,7 @@ def describe(
     epsilon: Annotated[str | None, typer.Option(help="Pure, or with a delta approximate.")] = None,
     delta: Annotated[str | None, typer.Option(help="Such as 1e-6; default: the ledger's.")] = None,
     thresholds: Annotated[
-        str | None, typer.Option(help="The part of delta for labels of texts; default: half of what the ledger has.")
+        str | None, typer.Option(help="The part of delta for labels of texts; default: half of the ledger's.")
     ] = None,
     rho: Annotated[str | None, typer.Option(help="Zero-concentrated differential privacy.")] = None,
     mu: Annotated[str | None, typer.Option(help="Gaussian differential privacy.")] = None,
@@ -103,8 +103,8 @@ def _budget_to_spend(given: dict[str, str | None], pays: Ledger | None) -> Budge
     if not stated:
         raise InvalidInput("say what may be spent: --epsilon, maybe with --delta; or --rho, or --mu")
     total = None if pays is None else pays.total
-    if set(stated) == {"epsilon"} and pays is not None and total is not None and total.delta is not None:
+    if set(stated) == {"epsilon"} and total is not None and total.delta is not None:
         stated["delta"] = str(total.delta)
-        if total.thresholds is not None and pays.delta_remaining:
-            stated["thresholds"] = str(pays.delta_remaining / 2)
+        if total.thresholds is not None:  # of the total: so that the same command again is the same budget
+            stated["thresholds"] = str(total.thresholds / 2)
     return Budget.from_json(stated)

@@ -86,7 +86,8 @@ class ProfilePlan(Planned):
             parts.append(f"quartiles {of_records(self.rank_error)} of ranks")
         if self.label_count is not None:
             parts.append(f"labels of {self.label_count:,} records and more")
-        return f"of {n:,} records, {', '.join(parts)} (95 %; labels 99 %)"
+        sure = "95 %" if self.label_count is None else "95 %; labels 99 %"
+        return f"of {n:,} records, {', '.join(parts)} ({sure})"
 
     def columns(self) -> Frame:
         """What is known of the columns before a look.
