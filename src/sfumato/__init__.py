@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from sfumato.postprocess.width import width
     from sfumato.privacy.ledger import Ledger
     from sfumato.releases import Answer, Release, Table, combine, difference
-    from sfumato.releases.profiles import Profile
     from sfumato.releasing import describe, release
     from sfumato.sketches import Keys
     from sfumato.specs import Spec, read_spec
@@ -86,7 +85,6 @@ __all__ = [
     "Neighbours",
     "NotAnswerable",
     "Plan",
-    "Profile",
     "Projection",
     "Release",
     "Session",
@@ -149,7 +147,6 @@ _LATE = {
     "Keys": "sfumato.sketches",
     "Ledger": "sfumato.privacy.ledger",
     "Plan": "sfumato.plans.plan",
-    "Profile": "sfumato.releases.profiles",
     "Projection": "sfumato.postprocess.projection",
     "Release": "sfumato.releases",
     "Session": "sfumato.interactive.session",

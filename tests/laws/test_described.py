@@ -33,7 +33,7 @@ COLUMNS = ("n", "d", "t", "b", "x")
 
 
 def planned(budget: sf.Budget, unit: dict[str, Any]) -> ProfilePlan:
-    frame = pd.DataFrame(dict.fromkeys((*COLUMNS, "who"), ["1", "2"]))
+    frame = pd.DataFrame({name: ["1", "2"] for name in (*COLUMNS, "who")})
     plan = sf.plan_profile(frame, budget, records=10**6, **unit)
     return replace(plan, types=tuple("boolean" if n == "b" else "" for n in plan.names))
 
@@ -110,7 +110,22 @@ def profiles_change(plan: ProfilePlan) -> float:
     return plan.unit.rows_per_person * (2**0.5 if replaced else 1)
 
 
-ODD = ["", "1", "-7.5", "1e300", "-1e-300", "inf", "nan", "NULL", "2024-01-31", "0001-01-01", "9999-12-31", "a", "é", " "]
+ODD = [
+    "",
+    "1",
+    "-7.5",
+    "1e300",
+    "-1e-300",
+    "inf",
+    "nan",
+    "NULL",
+    "2024-01-31",
+    "0001-01-01",
+    "9999-12-31",
+    "a",
+    "é",
+    " ",
+]
 
 
 @pytest.mark.parametrize(
@@ -135,7 +150,10 @@ def test_a_record_is_in_one_cell_of_every_column(rule: Any) -> None:
         return np.stack([found[("x",)], found[("y",)]])
 
     base = counts(ODD)
-    for value in [*ODD, *(repr(e) for e in getattr(rule, "edges", ())[:: max(1, len(getattr(rule, "edges", ())) // 9)])]:
+    for value in [
+        *ODD,
+        *(repr(e) for e in getattr(rule, "edges", ())[:: max(1, len(getattr(rule, "edges", ())) // 9)]),
+    ]:
         change = counts([*ODD, value]) - base
         assert (np.abs(change).sum(axis=1) == 1).all()
         assert (change.sum(axis=1) == 1).all()
@@ -143,7 +161,7 @@ def test_a_record_is_in_one_cell_of_every_column(rule: Any) -> None:
 
 def test_what_is_looked_at_next_follows_from_noisy_counts_alone() -> None:
     """A course holds its plan and nothing else, and the same counts lead to the same cells."""
-    assert [f for f in profiles._Course.__dataclass_fields__] == ["plan"]
+    assert list(profiles._Course.__dataclass_fields__) == ["plan"]
     plan = planned(BUDGETS[0], {})
     course = profiles._Course(plan)
     first = came(profiles._kinds_look(plan), np.random.default_rng(3))

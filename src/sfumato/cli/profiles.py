@@ -71,21 +71,33 @@ def describe(
     written = {"decimal": decimal, "thousands": thousands, "encoding": encoding, "delimiter": delimiter}
     given = named_or_spec_table(None, source, **written, sheet=sheet)
     pays = None if ledger is None else Ledger(ledger)
-    budget = _budget_to_spend({"epsilon": epsilon, "delta": delta, "thresholds": thresholds, "rho": rho, "mu": mu}, pays)
+    budget = _budget_to_spend(
+        {"epsilon": epsilon, "delta": delta, "thresholds": thresholds, "rho": rho, "mu": mu}, pays
+    )
     options = {"neighbours": neighbours, "person": person, "rows_per_person": rows_per_person}
     if only_plan:
         made = plan_profile(given, budget, columns=columns, records=records, **options)  # type: ignore[arg-type]
         show_result(made.describe().to_dict(), f"{made}\n\nNothing was read but names and types.", as_json=as_json)
         return
     if pays is None or out is None:
-        raise InvalidInput("a description is paid for by a ledger and written to a folder: give --ledger and -o, or --plan")
+        raise InvalidInput(
+            "a description is paid for by a ledger and written to a folder: give --ledger and -o, or --plan"
+        )
     before = (out / PROFILE).exists()
     with show_activity("describing"), refuse_write_errors(out), warnings.catch_warnings(record=True) as caught:
         # numerical warnings could depend on the data: only what is said about the page is passed on
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", PageWarning)
         done = carry_out(
-            given, budget, ledger=pays, name=name, out=out, columns=columns, records=records, table=table, **options  # type: ignore[arg-type]
+            given,
+            budget,
+            ledger=pays,
+            name=name,
+            out=out,
+            columns=columns,
+            records=records,
+            table=table,
+            **options,  # type: ignore[arg-type]
         )
     for warning in caught:
         typer.echo(f"sfumato: {warning.message}", err=True)

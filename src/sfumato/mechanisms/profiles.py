@@ -480,7 +480,9 @@ def look_at_columns() -> PlanKind:
     def look(plan: ProfilePlan, at: Access) -> tuple[Receipt, Made]:
         store = _step_store(plan, at.account, at.name, at.out)
         if not _none_lost(store):
-            raise NameTaken(f"{at.name!r} was paid for, and one of its looks was lost; it is described anew by another name")
+            raise NameTaken(
+                f"{at.name!r} was paid for, and one of its looks was lost; it is described anew by another name"
+            )
         budget = StepBudget(_opening(plan, at.account, at.name), at.account, store)
         try:
             found = list(_take_looks(plan, at, budget, store))
@@ -515,5 +517,3 @@ def _not_finished(at: Access, store: StepStore, error: Exception) -> NotWritten:
     if at.out is not None and _none_lost(store):
         after = f"what came of the looks so far is kept in {steps_beside(at.out)}, and the same command again goes on"
     return NotWritten(f"the budget is spent, but not all looks could be taken: {error}; {after}")
-
-

@@ -47,7 +47,11 @@ def profile_page(profile: Profile) -> str:
         [
             ("Records", f"{n:,.0f}", "about"),
             ("Columns", f"{len(plan.names):,}", f"{told:,} with quartiles or labels"),
-            ("Shares", f"± {100 * plan.share_error / max(n, 1.0):.2g} %", "of numbers, dates, texts and missing values"),
+            (
+                "Shares",
+                f"± {100 * plan.share_error / max(n, 1.0):.2g} %",
+                "of numbers, dates, texts and missing values",
+            ),
         ]
     )
     facts = next(b for b in profile.describe().blocks if isinstance(b, Facts))

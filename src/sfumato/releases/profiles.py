@@ -50,8 +50,8 @@ _PLAIN = {"integer": "number", "number": "number", "date": "date", "boolean": "b
 _TOLD = 4.0  # standard errors: a kind that fewer records seem to have is noise
 _RANKS = 0.125  # quartiles whose ranks may be further off are left blank: the next quartile is not much further
 _TWO = 1.96  # standard errors of a 95 % interval
-_QUARTERS = (0.25, 0.5, 0.75)
-_TENTHS = tuple(i / 10 for i in range(1, 10))
+_QUARTERS = (0.25, 0.5, 0.75)  # the quartiles
+_TENTHS = tuple(i / 10 for i in range(1, 10))  # between which a spec has its cells
 _MOST_DATES = 60  # cells of dates in a spec: five years of months
 _LABELS_SHOWN = 12  # in a line
 
@@ -239,6 +239,7 @@ class Profile(ReleaseBase):
 
     @functools.cached_property
     def result_hash(self) -> str:
+        """SHA-256 of everything that was measured and shown."""
         return value_fingerprint((self.looks, self.labels))
 
     @property
