@@ -1,4 +1,4 @@
-"""A table that nobody described: told beside the truth, planned before the price, resumed after a kill, gone on with."""
+"""A table that nobody described: told beside the truth, planned before the price, resumed, gone on with."""
 
 from __future__ import annotations
 

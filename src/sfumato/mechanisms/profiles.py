@@ -26,7 +26,7 @@ from sfumato.curator.labels import LabelCurator, LabelOpening, LabelStore, refus
 from sfumato.curator.rows.samples import column_types
 from sfumato.curator.steps import StepBudget, StepOpening, StepStore
 from sfumato.domain import Categories
-from sfumato.errors import InvalidInput, LedgerError, NameTaken, NotWritten, PlanError, SfumatoError
+from sfumato.errors import InvalidInput, LedgerError, NotWritten, PlanError, SfumatoError
 from sfumato.mechanisms.labels import label_rounds
 from sfumato.operators import Block, Identity, LinearOperator, Scaled, Tree
 from sfumato.plans.profiles import ProfilePlan
@@ -479,10 +479,6 @@ def look_at_columns() -> PlanKind:
 
     def look(plan: ProfilePlan, at: Access) -> tuple[Receipt, Made]:
         store = _step_store(plan, at.account, at.name, at.out)
-        if not _none_lost(store):
-            raise NameTaken(
-                f"{at.name!r} was paid for, and one of its looks was lost; it is described anew by another name"
-            )
         budget = StepBudget(_opening(plan, at.account, at.name), at.account, store)
         try:
             found = list(_take_looks(plan, at, budget, store))

@@ -96,7 +96,7 @@ class ColumnCounts:
         return np.sqrt(np.maximum(np.diagonal(upto)[:-1], 0.0))
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=8)  # some megabytes each
 def _tree_inverse(tree: Tree) -> tuple[FloatArray, FloatArray]:
     """(n, l) the least squares of a tree, and (n, n) their covariance at noise of variance 1."""
     matrix = tree.rows(0, tree.shape[0])

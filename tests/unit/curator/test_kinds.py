@@ -57,7 +57,7 @@ def each(path: Path, rule: Rule, columns: int) -> np.ndarray:
 
 
 def test_a_text_is_a_number_else_a_day_else_a_text(tmp_path: Path) -> None:
-    """Mutants: a field counted in two kinds; days before numbers; blanks that are missing here and texts elsewhere."""
+    """Mutants: days that are not looked for; an empty text that is a text; numbers that are texts."""
     path = write_csv(tmp_path / "t.csv", [f"x{i}" for i in range(len(TEXTS))], [TEXTS])
     # a number is one cell of two that are declared, or outside: missing is told by a rule with wide edges
     wide = replace(NUMBER, edges=(-1.7e308, 1.7e308)), replace(DAY, edges=(1, 3_652_060))
@@ -74,7 +74,7 @@ def test_a_text_is_a_number_else_a_day_else_a_text(tmp_path: Path) -> None:
 
 
 def test_every_record_has_one_kind(tmp_path: Path) -> None:
-    """So kinds cost one count, not three. Mutant: a cell for each of the kinds, counted by itself."""
+    """So kinds cost one count, not three. Mutant: a record without a cell."""
     path = write_csv(tmp_path / "t.csv", ["x", "y"], [[t, "1"] for t in TEXTS])
     whole = counted(path, KINDS)
     assert whole.sum() == len(TEXTS)
