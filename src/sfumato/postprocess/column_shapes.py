@@ -51,6 +51,7 @@ _DAYS = {"day": 1, "month": 31, "year": 366}  # of the longest
 _TAILS = 0.002  # of the values, at either end, that may lie beyond, and as many more as noise hides
 _HIDDEN = 1.5  # standard errors of a count up to a cell
 _MOST_TAIL = 0.1  # of the values: more would cut quartiles off
+_DIGITS = 18  # of a double
 _SURE = 4.0  # standard errors: of 256 cells without records, one in a hundred tables shows one
 
 
@@ -217,13 +218,14 @@ def round_number(low: float, high: float, near: float) -> float:
     if low <= 0.0 < high:
         return 0.0
     a, b = Fraction(low), Fraction(high)
-    power = math.floor(math.log10(max(abs(low), abs(high)))) + 1
-    while True:
+    largest = math.floor(math.log10(max(abs(low), abs(high)))) + 1
+    for power in range(largest, largest - _DIGITS, -1):
         for step in (Fraction(10) ** power, Fraction(10) ** power / 2):
             first, last = math.ceil(a / step), math.ceil(b / step) - 1
-            if first <= last:
-                return float(min(max(round(Fraction(near) / step), first), last) * step)
-        power -= 1
+            told = float(min(max(round(Fraction(near) / step), first), last) * step)
+            if first <= last and low <= told < high:
+                return told
+    return low
 
 
 def clear_cells(found: ColumnCounts) -> NDArray[np.bool_]:

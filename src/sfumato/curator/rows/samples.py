@@ -238,27 +238,29 @@ def column_types(source: Any, columns: Sequence[str] | None = None) -> dict[str,
     given = source_of(source)
     if _made_of(given) is not None:
         raise InvalidInput("a table made of several is not described as one: describe each of them")
-    names = _frame_names(given.table) if columns is None else tuple(columns)
+    names = None if columns is None else tuple(columns)
     kind = "" if not isinstance(given.table, (str, Path)) or "://" in str(given.table) else file_kind(given.table)
     if kind.removesuffix(".gz") in (".csv", ".tsv", ".json", ".ndjson", ".jsonl"):
-        there = column_names(source)
-        if lacking := [n for n in names or () if n not in there]:
-            raise missing_column(Path(given.table).name, lacking[0])
-        return dict.fromkeys(names or there, "")
-    opened = open_table(source, names or ())
-    opened.session.close()
-    # an engine names all columns, whatever is needed
-    known = {n: c for n, c in opened.columns.items() if names is None or n in names}
-    found = {n: "" if c.type == "UUID" else _TYPES.get(c.family) for n, c in known.items()}
-    if odd := [n for n, told in found.items() if told is None and columns is not None]:
-        raise InvalidInput(f"column {odd[0]!r} is of a type that is not read; leave it out, or convert it")
-    return {n: told for n, told in found.items() if told is not None}
+        label, known = Path(given.table).name, dict.fromkeys(column_names(source), "")
+    else:
+        # only what pandas is asked for has a type
+        asked = _frame_names(given.table)
+        opened = open_table(source, names if asked and names is not None else asked)
+        opened.session.close()
+        label, types = opened.label, {n: None if c.type == "UUID" else c for n, c in opened.columns.items()}
+        known = {n: "" if c is None else _TYPES.get(c.family) for n, c in types.items()}
+    for name in names or ():
+        if name not in known:
+            raise missing_column(label, name)
+        if known[name] is None:
+            raise InvalidInput(f"column {name!r} is of a type that is not read; leave it out, or convert it")
+    return {n: told for n, told in known.items() if told is not None and (names is None or n in names)}
 
 
-def _frame_names(table: Any) -> tuple[str, ...] | None:
-    """The names of the columns of a frame that tells types of needed columns alone; None of any other table."""
+def _frame_names(table: Any) -> tuple[str, ...]:
+    """The names of the columns of a frame that tells types of needed columns alone; none of any other table."""
     if type(table).__module__.split(".")[0] != "pandas":
-        return None
+        return ()
     return tuple(name for name in table.columns if isinstance(name, str) and name)
 
 
