@@ -57,10 +57,10 @@ def profile_page(profile: Profile) -> str:
     facts = next(b for b in profile.describe().blocks if isinstance(b, Facts))
     reading = Sentences(
         [
-            "Quartiles are told to the cell that holds them, by its shortest number. The ends are those between which "
+            "Quartiles are told to the cell that holds them, by its roundest number. The ends are those between which "
             "nearly all values lie, as far as noise lets tell; in the mean, values beyond count as these. Distinct is "
             "how many cells or labels surely hold records, so there are at least as many different values.",
-            "A label that is shown may be rare; one that is not shown may be common among values that were cut short.",
+            "A label that is not shown may be there all the same: few records have it, or it is longer than 256 bytes.",
         ]
     )
     every = TitledTable("", profile.frame(), most=len(plan.names), label="Columns")
