@@ -70,6 +70,7 @@ GROUPS = {
             "choose_rows",
             "share_budget",
             "simulate",
+            "plan_profile",
             "factorization",
             "Factorization",
             "width",
@@ -77,7 +78,7 @@ GROUPS = {
     ],
     "Releasing": [
         *("Source", "rows", "per_person", "joined", "release", "Release", "Table", "Answer", "combine", "difference"),
-        *("project", "Projection"),
+        *("project", "Projection", "describe"),
     ],
     "Opening and loading": ["open", "load", "Session", "Histogram", "KeyCounts"],
     "Refusals": ["errors", "SfumatoError", "BudgetExceeded", "NotAnswerable"],
@@ -87,6 +88,7 @@ GUIDE = (
     *(
         "start",
         "tutorial",
+        "describe",
         "studio",
         "how-to",
         "how-to-choose",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sfumato.curator.keys import KeyCounts
     from sfumato.curator.people import joined, per_person, rows
     from sfumato.interactive.session import Session
+    from sfumato.mechanisms.profiles import plan_profile
     from sfumato.planner.factorize import Factorization, factorization
     from sfumato.planner.inverse import budget_for, records_for
     from sfumato.planner.loading import load
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from sfumato.postprocess.width import width
     from sfumato.privacy.ledger import Ledger
     from sfumato.releases import Answer, Release, Table, combine, difference
-    from sfumato.releasing import release
+    from sfumato.releasing import describe, release
     from sfumato.sketches import Keys
     from sfumato.specs import Spec, read_spec
     from sfumato.strategies.periods import periods
@@ -98,6 +99,7 @@ __all__ = [
     "choose_rows",
     "combine",
     "conjunctions",
+    "describe",
     "difference",
     "disjunctions",
     "errors",
@@ -117,6 +119,7 @@ __all__ = [
     "per_person",
     "periods",
     "plan",
+    "plan_profile",
     "predicates",
     "prefix",
     "project",
@@ -157,6 +160,7 @@ _LATE = {
     "choose_rows": "sfumato.planner.rows",
     "combine": "sfumato.releases",
     "conjunctions": "sfumato.workloads",
+    "describe": "sfumato.releasing",
     "difference": "sfumato.releases",
     "disjunctions": "sfumato.workloads",
     "factorization": "sfumato.planner.factorize",
@@ -171,6 +175,7 @@ _LATE = {
     "parities": "sfumato.workloads",
     "periods": "sfumato.strategies.periods",
     "plan": "sfumato.planner.planning",
+    "plan_profile": "sfumato.mechanisms.profiles",
     "predicates": "sfumato.workloads",
     "prefix": "sfumato.workloads",
     "project": "sfumato.postprocess.bodies",

@@ -20,8 +20,8 @@ from sfumato._util.codec import deferred_field, rebuild, storable
 from sfumato._util.text import date_format_fields
 from sfumato.errors import DomainError
 
-__all__ = ["EDITION", "MAX_CELLS", "POINTS", "WHOLE", "Amounts", "Codes", "Days", "Edges", "Grid", "Moves", "Rule"]
-__all__ += ["MAX_KNOTS", "Truths", "Wholes", "whole_text"]
+__all__ = ["EDITION", "MAX_CELLS", "POINTS", "WHOLE", "Amounts", "Codes", "Days", "Edges", "Grid", "Kinds", "Moves"]
+__all__ += ["MAX_KNOTS", "Rule", "Truths", "Wholes", "whole_text"]
 
 MAX_CELLS = 10_000_000  # 80 MB of counts of one attribute; by mistake such a domain is an identifier, which is sf.Keys
 EDITION = 2
@@ -126,6 +126,25 @@ class Truths(Rule):
     @property
     def declared(self) -> int:
         return 2
+
+
+@storable
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kinds(Rule):
+    """Numbers, then days, then what is neither: a value has exactly one of these kinds, or is missing.
+
+    A number is what `Edges` reads as one, a day what `Days` does without a format of its own; of a column that has a
+    type, its values are of the kind of the type.
+    """
+
+    def __post_init__(self) -> None:
+        Rule.__post_init__(self)
+        if self.missing == "drop":  # how many are missing is what is asked
+            raise DomainError("kinds have a cell for what is missing")
+
+    @property
+    def declared(self) -> int:
+        return 3
 
 
 @storable

@@ -32,7 +32,7 @@ Strategy Allowed|Biased|Canonical|Compound|Merged|MomentTables|Moments|Orbits|Pa
     |Spine|Stacked|WeightedTables
 Factor Buffered|Cells|Contrasts|Matrix|Roots|TotalOnly|TreeSums
 Attribute Bins|Booleans|Categories|Dates|Hierarchy|Integers|Measure
-Rule Amounts|Codes|Days|Edges|Truths|Wholes
+Rule Amounts|Codes|Days|Edges|Kinds|Truths|Wholes
 Noise DiscreteGaussian|DiscreteLaplace|RoundedGaussian
 Event ApproxEvent|ApproxGaussianEvent|BoundedRangeEvent|GaussianEvent|PureEvent|ZcdpEvent
 KeyMap Buckets|Listed|Signs
@@ -124,6 +124,7 @@ KeyPlan keys:Keys budget:Budget unit:PrivacyUnit mechanism:text map:KeyMap noise
     stability:Stability|none records:count|none size:float considered:[KeyCandidate]
 KeyQuestion elements:uint64*1 estimate:int penalty:int
 Keys column:text kind:text point:size|none
+Kinds kind:text outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none edition?:size
 Knock purpose:text count:size price:Event
 Known axes:[int] counts:float64*
 KnownGroups axis:count codes:int64*1 counts:float64*
@@ -176,6 +177,10 @@ PrivacyUnit neighbours:Neighbours person:text|none rows_per_person:size within?:
 Product groups:[[text]] sizes:[[int]] factors:[Factor] multiple:size public_total:bool raw:Block|none
     reconstruction:float64*|none bias:float|int title:text
 Products units:[int] costs:[int] shift:int
+Profile plan:ProfilePlan looks:[ProfileLook] labels:{text:[text]} provenance:Provenance
+ProfileLook grid:Grid measured:Measurement
+ProfilePlan names:[text] types:[text] budget:Budget unit:PrivacyUnit mechanism:text price:Event records:size whole:bool
+    unlabelled:text share_error:float rank_error:float|none label_count:count|none
 Projection answers:float64* possible:Possible gap:real certified:bool moved:float iterations:count body:text
     realisable:bool rounded:float|none norm:text rungs?:[Rung] left_out?:[text]
 Provenance name:text ledger_id:text sequence:count anchor:text one_shot:bool created:text versions:[[text]]
@@ -214,6 +219,7 @@ Stack parts:[Operator]
 StackMap parts:[Map]
 Stacked pieces:[Strategy] title:text largest?:bool
 Step question:Candidates|KeyQuestion|Misses answer:int|none above:bool
+StepOpening plan_hash:text ledger_id:text name:text price:Event
 StreamOpening terms:StreamTerms unit:PrivacyUnit price:Event about:any holder:text ledger_id:text name:text
     plan_hash:text names?:count people?:count
 StreamPlan workload:Workload budget:Budget unit:PrivacyUnit mechanism:text objective:text strategy:Residuals

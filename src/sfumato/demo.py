@@ -16,9 +16,10 @@ from sfumato.errors import InvalidInput
 from sfumato.operators.base import FloatArray
 from sfumato.plans.plan import Plan
 from sfumato.present import write_report
+from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger
 from sfumato.releases import Release
-from sfumato.releasing import REPORT, plan_from_spec, release
+from sfumato.releasing import REPORT, describe, plan_from_spec, release
 from sfumato.specs import read_spec
 from sfumato.workloads import Workload
 
@@ -56,6 +57,7 @@ def run_demo(out: Path | None = None) -> Iterator[str]:
         yield f"3. Pay and release.\n\n{_indent_text(done.explain())}\n"
         yield from _demo_statistics(done)
         yield _compare_with_exact(done, table, folder / "release" / REPORT)
+        yield _describe_itself(table, folder / "profile")
     yield _next_steps(folder)
 
 
@@ -126,16 +128,26 @@ def _compare_with_exact(done: Release, table: Path, page: Path) -> str:
     )
 
 
+def _describe_itself(table: Path, folder: Path) -> str:
+    """The bundled table as one that nobody described, on an account of its own: it is public."""
+    found = describe(table, Budget.approx(1, "1e-6", thresholds="5e-7"), ledger=None, out=folder, records=50_000)
+    return (
+        "7. And had nobody described the table? One priced look over its columns proposes a spec.\n\n"
+        f"{_indent_text(str(found.frame()))}\n"
+    )
+
+
 def _next_steps(folder: Path) -> str:
     place = folder / "release"
     return (
-        f"Everything is in {folder}: the spec, the plan, the ledger, and the release with its report.\n"
+        f"Everything is in {folder}: the spec, the plan, the ledger, the release with its report, a description.\n"
         f"  read      {place / REPORT} in a browser\n"
         f'  ask       sfumato ask {place} "age >= 65"\n'
         f"  show      sfumato show {place}\n"
         f"  ledger    sfumato ledger status {folder / 'budget.db'}\n"
         "  a page    sfumato studio --demo, then sfumato studio TABLE.csv (pip install -e '.[ui]' in the clone)\n"
-        "  your own  sfumato init TABLE.csv -o spec.toml"
+        f"  describe  {folder / 'profile' / 'profile.html'}, and its spec.toml\n"
+        "  your own  sfumato describe TABLE.csv --epsilon 1 --delta 1e-6 --plan, or sfumato init TABLE.csv -o spec.toml"
     )
 
 

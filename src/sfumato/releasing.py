@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import functools
 import itertools
+import json
 import math
 import os
 import warnings
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Required, TypedDict, Unpack, cast, overload
 
 from sfumato._util.display import Progress, show_progress
+from sfumato._util.documents import write_atomically
 from sfumato.curator import Source
 from sfumato.curator.people import Joined, PerPerson
+from sfumato.curator.rows.written import source_of
 from sfumato.errors import InvalidInput
 from sfumato.mechanisms import carry_out
+from sfumato.mechanisms.profiles import plan_profile, steps_beside
 from sfumato.mechanisms.registry import make_mechanism
 from sfumato.planner.inverse import budget_for, plan_for
 from sfumato.planner.loading import read_stored
@@ -28,9 +33,11 @@ from sfumato.plans.labels import LabelPlan
 from sfumato.plans.plan import Plan
 from sfumato.plans.streams import StreamPlan
 from sfumato.present import write_report
+from sfumato.present.profiles import profile_page, profile_spec
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger
 from sfumato.releases import ModelRelease, Release
+from sfumato.releases.profiles import Profile
 from sfumato.releases.released import WorkloadRelease
 from sfumato.releases.sketches import SketchRelease
 from sfumato.specs import Spec, read_spec
@@ -38,15 +45,18 @@ from sfumato.strategies.design import DEFAULT_OBJECTIVE
 from sfumato.workloads.core import exact_weight
 
 __all__ = [
+    "PROFILE",
     "REPORT",
     "PageWarning",
     "Variant",
     "budget_of_margin",
+    "describe",
     "plan_from_spec",
     "plan_of_margins",
     "plan_or_spec",
     "release",
     "spec_variants",
+    "write_profile",
 ]
 
 REPORT = "report.html"
@@ -155,6 +165,130 @@ def release(
                 stacklevel=2,
             )
     return result
+
+
+def describe(
+    source: Any,
+    budget: Budget,
+    *,
+    ledger: str | os.PathLike[str] | Ledger | None,
+    name: str = "describe",
+    out: str | os.PathLike[str] | None = None,
+    neighbours: str = "add-remove",
+    person: str | None = None,
+    rows_per_person: int = 1,
+    columns: Sequence[str] | None = None,
+    records: int = 10_000,
+    table: str | None = None,
+) -> Profile:
+    """Describe all columns of a table that nobody described, in a few looks that one price pays for.
+
+    Of each column: the kind of its values, how many are missing, quartiles, mean and histogram of numbers, the span of
+    dates, the labels of texts that many records have. `sf.plan_profile` says before the price how well they will be
+    known.
+
+    Args:
+        source: The table, as `sf.release` takes it, but for one made of several. It is read three times or more.
+        budget: What may be spent. Labels of texts are looked for under `sf.approx` with `thresholds=`.
+        ledger: The ledger that pays, or its path; None for an explicit one-shot account.
+        name: The name under which the price is debited. The same name, table and `out` return what is stored, free.
+        out: The folder that is written: profile.html, a page for people; profile.json; spec.toml, the spec to go on
+            with; and profile.sfumato, which `sf.load` reads. None stores nothing.
+        neighbours: Which two tables must be hard to tell apart: "add-remove" or "replace-one".
+        person: The column that says whose record a row is, which is not described; None where every person has one row.
+        rows_per_person: How many rows of each person are counted at most.
+        columns: The columns to describe; None takes all whose type can be read.
+        records: About how many records there are, as far as is public.
+        table: The public name of the table, as for `sf.release`.
+
+    Returns:
+        The description, which can be printed and published; `columns` has what is told of each.
+
+    Raises:
+        PlanError: There is no column to describe, or an option is not allowed. Nothing is spent.
+        BudgetError: The ledger cannot pay with this budget. Nothing is spent.
+        InvalidInput: The source or the folder cannot be used. Nothing is spent.
+        SourceError: The table cannot be read. Nothing is spent.
+        BudgetExceeded: The price is above what is left in the ledger, which is untouched.
+        NameTaken: The name was paid for before, for something else.
+        NotWritten: The price is spent, but a look failed; the message says whether the same call goes on, free.
+
+    Guarantee:
+        All looks together satisfy the budget for the unit that is protected. Its price is debited durably before the
+        first; what a later look counts follows from the noisy counts of those before.
+
+    >>> import pandas as pd
+    >>> people = pd.DataFrame({"age": [20, 30, 40] * 900, "city": ["Bonn", "Bonn", "Ulm"] * 900})
+    >>> found = sf.describe(people, sf.approx(1, "1e-6", thresholds="5e-7"), ledger=None)
+    >>> [c.kind for c in found.columns.values()], sorted(t for t, _ in found.columns["city"].labels)
+    (['number', 'text'], ['Bonn', 'Ulm'])
+    """
+    plan = plan_profile(
+        source,
+        budget,
+        neighbours=neighbours,
+        person=person,
+        rows_per_person=rows_per_person,
+        columns=columns,
+        records=records,
+    )
+    if out is None:
+        return carry_out.carry_out(plan, source, ledger=ledger, name=name, table=table)
+    folder = _profile_folder(Path(out))
+    try:
+        found = carry_out.carry_out(plan, source, ledger=ledger, name=name, out=folder / PROFILE, table=table)
+    finally:
+        with suppress(OSError):  # not empty: something is kept there
+            folder.rmdir()
+    given = source_of(source)
+    place = str(given.table) if isinstance(given.table, (str, os.PathLike)) else ""
+    if place and "://" not in place:
+        place = os.path.relpath(place, folder)
+    write_profile(found, folder, place, given.declared())
+    return found
+
+
+PROFILE = "profile.sfumato"
+"""The file that holds all of a description, in its folder."""
+
+
+def _profile_folder(folder: Path) -> Path:
+    """The folder for a description, made where it is not there. Raises InvalidInput where something else lies in it."""
+    ours = {PROFILE, steps_beside(PROFILE).name}
+    try:
+        there = [p.name for p in folder.iterdir()] if folder.is_dir() else []
+        if there and not ours & set(there):
+            raise InvalidInput(f"{folder} exists and is not an empty folder; choose another name")
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(f"{folder} cannot be written: {error.strerror or error}") from error
+    return folder
+
+
+def write_profile(profile: Profile, folder: Path, source: str, written: Mapping[str, str]) -> None:
+    """The page, the JSON and the spec of a description; what is there stays. A file that fails is a warning alone."""
+    made: dict[str, Callable[[], str]] = {
+        "profile.html": lambda: profile_page(profile),
+        "profile.json": lambda: json.dumps(profile.facts(), indent=2, ensure_ascii=True) + "\n",
+        "spec.toml": lambda: profile_spec(profile, source, written),
+    }
+    for file, make in made.items():
+        try:
+            if not (folder / file).exists():
+                text = make()
+                write_atomically(folder / file, lambda partial, text=text: _write_utf8(partial, text))
+        except Exception as error:
+            # the budget is spent and the description is stored: nothing about its page may hide that
+            warnings.warn(
+                f"the description is complete in {folder / PROFILE}, but {file} could not be written ({error}); the "
+                "same call again writes it, free",
+                PageWarning,
+                stacklevel=3,
+            )
+
+
+def _write_utf8(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8", newline="\n")
 
 
 def _spec_plan_options(spec: Spec) -> dict[str, Any]:

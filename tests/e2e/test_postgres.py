@@ -46,6 +46,20 @@ def spec_of(people: Server, table: str = "people") -> str:
     return "spec.toml"
 
 
+def test_a_table_on_a_server_is_described(people: Server, tmp_path: Path) -> None:
+    """Its names and types are those of the catalogue; each look is a snapshot of its own."""
+    found = sf.describe(people.address("people"), sf.approx(40, "1e-6", thresholds="5e-7"), ledger=None)
+    told = found.columns
+    assert found.plan.types == ("integer", "", "", "")
+    assert (told["age"].kind, told["sex"].kind, told["note"].kind) == ("number", "number", "text")
+    assert [t for t, _ in told["note"].labels] == ["Zebra77"]
+    assert abs(float(told["age"].quartiles[1].value) - 48) < 4
+    ledger = sf.Ledger.create(tmp_path / "l.db", total=sf.gdp(1))
+    with pytest.raises(SourceError, match="no column called"):
+        sf.describe(people.address("people"), sf.gdp(1), ledger=ledger, columns=["nobody"])
+    assert ledger.spent == 0
+
+
 def test_a_release_is_made_by_address_in_python(people: Server, tmp_path: Path) -> None:
     """The counts are those of the table; the second release of the name asks no server."""
     plan = sf.plan(sf.marginals(DOMAIN, upto=2), sf.gdp(10**6), neighbours="add-remove")

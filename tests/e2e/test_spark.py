@@ -54,6 +54,17 @@ def exact() -> Any:
     return table
 
 
+def test_a_table_is_described_where_it_lies_but_for_its_texts(people: Running) -> None:
+    """Texts are not handed over, so no label is looked for, and the plan says so."""
+    frame = people.session.table("people")
+    budget = sf.approx(40, "1e-6", thresholds="5e-7")
+    plan = sf.plan_profile(frame, budget, columns=["age", "note"])
+    assert "texts are not handed over" in plan.explain()
+    told = sf.describe(frame, budget, ledger=None, columns=["age", "note"]).columns
+    assert (told["age"].kind, told["note"].kind, told["note"].labels) == ("number", "text", ())
+    assert abs(float(told["age"].quartiles[1].value) - 48) < 4
+
+
 def test_a_release_is_made_from_a_frame(people: Running, tmp_path: Path) -> None:
     """The counts are those of the table; nothing planted is in the ledger, the release or the engine's log."""
     frame = people.session.table("people")

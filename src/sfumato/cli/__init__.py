@@ -12,7 +12,7 @@ import typer
 import typer.core
 import typer.main
 
-from sfumato.cli import keys, ledgers, measures, pages, planning, releases, sessions, streams
+from sfumato.cli import keys, ledgers, measures, pages, planning, profiles, releases, sessions, streams
 from sfumato.cli.options import message_for_command, typed_command
 from sfumato.errors import NotWritten, SfumatoError
 from sfumato.terminal import use_utf8_output
@@ -96,6 +96,7 @@ def _about(
 
 
 app.add_typer(planning.commands)
+app.add_typer(profiles.commands)
 app.add_typer(releases.commands)
 app.add_typer(measures.commands)
 app.add_typer(pages.commands)

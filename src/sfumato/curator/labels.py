@@ -36,6 +36,7 @@ from sfumato.privacy.reserved_budget import ReservedBudget
 from sfumato.privacy.unit import PrivacyUnit
 
 __all__ = ["OTHER", "LabelCurator", "LabelOpening", "LabelStore", "LabelTable", "OwedLook", "open_labels"]
+__all__ += ["refuse_one_reading"]
 
 OTHER = "(other)"  # where labels count that are not shown: no label of its own
 _LONGEST = 256  # bytes of a label: what `check_text` allows a name
@@ -157,6 +158,16 @@ def _is_label(text: str) -> bool:
     return normalize_nfc(text) == text
 
 
+def refuse_one_reading(source: object) -> None:
+    """Refuse a source of rows that can be read once, for what reads it several times. Raises InvalidInput."""
+    given = source_of(source).table if not isinstance(source, Histogram) else source
+    if hasattr(given, "__next__") or hasattr(given, "read_next_batch"):
+        raise InvalidInput(
+            f"the table is read more than once, and a {type(given).__name__} can be read once; give the table itself, "
+            "such as what its read_all() returns"
+        )
+
+
 class LabelCurator:
     """Holds one table under one ledger, to find labels in it before it is counted; see `Curator` for the arguments."""
 
@@ -167,12 +178,7 @@ class LabelCurator:
     ) -> None:
         self._held = CuratedTable(source, domain, unit, ledger, table, None, measures=True)
         self._held.unit.refuse_groups("labels that are to be found")
-        given = source_of(source).table if not isinstance(source, Histogram) else source
-        if hasattr(given, "__next__") or hasattr(given, "read_next_batch"):
-            raise InvalidInput(
-                f"labels are found in one reading and counted in another, and a {type(given).__name__} can be read "
-                "once; give the table itself, such as what its read_all() returns"
-            )
+        refuse_one_reading(source)
         self._source = source
 
     def find(

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "are_labels_owed",
+    "label_rounds",
     "label_store",
     "labels_beside",
     "look_for_labels",
@@ -95,10 +96,8 @@ def plan_labels(value: Mechanism[Any], asked: Request) -> LabelPlan:
     total = budget.mu_squared
     looks: list[LabelLook] = []
     for (name, attribute), share in zip(attributes.items(), shares, strict=True):
-        for part in _ROUNDS if unit.rows_per_person > 1 else (Fraction(1),):
-            price = ApproxGaussianEvent(total * share * part, budget.thresholds * part / len(attributes))
-            law = select_labels(unit, price.mu_squared, price.delta)
-            looks.append(LabelLook(name, attribute.trim, attribute.most, law, price))
+        price = ApproxGaussianEvent(total * share, budget.thresholds / len(attributes))
+        looks += label_rounds(name, attribute, price, unit)
     made = LabelPlan(
         asked.what,
         budget,
@@ -114,6 +113,16 @@ def plan_labels(value: Mechanism[Any], asked: Request) -> LabelPlan:
     # the last of them is planned too: what fits it fits whatever is shown
     expected = tuple(_expected(made, n) for n in (*(n for n in _SHOWN if n < most), most))
     return replace(made, expected=expected)
+
+
+def label_rounds(name: str, attribute: Categories, price: ApproxGaussianEvent, unit: PrivacyUnit) -> list[LabelLook]:
+    """The looks that find the labels of an attribute at a price: one, or two where persons may have several labels."""
+    found: list[LabelLook] = []
+    for part in _ROUNDS if unit.rows_per_person > 1 else (Fraction(1),):
+        own = ApproxGaussianEvent(price.mu_squared * part, price.delta * part)
+        law = select_labels(unit, own.mu_squared, own.delta)
+        found.append(LabelLook(name, attribute.trim, attribute.most, law, own))
+    return found
 
 
 def _check_request(value: Mechanism[Any], asked: Request) -> None:

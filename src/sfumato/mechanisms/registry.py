@@ -225,6 +225,7 @@ CHOICES: dict[str, str] = {KEYS: "sfumato.mechanisms.sketches.choose_sketch"}
 LOOKS: dict[str, str] = {
     "KeyPlan": "sfumato.mechanisms.sketches.look_at_keys",
     "LabelPlan": "sfumato.mechanisms.labels.look_for_labels",
+    "ProfilePlan": "sfumato.mechanisms.profiles.look_at_columns",
 }
 """How the plans of extensions are carried out, by their class: what makes the `PlanKind` of each."""
 

@@ -19,11 +19,13 @@ from sfumato.plans.iterative import IterativePlan
 from sfumato.plans.keys import KeyPlan
 from sfumato.plans.labels import LabelPlan
 from sfumato.plans.plan import Plan
+from sfumato.plans.profiles import ProfilePlan
 from sfumato.plans.streams import StreamPlan
 from sfumato.privacy.ledger import Ledger
 from sfumato.privacy.ledger.ledger import FORMAT
 from sfumato.privacy.unit import is_file_of_kind
 from sfumato.releases.files import load_release
+from sfumato.releases.profiles import Profile
 from sfumato.releases.released import as_ledger
 from sfumato.releases.sketches import SketchRelease
 from sfumato.releases.streams import StreamRelease
@@ -37,6 +39,8 @@ DOCUMENTS = (
     Plan,
     IterativePlan,
     LabelPlan,
+    ProfilePlan,
+    Profile,
     StreamPlan,
     StreamRelease,
     KeyPlan,
@@ -116,6 +120,8 @@ _CALLED = {
     "Plan": "a plan for tables",
     "IterativePlan": "a plan for tables in several looks",
     "LabelPlan": "a plan for tables over labels that are to be found",
+    "ProfilePlan": "a plan to describe a table",
+    "Profile": "a description of a table",
     "StreamPlan": "a plan for a stream",
     "StreamRelease": "what a stream published",
     "KeyPlan": "a plan for keys",
@@ -134,6 +140,8 @@ _NEXT = {
     "SketchRelease": ": it is asked by sfumato keys ask or sf.load(...).ask",
     "Release": ": it is asked by sfumato ask or sf.load(...).ask",
     "ModelRelease": ": it is asked by sfumato ask or sf.load(...).ask",
+    "ProfilePlan": ": it is carried out by sf.release",
+    "Profile": ": it is read by sfumato show",
     "StreamRelease": ": it is read by sfumato stream show",
     "Ledger": ": it is read by sfumato ledger status",
 }

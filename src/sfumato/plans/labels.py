@@ -27,7 +27,7 @@ from sfumato.privacy.unit import PrivacyUnit
 from sfumato.strategies.design import Candidate
 from sfumato.workloads import Workload
 
-__all__ = ["Expected", "LabelPlan", "LabelsFound", "left_after"]
+__all__ = ["Expected", "LabelPlan", "LabelsFound", "least_occurrence", "left_after"]
 
 
 @storable
@@ -82,7 +82,7 @@ def left_after(looks: tuple[LabelLook, ...], price: ApproxGaussianEvent) -> Frac
     return mu_squared
 
 
-def _least_occurrence(rounds: Sequence[LabelSelection], chance: float, labels: int) -> int:
+def least_occurrence(rounds: Sequence[LabelSelection], chance: float, labels: int) -> int:
     """How many persons with so many labels must have one for it to be shown in one of the rounds."""
 
     def missed(persons: int) -> float:
@@ -180,7 +180,7 @@ class LabelPlan(WorkloadPlan):
         if type(labels) is not int or labels < 1:
             raise PlanError(f"labels= is how many different labels a person has, from 1 on; not {labels!r}")
         return {
-            name: _least_occurrence([k.selection for k in looks], chance, labels) for name, looks in self.rounds.items()
+            name: least_occurrence([k.selection for k in looks], chance, labels) for name, looks in self.rounds.items()
         }
 
     @property

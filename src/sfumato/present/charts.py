@@ -290,6 +290,27 @@ def _pair_chart(table: SmallTable) -> Spec:
     return _framed(table.rows, height, encoding=encoding, layer=layer)
 
 
+def column_chart(rows: list[dict[str, Any]], *, dates: bool) -> Spec:
+    """Noisy counts of the values of one column: each row from `start` to `end`, so high that areas are counts."""
+    axis: Spec = {"grid": False, "tickCount": 6} | ({} if dates else {"format": ",.6~r"})
+    x: Spec = {"type": "temporal" if dates else "quantitative", "title": None, "axis": axis}
+    x |= {"scale": {"type": "utc" if dates else "linear", "zero": False, "nice": False}}
+    high: Spec = {"field": "height", "type": "quantitative", "title": None, "axis": None, "scale": {"zero": True}}
+    bar: Spec = {"type": "rect", "color": _ACCENT, "opacity": 0.55, "stroke": "var(--paper)"}
+    tips = [_tip("cell", "values"), _tip("records", "records", ",.0f")]
+    ends: Spec = {"x": x | {"field": "start"}, "x2": {"field": "end"}, "y": high, "y2": {"datum": 0}, "tooltip": tips}
+    return _framed(rows, 120, mark=bar, encoding=ends)
+
+
+def label_chart(rows: list[dict[str, Any]]) -> Spec:
+    """Noisy counts of labels, most frequent first."""
+    bar: Spec = {"type": "bar", "color": _ACCENT, "opacity": 0.55, "height": {"band": 0.62}}
+    tips = [_tip("cell", "label"), _tip("records", "records", ",.0f")]
+    x = _numbers("records", "records") | {"scale": {"domainMin": 0}}
+    encoding: Spec = {"y": _names("cell") | {"sort": None}, "x": x, "tooltip": tips}
+    return _framed(rows[:LONGEST], {"step": _STEP}, mark=bar, encoding=encoding)
+
+
 def distribution_chart(found: Distribution) -> Spec:
     """Cumulative shares with 95 % bands."""
     share = _numbers("share", "share of records", form="%", scale={"domain": [0, 1]})

@@ -103,9 +103,23 @@ def render(thing: Reported, *, actual: ArrayLike | None = None) -> str:
     """The page as text; see `write_report`."""
     page = describe_page(thing, actual=actual)
     plan: Any = thing if isinstance(thing, WorkloadPlan) else thing.plan
-    released = not isinstance(thing, WorkloadPlan)
+    kind = "Plan of a release" if isinstance(thing, WorkloadPlan) else "Release"
+    return page_text(page, f"{kind} with differential privacy", rows_text(plan.unit))
+
+
+def page_text(page: Description, kind: str, counted: str) -> str:
+    """A page with its programs and styles: its headline, a lead, and its sections.
+
+    Args:
+        page: What it says; the first block is the lead.
+        kind: The line above its title.
+        counted: What counts are of, on the axes of charts.
+
+    Returns:
+        HTML that loads nothing.
+    """
     specs = {c.name: c.spec for c in drawn(page.blocks)}
-    charts.name_counts(specs, rows_text(plan.unit))
+    charts.name_counts(specs, counted)
     programs = {"bundle": asset_text("vendor/vega-bundle.js"), "draw": asset_text("draw.js")}
     hashes = " ".join(f"'sha256-{_sha256_base64(text)}'" for text in programs.values())
     # only the two hashed programs run, and neither may make text into a program: draw.js has expressions interpreted
@@ -118,7 +132,7 @@ def render(thing: Reported, *, actual: ArrayLike | None = None) -> str:
         .get_template("page.html")
         .render(
             title=page.headline,
-            kind=f"{'Release' if released else 'Plan of a release'} with differential privacy",
+            kind=kind,
             lead=Markup(page_html([lead])),
             warnings=Markup(page_html([b for b in rest if isinstance(b, Warnings)])),
             figures=Markup(page_html([b for b in rest if isinstance(b, Figures)])),

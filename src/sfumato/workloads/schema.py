@@ -19,7 +19,7 @@ from sfumato.domain import Attribute, Bins, Booleans, Categories, Dates, Domain,
 from sfumato.errors import DomainError, InvalidInput, SpecError
 from sfumato.workloads.reading import Section, check_public, find_fault
 
-__all__ = ["import_schema", "read_schema", "spec_template", "spec_text"]
+__all__ = ["import_schema", "read_schema", "spec_template", "spec_text", "toml_text"]
 
 Columns = Mapping[str, Attribute | None]
 
@@ -340,7 +340,7 @@ def spec_text(columns: Domain | Columns) -> str:
             lines += [f"knots = [{', '.join(map(repr, measure.knots))}]"] if measure.knots else []
             lines += [*(['outside = "absent"'] if measure.outside == "other" else []), ""]
     if isinstance(columns, Domain) and columns.impossible:
-        lines += ["[domain]", "impossible = [", *(f"  {_toml_string(text)}," for text in columns.impossible), "]", ""]
+        lines += ["[domain]", "impossible = [", *(f"  {toml_text(text)}," for text in columns.impossible), "]", ""]
     return "\n".join(lines)
 
 
@@ -361,13 +361,13 @@ def _toml_declaration(key: str, attribute: Attribute | None) -> list[str]:
         lines.append(f"edges = [{', '.join(repr(e) for e in attribute.edges)}]")
     elif isinstance(attribute, Dates):
         lines += [f'min = "{attribute.low}"', f'max = "{attribute.high}"', f'by = "{attribute.by}"']
-        lines += [f"format = {_toml_string(attribute.format)}"] if attribute.format else []
+        lines += [f"format = {toml_text(attribute.format)}"] if attribute.format else []
     elif isinstance(attribute, Hierarchy):
         lines.append(f"levels = {_toml_list(attribute.level_names)}")
         lines += ["values = [", *(f"  {_toml_list(row)}," for row in attribute.rows), "]"]
         for level, labels in attribute.level_labels.items():
             lines.append(f"[schema.{key}.labels.{_toml_key(level)}]")
-            lines += [f"{_toml_key(code)} = {_toml_string(label)}" for code, label in labels.items()]
+            lines += [f"{_toml_key(code)} = {toml_text(label)}" for code, label in labels.items()]
     elif isinstance(attribute, Categories):
         lines += [f'case = "{attribute.case}"'] if attribute.case != "exact" else []
         lines += ["trim = true"] if attribute.trim else []
@@ -379,7 +379,7 @@ def _toml_declaration(key: str, attribute: Attribute | None) -> list[str]:
         else:
             lines += [
                 f"[schema.{key}.values]",
-                *(f"{_toml_key(code)} = {_toml_string(label)}" for code, label in pairs),
+                *(f"{_toml_key(code)} = {toml_text(label)}" for code, label in pairs),
             ]
     if isinstance(attribute, (Integers, Bins)) and attribute.levels:
         lines.append(f"[schema.{key}.levels]")
@@ -388,15 +388,16 @@ def _toml_declaration(key: str, attribute: Attribute | None) -> list[str]:
 
 
 def _toml_list(texts: Iterable[str]) -> str:
-    return f"[{', '.join(map(_toml_string, texts))}]"
+    return f"[{', '.join(map(toml_text, texts))}]"
 
 
-def _toml_string(text: str) -> str:
+def toml_text(text: str) -> str:
+    """A text as TOML writes it."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _toml_key(text: str) -> str:
-    return text if _BARE_KEY.fullmatch(text) else _toml_string(text)
+    return text if _BARE_KEY.fullmatch(text) else toml_text(text)
 
 
 def spec_template(
@@ -410,8 +411,8 @@ def spec_template(
         names = list(columns)
         check_distinct(names, "columns")  # before equal names become one key
         columns = dict.fromkeys(names)
-    known = "".join(f"{name} = {_toml_string(value)}\n" for name, value in (written or {}).items())
-    return _TEMPLATE.format(source=_toml_string(source), written=known or _PLAIN, schema=spec_text(columns))
+    known = "".join(f"{name} = {toml_text(value)}\n" for name, value in (written or {}).items())
+    return _TEMPLATE.format(source=toml_text(source), written=known or _PLAIN, schema=spec_text(columns))
 
 
 _PLAIN = """\

@@ -23,6 +23,8 @@ is raised or reported about it. What a field means does not depend on where it i
 * `Hierarchy`: its finest codes, as categories are.
 * Persons and keys are told apart by their text; the text of a number is that of its value, and a text that writes a
   whole number with zero decimals is that number: 1, 1.0, "1" and "1.0" are one name, "01" and "1e0" two others.
+* `Kinds`: a number where the field is one, else a day where it is one, else a text; a column of numbers holds numbers,
+  one of dates or times days, one of booleans or UUIDs texts, and whatever else stands in one of these is missing.
 * `Booleans`: true/false, t/f, yes/no, y/n, 1/0 in any case, blanks around allowed.
 
 Rules of edition 1 (`cells.EDITION`) compare texts as they are, know no fractions, and leave out the last edge.
@@ -42,7 +44,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato._util.text import BLANKS, SHARP, case_folding_pairs, date_pattern
-from sfumato.cells import POINTS, WHOLE, Amounts, Codes, Days, Edges, Grid, Rule, Truths, Wholes, whole_text
+from sfumato.cells import POINTS, WHOLE, Amounts, Codes, Days, Edges, Grid, Kinds, Rule, Truths, Wholes, whole_text
 from sfumato.errors import DomainError, SourceError
 
 __all__ = [
@@ -198,6 +200,8 @@ def check_type(name: str, rule: Rule | None, column: Column) -> None:
         readable = _NUMBERS | ({"label", "moment"} if column.type != "UUID" else set())
     elif rule is not None and rule.numeric:
         readable = _NUMBERS
+    elif isinstance(rule, Kinds):
+        readable = _NUMBERS | {"boolean", "label", "moment"}
     else:
         readable = _NUMBERS | ({"boolean"} if isinstance(rule, Truths) else {"boolean", "label"})
     if column.family not in readable:
@@ -316,6 +320,8 @@ def field_sql(rule: Rule, column: Column, raw: str) -> str:
         return column.day(raw, rule.format)
     if rule.numeric:
         return column.number(raw)
+    if isinstance(rule, Kinds):
+        return _kind_sql(column, raw)
     if isinstance(rule, Truths):
         return f"NULLIF(lower(trim({column.text(raw)})), '')"
     text = column.text(raw)
@@ -327,6 +333,18 @@ def field_sql(rule: Rule, column: Column, raw: str) -> str:
         sharp, double = map(sql_literal, SHARP)
         text = f"nfc_normalize(replace(translate({text}, {large}, {small}), {sharp}, {double}))"
     return f"NULLIF(trim({text}, {sql_literal(BLANKS)}), '')" if rule.trim else text
+
+
+def _kind_sql(column: Column, raw: str) -> str:
+    """0 for a number, 1 for a day, 2 for another text, NULL for none; of a typed column one of these or NULL."""
+    kinds = (column.number, lambda field: column.day(field, ""), column.text)
+    if column.family == "text":
+        tried = [0, 1, 2]
+    elif column.family in ("label", "moment") and column.type != "UUID":
+        tried = [1]
+    else:
+        tried = [0] if column.family in _NUMBERS else [2]
+    return f"CASE {' '.join(f'WHEN ({kinds[k](raw)}) IS NOT NULL THEN {k}' for k in tried)} END"
 
 
 def cell_sql(rule: Rule, i: int, decimal: str = ".") -> str:
@@ -342,6 +360,8 @@ def cell_sql(rule: Rule, i: int, decimal: str = ".") -> str:
         found = f"(TRY_CAST({value} AS BIGINT) - CAST({rule.low} AS BIGINT)) // {rule.width}"
     elif isinstance(rule, Amounts):
         return _place_sql(rule, v)
+    elif isinstance(rule, Kinds):
+        return f"coalesce({v}, {missing})"
     elif isinstance(rule, (Edges, Days)):
         low, *_, end = map(_double_literal, edge_thresholds(rule))
         inside = f"{v} >= {low} AND {v} < {end}"

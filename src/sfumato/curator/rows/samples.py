@@ -11,6 +11,7 @@ import os
 import re
 import stat
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -19,7 +20,7 @@ from sfumato._util.checks import same_table
 from sfumato._util.elsewhere import find_engine
 from sfumato.curator.rows import text_files
 from sfumato.curator.rows.encoding import attribute_statements, cell_sql, check_declared, check_type, field_sql
-from sfumato.curator.rows.readers import OpenedTable, attempt, open_table
+from sfumato.curator.rows.readers import OpenedTable, attempt, missing_column, open_table
 from sfumato.curator.rows.sources import open_source
 from sfumato.curator.rows.text_files import OtherEncoding
 from sfumato.curator.rows.written import NOTATIONS, Source, delimiter_of, file_kind, source_of
@@ -35,6 +36,7 @@ __all__ = [
     "Sample",
     "Value",
     "column_names",
+    "column_types",
     "named_or_spec_table",
     "place_sample",
     "refuse_protected_sample",
@@ -218,6 +220,48 @@ def column_names(source: Any) -> tuple[str, ...]:
     if not names:
         raise SourceError(f"{label} has no column that could be named")
     return tuple(names)
+
+
+_TYPES = {"whole": "integer", "exact": "integer", "decimal": "number", "float": "number", "double": "number"}
+_TYPES |= {"text": "", "boolean": "boolean", "label": "date", "moment": "date"}
+
+
+def column_types(source: Any, columns: Sequence[str] | None = None) -> dict[str, str]:
+    """What the type of each column says of its values: "integer", "number", "date", "boolean", or "" for texts.
+
+    No record is read, but for the fields of the first where there is no header (see `column_names`). Columns that hold
+    neither numbers, dates, texts nor booleans are left out unless they are named; UUIDs are texts.
+
+    Raises InvalidInput for what is no table of rows, or a column that is named and cannot be read; SourceError for a
+    table that cannot be opened, or lacks a column.
+    """
+    given = source_of(source)
+    if _made_of(given) is not None:
+        raise InvalidInput("a table made of several is not described as one: describe each of them")
+    names = None if columns is None else tuple(columns)
+    kind = "" if not isinstance(given.table, (str, Path)) or "://" in str(given.table) else file_kind(given.table)
+    if kind.removesuffix(".gz") in (".csv", ".tsv", ".json", ".ndjson", ".jsonl"):
+        label, known = Path(given.table).name, dict.fromkeys(column_names(source), "")
+    else:
+        # only what pandas is asked for has a type
+        asked = _frame_names(given.table)
+        opened = open_table(source, names if asked and names is not None else asked)
+        opened.session.close()
+        label, types = opened.label, {n: None if c.type == "UUID" else c for n, c in opened.columns.items()}
+        known = {n: "" if c is None else _TYPES.get(c.family) for n, c in types.items()}
+    for name in names or ():
+        if name not in known:
+            raise missing_column(label, name)
+        if known[name] is None:
+            raise InvalidInput(f"column {name!r} is of a type that is not read; leave it out, or convert it")
+    return {n: told for n, told in known.items() if told is not None and (names is None or n in names)}
+
+
+def _frame_names(table: Any) -> tuple[str, ...]:
+    """The names of the columns of a frame that tells types of needed columns alone; none of any other table."""
+    if type(table).__module__.split(".")[0] != "pandas":
+        return ()
+    return tuple(name for name in table.columns if isinstance(name, str) and name)
 
 
 def undeclared_notation(source: Any) -> str:

@@ -1,0 +1,515 @@
+"""Describing a table that nobody described: from its columns to a plan, and from each look to the next.
+
+Three looks, one price. The first counts the kinds of the values of every column. The second has sign and power of two
+of numbers, years of dates, and finds the labels of texts. The third counts cells over the range that was found, and
+the labels that were shown. What a look counts follows from the noisy counts before it alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from sfumato._util.bundles import check_text, pack_value, unpack_value
+from sfumato._util.elsewhere import find_engine
+from sfumato.cells import Codes, Days, Edges, Grid, Kinds, Rule, Truths
+from sfumato.curator import Curator, Histogram
+from sfumato.curator.labels import LabelCurator, LabelOpening, LabelStore, refuse_one_reading
+from sfumato.curator.rows.samples import column_types
+from sfumato.curator.steps import StepBudget, StepOpening, StepStore
+from sfumato.domain import Categories
+from sfumato.errors import InvalidInput, LedgerError, NotWritten, PlanError, SfumatoError
+from sfumato.mechanisms.labels import label_rounds
+from sfumato.operators import Block, Identity, LinearOperator, Scaled, Tree
+from sfumato.plans.profiles import ProfilePlan
+from sfumato.postprocess.column_shapes import (
+    FINE_BRANCHING,
+    SCALE_BRANCHING,
+    date_edges,
+    fine_edges,
+    scale_edges,
+    tree_counts,
+    year_edges,
+)
+from sfumato.privacy.accounting import ApproxGaussianEvent, Event, GaussianEvent, PureEvent, ZcdpEvent
+from sfumato.privacy.budget import Budget
+from sfumato.privacy.ledger import Entry, Ledger, Receipt
+from sfumato.privacy.noise import NoiseLaw
+from sfumato.privacy.sensitivity import Certificate
+from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.releases.profiles import Profile, ProfileLook, column_kinds, counts_in, kind_of, load_profile
+from sfumato.releases.released import Provenance
+from sfumato.strategies.calibration import noise_of
+from sfumato.strategies.certificates import search_certificate
+
+if TYPE_CHECKING:
+    from sfumato.mechanisms.carry_out import Access, PlanKind
+
+__all__ = ["look_at_columns", "plan_profile", "steps_beside"]
+
+_FIRST = Fraction(1, 3)  # of the budget, for kinds; what is left is divided over columns by what they need
+_NEEDS = {"text": 5, "number": 3, "date": 3, "boolean": 1, "": 0}
+"""How the rest is divided: a label that 4 % have is found with 99 % at some 8 standard errors, quartiles are within 5 %
+of their ranks at some 6, so a column of texts needs nearly twice as much (bench/describe.py)."""
+_SECOND = {"text": Fraction(9, 10), "number": Fraction(3, 10), "date": Fraction(3, 10), "boolean": Fraction(1)}
+"""Of what a column gets, the part of the second look; the third has the rest."""
+_LATTICE = 2**12  # integers that a count is multiplied by: shares of the budget are then kept to a thousandth
+_MOST_LABELS = 1_000  # of a column: a description, not a table
+_RANKS = Fraction(12, 100)  # quartiles that would be further off are not looked for
+_RECORDS = 10_000  # where nobody says how many there are
+_TWO = 1.96  # standard errors of a 95 % interval
+_UNKNOWN = ("number", "text")  # what a column whose type says nothing is taken for when errors are told: half of each
+
+Parts = Mapping[str, tuple[Rule, LinearOperator, Fraction]]
+"""Of each column that is looked at: its cells, the sums over them, and its share of the look."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Gridded:
+    """Cells of columns as the curator takes them."""
+
+    grid: Grid
+
+
+def plan_profile(
+    source: Any,
+    budget: Budget,
+    *,
+    neighbours: str | Neighbours = "add-remove",
+    person: str | None = None,
+    rows_per_person: int = 1,
+    columns: Sequence[str] | None = None,
+    records: int = _RECORDS,
+) -> ProfilePlan:
+    """Plan to describe all columns of a table, of which names and types are read and nothing else.
+
+    Args:
+        source: The table, as `sf.release` takes it.
+        budget: What may be spent. Labels of texts are looked for under `sf.approx` with `thresholds=`.
+        neighbours: Which two tables must be hard to tell apart: "add-remove" or "replace-one".
+        person: The column that says whose record a row is, which is not described; None where every person has one row.
+        rows_per_person: How many rows of each person are counted at most.
+        columns: The columns to describe; None takes all whose type can be read.
+        records: About how many records there are, as far as is public. With few records and many columns, the kinds of
+            values are all that is looked at.
+
+    Returns:
+        The plan, which can be printed: it says before the price how well columns will be known.
+
+    Raises:
+        PlanError: There is no column to describe, or an option is not allowed.
+        BudgetError: The budget is too small for its noise.
+        InvalidInput: The source is no table of rows, or cannot be read several times.
+        SourceError: The table cannot be opened, or lacks a column.
+
+    >>> import pandas as pd
+    >>> people = pd.DataFrame({"age": [20, 30, 40], "city": ["Bonn", "Bonn", "Ulm"]})
+    >>> sf.plan_profile(people, sf.gdp(1), records=10_000).promise
+    'of 10,000 records, shares ± 0.053 %, quartiles ± 0.086 % of ranks (95 %)'
+    """
+    if not isinstance(budget, Budget):
+        raise PlanError("a description needs a budget: sf.approx(1, '1e-6', thresholds='5e-7'), or another")
+    if isinstance(source, Histogram):
+        raise InvalidInput("a histogram holds counts of cells, and no columns that could be described; give a table")
+    refuse_one_reading(source)
+    if type(records) is not int or records < 1:
+        raise PlanError(f"records= is about how many records there are, a whole number from 1 on, not {records!r}")
+    if isinstance(columns, str):
+        raise PlanError(f"columns= is a list of names, not {columns!r}")
+    unit = PrivacyUnit(Neighbours.parse(neighbours), person, rows_per_person)
+    types = {n: kind for n, kind in column_types(source, columns).items() if n != person}
+    for name in types:
+        check_text(name, "column name")
+    if not types:
+        raise PlanError("there is no column that could be described: none has a type that is read")
+    counted = getattr(find_engine(source), "tally", None) is not None
+    unlabelled = "" if budget.thresholds is not None else "none of delta is set aside for it (thresholds=)"
+    if counted:
+        unlabelled = "the table is counted where it lies, and its texts are not handed over"
+    return _promised(
+        ProfilePlan(
+            tuple(types),
+            tuple(types.values()),
+            budget,
+            unit,
+            "describe",
+            _price(budget, labels=not unlabelled and "" in types.values()),
+            records,
+            True,
+            unlabelled,
+            0.0,
+            None,
+            None,
+        )
+    )
+
+
+def _price(budget: Budget, *, labels: bool) -> Event:
+    """The whole budget as an event whose parts add up."""
+    if budget.kind == "pure":
+        return PureEvent(budget.parameter)
+    if budget.kind == "zcdp":
+        return ZcdpEvent(budget.parameter)
+    if labels and budget.thresholds is not None:
+        return ApproxGaussianEvent(budget.mu_squared, budget.thresholds)
+    return GaussianEvent(budget.mu_squared)
+
+
+def _part(price: Event, share: Fraction) -> Event:
+    """A share of a price for a look at counts."""
+    if isinstance(price, PureEvent):
+        return PureEvent(price.epsilon * share)
+    if isinstance(price, ZcdpEvent):
+        return ZcdpEvent(price.rho * share)
+    assert isinstance(price, (GaussianEvent, ApproxGaussianEvent))
+    return GaussianEvent(price.mu_squared * share)
+
+
+# -- looks ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What is measured: sums over columns, each times a whole number, and the noise that its price pays for."""
+
+    grid: Grid
+    blocks: tuple[Block, ...]
+    noise: NoiseLaw
+    price: Event
+    certificate: Certificate | None
+
+    def variance(self, name: str) -> float:
+        """The variance of a sum over a column, in records."""
+        scaled = next(cast(Scaled, b.factors[0]) for b in self.blocks if b.attributes == (name,))
+        return self.noise.variance / float(scaled.factor) ** 2
+
+
+def _design_look(parts: Parts, price: Event, unit: PrivacyUnit) -> _Look:
+    """The look whose columns have shares of a price: of a tree, each of its levels costs as much as one count."""
+    power = 1 if isinstance(price, PureEvent) else 2
+    heights = {n: int(op.column_sums(1).max()) for n, (_, op, _) in parts.items()}
+    wanted = {n: (float(share) / heights[n]) ** (1 / power) for n, (_, _, share) in parts.items()}
+    most = max(wanted.values())
+    blocks = tuple(
+        Block(((n,),), (Scaled(op, max(1, round(_LATTICE * wanted[n] / most))),)) for n, (_, op, _) in parts.items()
+    )
+    grid = Grid(tuple(parts), tuple(rule for rule, _, _ in parts.values()))
+    found, certificate = search_certificate(blocks, grid.sizes(), unit, power)
+    return _Look(grid, blocks, noise_of(price, found.value), price, certificate)
+
+
+def _kinds_look(plan: ProfilePlan) -> _Look:
+    """The first look."""
+    rule = Kinds(kind="any", outside="other", missing="other")
+    parts = {n: (rule, Identity(rule.size), Fraction(1)) for n in plan.names}
+    return _design_look(parts, _part(plan.price, _FIRST if plan.whole else Fraction(1)), plan.unit)
+
+
+def _shares(kinds: Mapping[str, str], *, labels: bool) -> dict[str, Fraction]:
+    """What each column gets of the price, after the first look."""
+    needs = {n: 0 if k == "text" and not labels else _NEEDS[k] for n, k in kinds.items()}
+    whole = max(1, sum(needs.values()))
+    return {n: (1 - _FIRST) * need / whole for n, need in needs.items()}
+
+
+def _numeric(edges: Sequence[float]) -> Rule:
+    return Edges(kind="number", outside="clamp", missing="other", edges=tuple(edges))
+
+
+def _of_days(edges: Sequence[int]) -> Rule:
+    return Days(kind="date", outside="clamp", missing="other", edges=tuple(edges))
+
+
+def _tree(rule: Rule, branching: int) -> LinearOperator:
+    return Tree(rule.size, branching, root=False)
+
+
+def _scale_part(kind: str) -> tuple[Rule, LinearOperator] | None:
+    """What the second look counts of a column."""
+    if kind == "boolean":
+        rule: Rule = Truths(kind="boolean", outside="other", missing="other")
+        return rule, Identity(rule.size)
+    if kind not in ("number", "date"):
+        return None
+    rule = _numeric(scale_edges()) if kind == "number" else _of_days(year_edges())
+    return rule, _tree(rule, SCALE_BRANCHING)
+
+
+@dataclass(frozen=True, slots=True)
+class _Course:
+    """The looks of a plan, each from what came before it."""
+
+    plan: ProfilePlan
+
+    def kinds(self, first: ProfileLook) -> tuple[float, float, dict[str, str]]:
+        """The number of records, its variance, and what each column holds."""
+        total, spread, found = column_kinds(self.plan, first)
+        types = zip(self.plan.names, self.plan.types, strict=True)
+        return total, spread, {n: kind_of(t, found[n]) for n, t in types}
+
+    @property
+    def labels(self) -> bool:
+        """Whether labels are looked for."""
+        return not self.plan.unlabelled and isinstance(self.plan.price, ApproxGaussianEvent)
+
+    def second(self, first: ProfileLook) -> _Look | None:
+        """Signs and powers of two, and years; None where no column has any."""
+        _, _, kinds = self.kinds(first)
+        shares = _shares(kinds, labels=self.labels)
+        parts: dict[str, tuple[Rule, LinearOperator, Fraction]] = {}
+        for name, kind in kinds.items():
+            if (part := _scale_part(kind)) is not None:
+                parts[name] = (*part, shares[name] * _SECOND[kind])
+        return self._look(parts)
+
+    def looks_for_labels(self, first: ProfileLook) -> tuple[tuple[Any, ...], ApproxGaussianEvent] | None:
+        """The looks for labels, and their price; None where no column has texts."""
+        _, _, kinds = self.kinds(first)
+        texts = [n for n, k in kinds.items() if k == "text"]
+        if not texts or not self.labels:
+            return None
+        price, shares = self.plan.price, _shares(kinds, labels=True)
+        assert isinstance(price, ApproxGaussianEvent)
+        wanted = Categories(discover=Fraction(1, 2), most=_MOST_LABELS, missing="other")
+        looks: list[Any] = []
+        for name in texts:
+            own = ApproxGaussianEvent(price.mu_squared * shares[name] * _SECOND["text"], price.delta / len(texts))
+            looks += label_rounds(name, wanted, own, self.plan.unit)
+        both = (sum((getattr(k.price, part) for k in looks), Fraction(0)) for part in ("mu_squared", "delta"))
+        return tuple(looks), ApproxGaussianEvent(*both)
+
+    def third(
+        self, first: ProfileLook, second: ProfileLook | None, labels: Mapping[str, Sequence[str]]
+    ) -> _Look | None:
+        """Cells over the ranges that were found, and counts of labels; None where there is nothing to count."""
+        total, spread, kinds = self.kinds(first)
+        types = dict(zip(self.plan.names, self.plan.types, strict=True))
+        shares = _shares(kinds, labels=self.labels)
+        parts: dict[str, tuple[Rule, LinearOperator, Fraction]] = {}
+        for name, kind in kinds.items():
+            rule: Rule | None = None
+            found = None if second is None else counts_in(second, name, total, spread)
+            if kind == "number" and found is not None:
+                rule = _numeric(fine_edges(found, whole=types[name] == "integer"))
+            elif kind == "date" and found is not None:
+                rule = _of_days(date_edges(found)[1])
+            elif labels.get(name):
+                rule = Codes(kind="category", outside="other", missing="other", codes=tuple(labels[name]))
+            if rule is not None:
+                sums = Identity(rule.size) if kind == "text" else _tree(rule, FINE_BRANCHING)
+                parts[name] = rule, sums, shares[name] * (1 - _SECOND[kind])
+        return self._look(parts)
+
+    def _look(self, parts: Parts) -> _Look | None:
+        if not parts:
+            return None
+        share = sum((s for _, _, s in parts.values()), Fraction(0))
+        return _design_look(parts, _part(self.plan.price, share), self.plan.unit)
+
+
+# -- what is promised -------------------------------------------------------------------------------------------------
+
+
+def _promised(plan: ProfilePlan) -> ProfilePlan:
+    """The plan with what it promises, as if half of the columns whose type is not known held texts.
+
+    Where quartiles would be too far off for the number of records, it is a plan for kinds alone.
+    """
+    course = _Course(plan)
+    kinds = {
+        n: _UNKNOWN[i % 2] if not t else "number" if t == "integer" else t
+        for i, (n, t) in enumerate(zip(plan.names, plan.types, strict=True))
+    }
+    shares = _shares(kinds, labels=course.labels)
+    numeric = {n: k for n, k in kinds.items() if k in ("number", "date")}
+    ranks: float | None = None
+    if numeric:
+        rule = _numeric(range(257))
+        parts = {n: (rule, _tree(rule, FINE_BRANCHING), shares[n] * (1 - _SECOND[k])) for n, k in numeric.items()}
+        look = _design_look(parts, _part(plan.price, sum((p[2] for p in parts.values()), Fraction(0))), plan.unit)
+        name = next(iter(numeric))
+        tree = cast(Tree, parts[name][1])
+        counts = tree_counts(tree, np.zeros(tree.shape[0]), look.variance(name), 0.0, 0.0)
+        ranks = _TWO * math.sqrt(float(np.square(counts.errors_upto).mean()))
+    labels = _least_label(course, kinds, shares)
+    enough = ranks is None or ranks <= _RANKS * plan.records
+    enough &= labels is None or labels <= plan.records
+    if not enough:
+        plan, ranks, labels = replace(plan, whole=False), None, None
+        if isinstance(plan.price, ApproxGaussianEvent):
+            plan = replace(plan, price=GaussianEvent(plan.price.mu_squared))
+    share_error = _TWO * math.sqrt(_kinds_look(plan).variance(plan.names[0]))
+    return replace(plan, share_error=share_error, rank_error=ranks, label_count=labels)
+
+
+def _least_label(course: _Course, kinds: Mapping[str, str], shares: Mapping[str, Fraction]) -> int | None:
+    """How many records a label must have to be shown with 99 %; None where none is looked for."""
+    from sfumato.plans.labels import least_occurrence  # noqa: PLC0415
+
+    texts = [n for n, k in kinds.items() if k == "text"]
+    price = course.plan.price
+    if not texts or not isinstance(price, ApproxGaussianEvent):
+        return None
+    own = ApproxGaussianEvent(price.mu_squared * shares[texts[0]] * _SECOND["text"], price.delta / len(texts))
+    wanted = Categories(discover=Fraction(1, 2), most=_MOST_LABELS, missing="other")
+    rounds = label_rounds(texts[0], wanted, own, course.plan.unit)
+    return least_occurrence([k.selection for k in rounds], 0.99, 1)
+
+
+# -- carried out ------------------------------------------------------------------------------------------------------
+
+
+def steps_beside(out: str | PathLike[str]) -> Path:
+    """Where what came of the looks is kept until the description is stored."""
+    place = Path(out)
+    return place.with_name(f"{place.name}.looks")
+
+
+def _opening(plan: ProfilePlan, account: Ledger, name: str) -> StepOpening:
+    return StepOpening(plan.fingerprint, account.ledger_id, name, plan.price)
+
+
+def _step_store(plan: ProfilePlan, account: Ledger, name: str, out: str | PathLike[str] | None) -> StepStore:
+    """Where the looks are kept, or are to be: beside the file, or in memory where nothing is stored.
+
+    Raises InvalidInput where the looks of another description lie there that is not finished.
+    """
+    opening = _opening(plan, account, name)
+    if out is None or not account.durable:
+        return StepStore.create(None, opening)
+    path = steps_beside(out)
+    if path.exists():
+        store = StepStore.at(path)
+        if store.opening == opening and (store.paid is None or account.find(name) is not None):
+            return store
+        if store.paid is not None:
+            raise InvalidInput(
+                f"{path} holds looks of another description that is not finished; finish that one, or choose another "
+                "folder"
+            )
+        store.remove()
+    return StepStore.create(path, opening)
+
+
+def _are_looks_owed(plan: ProfilePlan, account: Ledger, entry: Entry, out: str | PathLike[str] | None) -> bool:
+    """Whether an entry of the ledger paid for looks of which not all were taken."""
+    if out is None or not steps_beside(out).exists() or entry.released:
+        return False
+    if (entry.plan_hash, entry.event) != (plan.fingerprint, plan.price):
+        return False
+    store = StepStore.at(steps_beside(out))
+    paid = store.paid
+    if paid is None or store.opening != _opening(plan, account, entry.name) or paid[0] != entry.sequence:
+        return False
+    account.check(paid[1])
+    return _none_lost(store)
+
+
+def _remove_looks(out: str | PathLike[str] | None) -> None:
+    """Take the file of looks away: they stand in the description that is stored."""
+    if out is not None and steps_beside(out).exists():
+        with suppress(LedgerError):  # of another kind: not ours
+            StepStore.at(steps_beside(out)).remove()
+
+
+def _none_lost(store: StepStore) -> bool:
+    """Whether of every look that was written down what came of it was kept."""
+    return len(store.spent) == sum(unpack_value(b) is not None for b in store.came)
+
+
+def _take_looks(plan: ProfilePlan, at: Access, budget: StepBudget, store: StepStore) -> Iterator[Any]:
+    """What comes of each look, in their order; each is taken unless an earlier process did."""
+    course, came = _Course(plan), [unpack_value(b) for b in store.came]
+
+    def taken(i: int, take: Callable[[], Any]) -> Any:
+        if i < len(came):
+            return came[i]
+        found = take()
+        store.keep(pack_value(found))
+        return found
+
+    def measure(look: _Look | None) -> ProfileLook | None:
+        if look is None:
+            return None
+        curator = Curator(at.source, _Gridded(look.grid), plan.unit, budget, table=at.table)
+        measured, _ = curator.measure(
+            look.blocks,
+            look.noise,
+            look.price,
+            name=at.name,
+            plan_hash=plan.fingerprint,
+            certificate=look.certificate,
+        )
+        return ProfileLook(look.grid, measured)
+
+    def find(wanted: tuple[tuple[Any, ...], ApproxGaussianEvent] | None) -> dict[str, tuple[str, ...]] | None:
+        if wanted is None:
+            return None
+        looks, price = wanted
+        rule = Kinds(kind="any", outside="other", missing="other")
+        grid = _Gridded(Grid((looks[0].attribute,), (rule,)))
+        curator = LabelCurator(at.source, grid, plan.unit, cast(Any, budget), table=at.table)
+        opening = LabelOpening(plan.fingerprint, at.account.ledger_id, at.name, looks)
+        kept = LabelStore.create(None, opening)
+        shown = curator.find(looks, price, name=at.name, plan_hash=plan.fingerprint, store=kept)
+        return dict(zip(dict.fromkeys(k.attribute for k in looks), shown, strict=True))
+
+    first = taken(0, lambda: measure(_kinds_look(plan)))
+    yield first
+    if plan.whole:
+        second = taken(1, lambda: measure(course.second(first)))
+        yield second
+        labels = taken(2, lambda: find(course.looks_for_labels(first)))
+        yield labels
+        yield taken(3, lambda: measure(course.third(first, second, labels or {})))
+
+
+def look_at_columns() -> PlanKind:
+    """How a plan of a description is carried out: look after look, from one price."""
+    from sfumato.mechanisms.carry_out import Made, PlanKind  # noqa: PLC0415  (plans look at nothing)
+    from sfumato.releases.files import ReleaseFile, check_file  # noqa: PLC0415
+
+    def look(plan: ProfilePlan, at: Access) -> tuple[Receipt, Made]:
+        store = _step_store(plan, at.account, at.name, at.out)
+        budget = StepBudget(_opening(plan, at.account, at.name), at.account, store)
+        try:
+            found = list(_take_looks(plan, at, budget, store))
+        except BaseException as error:
+            if at.account.find(at.name) is None:
+                store.remove()
+            elif isinstance(error, SfumatoError) and not isinstance(error, NotWritten):
+                raise _not_finished(at, store, error) from error
+            raise
+        paid = at.account.paid(at.name, plan.fingerprint)
+        assert paid is not None
+        looks = tuple(k for k in found if isinstance(k, ProfileLook))
+        labels = next((k for k in found if isinstance(k, dict)), {})
+        return paid, lambda where: Profile(plan, looks, labels, cast(Provenance, where))
+
+    return PlanKind(
+        look,
+        what="description",
+        place="file",
+        draft=ReleaseFile,
+        bundle=lambda out: out.name,
+        read=load_profile,
+        load=load_profile,
+        holds=lambda out: check_file(out).exists(),
+        owed=_are_looks_owed,
+        stored=_remove_looks,
+    )
+
+
+def _not_finished(at: Access, store: StepStore, error: Exception) -> NotWritten:
+    after = "there is no refund once noise was drawn"
+    if at.out is not None and _none_lost(store):
+        after = f"what came of the looks so far is kept in {steps_beside(at.out)}, and the same command again goes on"
+    return NotWritten(f"the budget is spent, but not all looks could be taken: {error}; {after}")

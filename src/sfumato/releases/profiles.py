@@ -1,0 +1,441 @@
+"""What came of describing a table: of each column its kind, what is missing, scale, quartiles, histogram and labels.
+
+Stored are the noisy counts of every look and the labels that were shown. All that is told is read off these, and costs
+nothing; what noise hides is left blank.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from os import PathLike
+from typing import Any, cast
+
+import numpy as np
+
+from sfumato._util.codec import storable, value_fingerprint
+from sfumato._util.description import Description, Facts, Sentences, TitledTable
+from sfumato._util.documents import read_document
+from sfumato._util.frames import Frame, safe_text
+from sfumato.cells import Codes, Days, Edges, Grid, Kinds
+from sfumato.domain import Attribute, Bins, Booleans, Categories, Dates, Domain
+from sfumato.errors import InvalidInput
+from sfumato.measurements import Measurement
+from sfumato.operators import Scaled, Tree
+from sfumato.operators.base import FloatArray
+from sfumato.plans.planned import protection_lines
+from sfumato.plans.profiles import ProfilePlan
+from sfumato.postprocess.column_shapes import (
+    ColumnCounts,
+    clear_cells,
+    counted_mean,
+    found_range,
+    quantile_cell,
+    round_number,
+    smoothed_counts,
+    tree_counts,
+)
+from sfumato.releases.released import Provenance, ReleaseBase
+
+__all__ = ["ColumnProfile", "Profile", "ProfileLook", "Quartile", "column_kinds", "column_text", "load_profile"]
+
+KINDS = ("number", "date", "text", "missing")
+"""The cells of the first look."""
+_POSSIBLE = {"": (0, 1, 2, 3), "integer": (0, 3), "number": (0, 3), "date": (1, 3), "boolean": (2, 3)}
+"""Which of them a column of each type has."""
+_PLAIN = {"integer": "number", "number": "number", "date": "date", "boolean": "boolean"}
+_TOLD = 4.0  # standard errors: a kind that fewer records seem to have is noise
+_RANKS = 0.125  # quartiles whose ranks may be further off are left blank: the next quartile is not much further
+_TWO = 1.96  # standard errors of a 95 % interval
+_QUARTERS = (0.25, 0.5, 0.75)  # the quartiles
+_TENTHS = tuple(i / 10 for i in range(1, 10))  # between which a spec has its cells
+_MOST_DATES = 60  # cells of dates in a spec: five years of months
+_LABELS_SHOWN = 12  # in a line
+
+
+@storable
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ProfileLook:
+    """The noisy counts of one look at some columns, and the rule by which values of each were counted.
+
+    Raises:
+        InvalidInput: A column was measured that has no rule.
+    """
+
+    grid: Grid
+    measured: Measurement
+
+    def __post_init__(self) -> None:
+        names = self.grid.names
+        if any(len(b.attributes) != 1 or b.attributes[0] not in names for b in self.measured.blocks):  # pyright: ignore[reportAttributeAccessIssue]
+            raise InvalidInput("a look at columns counts each by itself, by a rule of its own")
+
+    def noisy(self, name: str) -> tuple[Any, FloatArray, float] | None:
+        """The sums that were taken over a column, the noisy values, and their variance; None where it was not seen."""
+        for block, values in zip(self.measured.blocks, self.measured.values, strict=True):
+            if block.attributes == (name,):  # pyright: ignore[reportAttributeAccessIssue]
+                scaled = cast(Scaled, block.factors[0])  # pyright: ignore[reportAttributeAccessIssue]
+                return scaled.operator, values / scaled.factor, self.measured.noise.variance / scaled.factor**2
+        return None
+
+    def rule(self, name: str) -> Any:
+        """How values of a column were counted."""
+        return self.grid.rules[self.grid.axis(name)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Kinds:
+    """Counts of the kinds of a column, and the standard error of each."""
+
+    counts: tuple[float, ...]
+    error: float
+
+
+def column_kinds(plan: ProfilePlan, look: ProfileLook) -> tuple[float, float, dict[str, _Kinds]]:
+    """The number of records, its variance, and of each column its kinds, from all columns together.
+
+    Every column counts the same records, so the counts of each are moved to one number, by least squares.
+    """
+    found: dict[str, tuple[FloatArray, float]] = {}
+    possible = {name: list(_POSSIBLE[kind]) for name, kind in zip(plan.names, plan.types, strict=True)}
+    for name in plan.names:
+        seen = look.noisy(name)
+        assert seen is not None
+        found[name] = seen[1][possible[name]], seen[2]
+    weights = {name: 1 / (len(values) * variance) for name, (values, variance) in found.items()}
+    whole = sum(weights.values())
+    total, spread = sum(weights[n] * float(v.sum()) for n, (v, _) in found.items()) / whole, 1 / whole
+    if look.measured.total is not None:
+        total, spread = float(look.measured.total), 0.0
+    out: dict[str, _Kinds] = {}
+    for name, (values, variance) in found.items():
+        size = len(values)
+        counts = np.zeros(len(KINDS))
+        counts[possible[name]] = values + (total - float(values.sum())) / size
+        out[name] = _Kinds(tuple(counts.tolist()), math.sqrt(variance * (1 - 1 / size) + spread / size**2))
+    return total, spread, out
+
+
+def kind_of(kind: str, found: _Kinds) -> str:
+    """What a column holds: the type says it, or most of its values do; "" where noise hides it."""
+    most = max(range(3), key=lambda i: found.counts[i])
+    if kind:
+        return _PLAIN[kind]
+    return KINDS[most] if found.counts[most] > _TOLD * found.error else ""
+
+
+def counts_in(look: ProfileLook, name: str, total: float, spread: float) -> ColumnCounts | None:
+    """The counts of the cells of a column; None where it was not looked at."""
+    seen = look.noisy(name)
+    if seen is None:
+        return None
+    operator, values, variance = seen
+    tree = operator if isinstance(operator, Tree) else Tree(len(values), max(2, len(values)), root=False)
+    return tree_counts(tree, values, variance, total, spread)
+
+
+@dataclass(frozen=True, slots=True)
+class Quartile:
+    """A quantile of a column, and the cell that holds it, from `low` to below `high`; of dates days as texts."""
+
+    probability: float
+    value: float | str
+    low: float | str
+    high: float | str
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnProfile:
+    """What is told of one column. What noise hides is None or empty.
+
+    Args:
+        name: The column.
+        kind: "number", "date", "text", "boolean", or "" where it cannot be told.
+        shares: Of the records, the share that are numbers, dates, texts and missing, each from 0 to 1.
+        share_error: Half of the 95 % interval of each.
+        low: The lower end of where nearly all values lie; of dates a day.
+        high: The upper end.
+        beyond: The share of the values that lies below the lower end, and above the upper one, or less.
+        quartiles: The three quartiles of the values.
+        mean: The mean of the values, where values beyond the ends count as these.
+        mean_error: Half of its 95 % interval for noise; where in their cells values lie comes on top.
+        edges: The edges of the cells that were counted; of dates days by their number.
+        counts: How many records each cell has, noisy.
+        labels: The labels that were shown, with the number of records of each, most frequent first.
+        distinct: How many different values there are at least; None where none is sure.
+    """
+
+    name: str
+    kind: str
+    shares: Mapping[str, float]
+    share_error: float
+    low: float | str | None = None
+    high: float | str | None = None
+    beyond: float | None = None
+    quartiles: tuple[Quartile, ...] = ()
+    mean: float | None = None
+    mean_error: float | None = None
+    edges: tuple[float, ...] = field(default=(), repr=False)
+    counts: tuple[float, ...] = field(default=(), repr=False)
+    labels: tuple[tuple[str, float], ...] = ()
+    distinct: int | None = None
+
+    def facts(self) -> dict[str, Any]:
+        """All of it as plain JSON values.
+
+        Returns:
+            The fields by name.
+        """
+        told = {
+            "name": self.name,
+            "kind": self.kind or None,
+            "shares": {k: round(v, 6) for k, v in self.shares.items()},
+            "share_error": round(self.share_error, 6),
+            "low": self.low,
+            "high": self.high,
+            "beyond": self.beyond,
+            "quartiles": [
+                {"probability": q.probability, "value": q.value, "low": q.low, "high": q.high} for q in self.quartiles
+            ],
+            "mean": self.mean,
+            "mean_error": self.mean_error,
+            "edges": list(self.edges),
+            "counts": [round(c, 2) for c in self.counts],
+            "labels": [{"label": label, "records": round(count, 2)} for label, count in self.labels],
+            "distinct_at_least": self.distinct,
+        }
+        return {key: value for key, value in told.items() if value not in (None, [])}
+
+
+@storable
+@dataclass(frozen=True, eq=False, repr=False)
+class Profile(ReleaseBase):
+    """A description of a table from noisy counts, which may be published.
+
+    Args:
+        plan: The plan that was carried out.
+        looks: The counts of each look.
+        labels: The labels that were shown of each column of texts.
+        provenance: When, by which versions and from which ledger it was made.
+
+    Guarantee:
+        The looks and labels together satisfy the plan's budget for the plan's privacy unit; everything else is
+        post-processing.
+    """
+
+    plan: ProfilePlan
+    looks: tuple[ProfileLook, ...]
+    labels: dict[str, tuple[str, ...]]
+    provenance: Provenance
+
+    def agree(self) -> None:
+        super().agree()
+        first = self.looks[0].grid if self.looks else None
+        if first is None or first.names != self.plan.names or not all(isinstance(r, Kinds) for r in first.rules):
+            raise InvalidInput("its first look is not at the kinds of the columns that its plan names")
+
+    @functools.cached_property
+    def result_hash(self) -> str:
+        """SHA-256 of everything that was measured and shown."""
+        return value_fingerprint((self.looks, self.labels))
+
+    @property
+    def records(self) -> float:
+        """About how many records there are."""
+        return self._kinds[0]
+
+    @functools.cached_property
+    def _kinds(self) -> tuple[float, float, dict[str, _Kinds]]:
+        return column_kinds(self.plan, self.looks[0])
+
+    @functools.cached_property
+    def columns(self) -> dict[str, ColumnProfile]:
+        """What is told of each column, by its name."""
+        return {n: self._column(n, kind) for n, kind in zip(self.plan.names, self.plan.types, strict=True)}
+
+    def _column(self, name: str, known: str) -> ColumnProfile:
+        total, spread, every = self._kinds
+        found = every[name]
+        size = max(total, 1.0)
+        shares = {k: min(1.0, max(0.0, c / size)) for k, c in zip(KINDS, found.counts, strict=True)}
+        base = (name, kind_of(known, found), shares, _TWO * found.error / size)
+        for look in self.looks[:0:-1]:
+            rule = look.rule(name) if name in look.grid.names else None
+            if isinstance(rule, Codes):
+                return self._labelled(base, counts_in(look, name, total, spread), self.labels.get(name, ()))
+            if isinstance(rule, (Edges, Days)):
+                counts = counts_in(look, name, total, spread)
+                assert counts is not None
+                return _measured(base, rule, counts)
+        return self._labelled(base, None, self.labels.get(name, ()))
+
+    def _labelled(self, base: Any, counts: ColumnCounts | None, labels: Sequence[str]) -> ColumnProfile:
+        numbers = [math.nan] * len(labels) if counts is None else counts.values[: len(labels)].tolist()
+        pairs = sorted(zip(labels, numbers, strict=True), key=lambda p: (-p[1] if p[1] == p[1] else 0.0, p[0]))
+        return ColumnProfile(*base, labels=tuple(pairs), distinct=len(labels) or None)
+
+    # -- words ------------------------------------------------------------------------------------------
+
+    def frame(self) -> Frame:
+        """One row per column, as people read it.
+
+        Returns:
+            Name, kind, share missing, quartiles or labels, and how many different values there are at least.
+        """
+        rows = [column_text(c) for c in self.columns.values()]
+        return Frame({key: [row[key] for row in rows] for key in rows[0]})
+
+    def describe(self) -> Description:
+        plan, n = self.plan, self.records
+        facts = [
+            ("guarantee", str(plan.budget)),
+            *protection_lines(plan.unit, plan.price),
+            ("records", f"about {max(0.0, n):,.0f}"),
+            ("recorded", self.provenance.where),
+        ]
+        blank = [safe_text(c.name) for c in self.columns.values() if not c.quartiles and not c.labels]
+        notes = [
+            "Every number here is noisy: counts of records, and what follows from them. What noise hides is blank.",
+            *([f"Blank: {', '.join(blank[:_LABELS_SHOWN])}{' …' * (len(blank) > _LABELS_SHOWN)}"] if blank else []),
+        ]
+        every = TitledTable("Columns", self.frame(), most=len(plan.names))
+        headline = f"Description {self.provenance.name!r}: {len(plan.names):,} columns"
+        return Description(headline, [Facts(facts), every, Sentences(notes)])
+
+    def brief(self) -> str:
+        return f"{self.provenance.name!r}: {len(self.plan.names):,} columns"
+
+    def facts(self) -> dict[str, Any]:
+        """All that is told, for programs.
+
+        Returns:
+            Plain JSON values.
+        """
+        p, plan = self.provenance, self.plan
+        return {
+            "format": "sfumato description 1",
+            "name": p.name,
+            "created": p.created,
+            "privacy": {"unit": plan.unit.describe(), "statement": str(plan.budget), "budget": plan.budget.to_json()},
+            "plan": plan.fingerprint,
+            "ledger": {"one_shot": p.one_shot, "id": p.ledger_id, "sequence": p.sequence, "anchor": p.anchor},
+            "expected": plan.promise,
+            "records": round(self.records, 2),
+            "columns": [c.facts() for c in self.columns.values()],
+        }
+
+    # -- the spec to go on with ----------------------------------------------------------------------------
+
+    def domain(self) -> Domain | None:
+        """A declaration of the columns that could be told: a proposal made from noisy answers, which is free to use.
+
+        Returns:
+            Numbers in some ten cells of about as many records, dates in periods, texts by the labels that were shown;
+            None where the kinds of columns are all that was looked at, or no column could be told.
+        """
+        if not self.plan.whole:
+            return None
+        found = {c.name: a for c in self.columns.values() if (a := proposed_attribute(c)) is not None}
+        return Domain(found) if found else None
+
+
+def _measured(base: Any, rule: Edges | Days, counts: ColumnCounts) -> ColumnProfile:
+    """A column of numbers or dates, as far as its cells tell."""
+    size = float(smoothed_counts(counts.values[:-1])[-1])
+    if size <= 0.0 or _TWO * float(counts.errors_upto.max()) > _RANKS * size:
+        return ColumnProfile(*base)
+    edges = tuple(map(float, rule.edges))
+    days = isinstance(rule, Days)
+
+    def at(cell: int, along: float, probability: float) -> Quartile:
+        low, high = edges[cell], edges[cell + 1]
+        near = low + along * (high - low)
+        if days:
+            return Quartile(probability, *(date.fromordinal(int(d)).isoformat() for d in (near, low, high - 1)))
+        return Quartile(probability, round_number(low, high, near), low, high)
+
+    quartiles = tuple(at(*quantile_cell(counts.values[:-1], p), p) for p in _QUARTERS)
+    clear = int(clear_cells(counts).sum())
+    shape: dict[str, Any] = {"quartiles": quartiles, "edges": edges, "counts": tuple(counts.values[:-1].tolist())}
+    shape["distinct"] = clear or None
+    first, last, beyond = found_range(counts)
+    shape["beyond"] = beyond
+    if days:
+        ends = (date.fromordinal(int(d)).isoformat() for d in (edges[first], edges[last + 1] - 1))
+        return ColumnProfile(*base, *ends, **shape)
+    mean, error = counted_mean(counts, edges, first, last)
+    return ColumnProfile(*base, edges[first], edges[last + 1], **shape, mean=mean, mean_error=_TWO * error)
+
+
+def proposed_attribute(column: ColumnProfile) -> Attribute | None:
+    """A declaration of a column, from what is told of it; None where that is too little."""
+    if column.kind == "boolean":
+        return Booleans(outside="other", missing="other")
+    if column.labels:
+        return Categories([label for label, _ in column.labels], outside="other", missing="other")
+    if not column.quartiles:
+        return None
+    if column.kind == "date":
+        low, high = (date.fromisoformat(str(d)) for d in (column.low, column.high))
+        for by in ("day", "week", "month", "quarter", "year"):
+            made = Dates(low, high, cast(Any, by), outside="clamp", missing="other")
+            if made.declared_size <= _MOST_DATES:
+                return made
+        return made
+    return Bins(_proposed_edges(column), outside="clamp", missing="other")
+
+
+def _proposed_edges(column: ColumnProfile) -> list[float]:
+    """Round numbers near the tenths of a column, between its ends."""
+    counts, edges = np.array(column.counts), column.edges
+    first, last = float(column.low or 0.0), float(column.high or 0.0)
+
+    def value(p: float) -> float:
+        cell, along = quantile_cell(counts, p)
+        return min(last, max(first, edges[cell] + along * (edges[cell + 1] - edges[cell])))
+
+    found = [round_number(first - (value(_TENTHS[0]) - first) / 4, math.nextafter(first, math.inf), first)]
+    end = round_number(last, last + max((last - value(_TENTHS[-1])) / 4, math.ulp(last)), last)
+    for p in _TENTHS:
+        low, high = value(p - 0.04), value(p + 0.04)
+        cell, _ = quantile_cell(counts, p)
+        if high <= edges[cell + 1]:  # many values are one, and its own cell begins with it
+            low, high = edges[cell], edges[cell + 1]
+        near = round_number(low, high, value(p)) if high > low else low
+        if found[-1] < near < end:
+            found.append(near)
+    found.append(end)
+    return [int(x) if x == int(x) and abs(x) < 2**53 else x for x in found]
+
+
+def column_text(column: ColumnProfile) -> dict[str, str]:
+    """A column as a row of words."""
+
+    def shown(value: float | str | None) -> str:
+        return "" if value is None else value if isinstance(value, str) else f"{value:,.6g}"
+
+    missing = f"{100 * column.shares['missing']:.1f} % ± {100 * column.share_error:.1f}"
+    lower, median, upper = (shown(q.value) for q in column.quartiles) if column.quartiles else ("", "", "")
+    labels = ", ".join(safe_text(label) for label, _ in column.labels[:_LABELS_SHOWN])
+    more = len(column.labels) - _LABELS_SHOWN
+    return {
+        "column": safe_text(column.name),
+        "kind": column.kind,
+        "missing": missing,
+        "from": shown(column.low),
+        "lower quartile": lower,
+        "median": median,
+        "upper quartile": upper,
+        "to": shown(column.high),
+        "mean": "" if column.mean is None else f"{column.mean:,.4g}",
+        "labels": labels + (f" and {more:,} more" if more > 0 else ""),
+        "distinct": "" if column.distinct is None else f"≥ {column.distinct:,}",
+    }
+
+
+def load_profile(path: str | PathLike[str]) -> Profile:
+    """Read a description that was stored. Raises InvalidInput for any other file."""
+    return read_document(path, Profile)
