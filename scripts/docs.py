@@ -82,38 +82,29 @@ GROUPS = {
     "Refusals": ["errors", "SfumatoError", "BudgetExceeded", "NotAnswerable"],
 }
 MODULES = ("errors", "mechanisms")
-GUIDE = (
-    *(
-        "start",
-        "tutorial",
-        "studio",
-        "how-to",
-        "how-to-choose",
-        "who-wins-where",
-        "marginals",
-        "ordered",
-        "pure",
-        "money",
-        "projection",
-        "adaptive",
-    ),
-    *(
-        "approximate",
-        "census",
-        "persons",
-        "hospital",
-        "engines",
-        "spark",
-        "sparse",
-        "sessions",
-        "streams",
-        "local",
-        "rounds",
-        "publishing",
-    ),
-    "checking",
+START = ("start", "idea", "tutorial", "studio")
+GUIDE = {
+    "What do I want to know?": ("how-to-choose", "how-to"),
+    "What is in the table?": ("data", "money", "persons", "hospital"),
+    "Where is it?": ("engines", "spark"),
+    "Are there places inside places?": ("census",),
+    "Is the budget small, with many pairs?": ("adaptive",),
+    "Do questions come later?": ("sessions", "sparse"),
+    "Does nobody hold the table?": ("local",),
+    "May I publish it?": ("privacy", "publishing", "checking"),
+}
+"""The guide by question: pages of docs/ under what their readers ask."""
+MECHANISMS = (
+    *("histogram", "laplace", "gaussian", "tree", "matrix-mechanism", "factorization", "approximate", "marginals"),
+    *("projection", "pmw", "mwem", "boosting", "sparse-project", "sparse-mw", "streams"),
 )
-ABOUT = ("privacy", "architecture", "sources", "notation", "errata", "references", "data", "peers")
+"""One page each, in the order in which they build on each other."""
+THEORY = ("theory", "who-wins-where", "sources", "notation", "errata", "references")
+PROJECT = ("architecture", "peers")
+MOVED = {"ordered": "factorization", "pure": "laplace", "rounds": "mwem"}
+"""Pages that were merged into others: their addresses lead there."""
+UNSEARCHED = ("CHANGELOG.md", "decisions/")
+"""What explains how things came to be: found from the pages that name it, not by the search."""
 
 
 def target(name: str) -> str:
@@ -244,7 +235,13 @@ def assemble(folder: Path) -> None:
         text = re.sub(r"\[([^\]]*)\]\((?:\.\./)*(?:bench|tests|src|scripts|changelog\.d|LICENSE)[^)]*\)", r"\1", text)
         if place.parent.name != "gallery":  # whose output is HTML
             text = keep_signs(text)
+        if place.relative_to(pages).as_posix().startswith(UNSEARCHED):
+            text = f"---\nsearch:\n  exclude: true\n---\n\n{text}"
         place.write_text(text, encoding="utf-8")
+    for old, new in MOVED.items():
+        (pages / f"{old}.html").write_text(
+            f'<meta http-equiv="refresh" content="0; url={new}.html">\n', encoding="utf-8"
+        )
     assets = pages / "assets"
     assets.mkdir()
     shutil.copyfile(ROOT / "src/sfumato/present/vendor/vega-bundle.js", assets / "vega-bundle.js")
@@ -267,7 +264,13 @@ def configuration() -> dict[str, Any]:
         "theme": {
             "name": "material",
             "font": False,  # of the reader's system: nothing is loaded from another host
-            "features": ["navigation.tabs", "navigation.indexes", "search.highlight", "content.code.copy"],
+            "features": [
+                "navigation.tabs",
+                "navigation.indexes",
+                "navigation.footer",
+                "search.highlight",
+                "content.code.copy",
+            ],
             "palette": [
                 {"media": "(prefers-color-scheme: light)", "scheme": "default", "primary": "white"},
                 {"media": "(prefers-color-scheme: dark)", "scheme": "slate", "primary": "black"},
@@ -317,12 +320,18 @@ def configuration() -> dict[str, Any]:
         "validation": {"links": {"not_found": "warn", "unrecognized_links": "warn", "anchors": "info"}},
         "nav": [
             {"sfumato": "index.md"},
-            {"Guide": [{title[n]: f"{n}.md"} for n in GUIDE if n in title]},
+            {"Start": [{title[n]: f"{n}.md"} for n in START]},
+            {"Guide": [{asked: [{title[n]: f"{n}.md"} for n in names]} for asked, names in GUIDE.items()]},
+            {"Mechanisms": ["mechanisms.md", *({title[n]: f"{n}.md"} for n in MECHANISMS)]},
             {"Gallery": [{p.stem[2:].replace("-", " ").capitalize(): f"gallery/{p.stem}.md"} for p in gallery]},
+            {"Theory": [{title[n]: f"{n}.md"} for n in THEORY]},
             {"Reference": ["api/index.md", *reference]},
-            {"About": [{title[n]: f"{n}.md"} for n in ABOUT if n in title]},
-            {"Decisions": ["decisions/index.md"]},
-            {"Changes": ["CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]},
+            {
+                "Project": [
+                    *({title[n]: f"{n}.md"} for n in PROJECT),
+                    *({"Changes": "CHANGELOG.md"}, "CONTRIBUTING.md", "SECURITY.md", "decisions/index.md"),
+                ]
+            },
         ],
     }
 

@@ -200,7 +200,9 @@ def nearest() -> str:
             svg.text(600, 82, "nearest possible", "c", "start")
             svg.text(600, 104, "exact", "", "start")
     svg.dot(120 + 440 * exact[0] / people, 280 - 220 * exact[1] / people, "muted", 5)
-    svg.text(340, 320, "answer to the first query; a corner of the body is a table with everybody in one cell", "muted small")
+    svg.text(
+        340, 320, "answer to the first query; a corner of the body is a table with everybody in one cell", "muted small"
+    )
     return svg.whole()
 
 
