@@ -20,6 +20,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -176,16 +177,34 @@ def keep_signs(text: str) -> str:
 
     Code stays as it is, and so does what is typeset ($...$).
     """
+
+    def signs(text: str) -> str:
+        text = re.sub(r"(?<=[^\s\w(*|\\])_", r"\\_", _TAG.sub("&lt;", text))
+        return "\n\n".join(map(_keep_stars, text.split("\n\n")))
+
+    return _outside_code(text, signs)
+
+
+def link_keys(text: str, page: str) -> str:
+    """A page whose keys of sources, [LHR10] or [LHR10, ENU20 section 2], lead to the page that lists them."""
+    key = r"(?:[A-Z][A-Za-z]*\d\d|Notes|SmithUllman|Tutunov|Nikolov|Brown)\b"
+    listed = re.compile(rf"\[({key}(?:[^\[\]`]*))\](?!\(|:)")
+
+    def linked(found: re.Match[str]) -> str:
+        return "[" + re.sub(key, lambda one: f"[{one[0]}]({page})", found[1]) + "]"
+
+    return _outside_code(text, lambda prose: listed.sub(linked, prose))
+
+
+def _outside_code(text: str, change: Callable[[str], str]) -> str:
+    """A page that is changed but for its code and what is typeset."""
     code: list[str] = []
 
     def aside(found: re.Match[str]) -> str:
         code.append(found[0])
         return f"\0{len(code) - 1}\0"
 
-    text = _TAG.sub("&lt;", _CODE.sub(aside, text))
-    text = re.sub(r"(?<=[^\s\w(*|\\])_", r"\\_", text)
-    text = "\n\n".join(map(_keep_stars, text.split("\n\n")))
-    return re.sub(r"\0(\d+)\0", lambda found: code[int(found[1])], text)
+    return re.sub(r"\0(\d+)\0", lambda found: code[int(found[1])], change(_CODE.sub(aside, text)))
 
 
 def _keep_stars(paragraph: str) -> str:
@@ -234,7 +253,7 @@ def assemble(folder: Path) -> None:
         text = text.replace("README.md)", "index.md)").replace("(decisions/)", "(decisions/index.md)")
         text = re.sub(r"\[([^\]]*)\]\((?:\.\./)*(?:bench|tests|src|scripts|changelog\.d|LICENSE)[^)]*\)", r"\1", text)
         if place.parent.name != "gallery":  # whose output is HTML
-            text = keep_signs(text)
+            text = link_keys(keep_signs(text), f"{up}references.md")
         if place.relative_to(pages).as_posix().startswith(UNSEARCHED):
             text = f"---\nsearch:\n  exclude: true\n---\n\n{text}"
         place.write_text(text, encoding="utf-8")
