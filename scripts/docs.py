@@ -133,8 +133,15 @@ def api_pages() -> dict[str, str]:
         listed += ["", f"## {title}", ""]
         for name in names:
             listed.append(f"- [`sf.{name}`]({page_name(name)}.md)")
-            options = "{members: true}" if name in MODULES else f"{{heading: sf.{name}, show_root_heading: true}}"
-            title = f"# sf.{name}\n\n" if name in MODULES else ""
+            options = f"{{heading: sf.{name}, show_root_heading: true}}"
+            title = ""
+            if name in MODULES:
+                # what is public by itself is told on its own page alone
+                elsewhere = [n for names in GROUPS.values() for n in names if target(n).startswith(f"sfumato.{name}.")]
+                here = [n for n in importlib.import_module(f"sfumato.{name}").__all__ if n not in elsewhere]
+                options = f"{{members: {json.dumps(here)}}}"
+                links = ", ".join(f"[`sf.{n}`]({page_name(n)}.md)" for n in elsewhere)
+                title = f"# sf.{name}\n\n" + f"On pages of their own: {links}.\n\n" * bool(elsewhere)
             pages[f"api/{page_name(name)}.md"] = f"{title}::: {target(name)}\n    options: {options}\n"
     pages["api/index.md"] = "\n".join(listed) + "\n"
     return pages
@@ -404,9 +411,13 @@ _STYLE = """
 def build(out: Path) -> None:
     with tempfile.TemporaryDirectory() as place:
         assemble(Path(place))
-        command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(out)]
+        # (with --quiet nothing is counted as a warning, and --strict lets everything pass)
+        command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(out)]
         hidden = {"NO_MKDOCS_2_WARNING": "1", "DISABLE_MKDOCS_2_WARNING": "true"}
-        subprocess.run(command, cwd=place, check=True, env=os.environ | hidden)
+        done = subprocess.run(command, cwd=place, env=os.environ | hidden, capture_output=True, text=True, check=False)
+    if done.returncode:
+        told = [line for line in (done.stdout + done.stderr).splitlines() if not line.startswith(("INFO", "  -"))]
+        raise SystemExit("\n".join(["the site is not built:", *told[-20:]]))
     loads = re.compile(r"<(script|link|img)[^>]+(src|href)=.?https?://")
     foreign = [p for p in out.rglob("*.html") if loads.search(p.read_text(encoding="utf-8"))]
     if foreign:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -48,6 +49,28 @@ def _leaves(nav: object) -> list[str]:
     parts = nav.values() if isinstance(nav, dict) else nav
     assert isinstance(parts, Iterable)
     return [leaf for part in parts for leaf in _leaves(part)]
+
+
+def test_a_link_that_leads_nowhere_ends_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutant: --quiet, which keeps warnings from being counted."""
+    for package in ("mkdocs", "material", "mkdocstrings"):
+        pytest.importorskip(package)
+    whole = DOCS.assemble
+
+    def assemble(folder: Path) -> None:
+        whole(folder)
+        for name in ("api", "gallery", "decisions"):  # to be quick
+            shutil.rmtree(folder / "pages" / name)
+        for page in (folder / "pages").glob("*.md"):
+            page.write_text("# A page\n", encoding="utf-8")
+        (folder / "pages" / "tree.md").write_text("# A tree\n\n[a leaf](mechanisms/leaf.md)\n", encoding="utf-8")
+        settings = json.loads((folder / "mkdocs.yml").read_text(encoding="utf-8"))
+        del settings["nav"]
+        (folder / "mkdocs.yml").write_text(json.dumps(settings), encoding="utf-8")
+
+    monkeypatch.setattr(DOCS, "assemble", assemble)
+    with pytest.raises(SystemExit, match=r"mechanisms/leaf\.md"):
+        DOCS.build(tmp_path / "site")
 
 
 def test_every_page_has_one_place_in_the_order(site: Path) -> None:
