@@ -200,7 +200,10 @@ def link_keys(text: str, page: str) -> str:
     def linked(found: re.Match[str]) -> str:
         return "[" + re.sub(key, lambda one: f"[{one[0]}]({page})", found[1]) + "]"
 
-    return _outside_code(text, lambda prose: listed.sub(linked, prose))
+    def each(prose: str) -> str:
+        return "\n".join(line if line.startswith("#") else listed.sub(linked, line) for line in prose.split("\n"))
+
+    return _outside_code(text, each)
 
 
 def _outside_code(text: str, change: Callable[[str], str]) -> str:
@@ -292,7 +295,6 @@ def configuration() -> dict[str, Any]:
             "font": False,  # of the reader's system: nothing is loaded from another host
             "features": [
                 "navigation.tabs",
-                "navigation.indexes",
                 "navigation.footer",
                 "search.highlight",
                 "content.code.copy",
@@ -351,11 +353,16 @@ def configuration() -> dict[str, Any]:
             {"Mechanisms": ["mechanisms.md", *({title[n]: f"{n}.md"} for n in MECHANISMS)]},
             {"Gallery": [{p.stem[2:].replace("-", " ").capitalize(): f"gallery/{p.stem}.md"} for p in gallery]},
             {"Theory": [{title[n]: f"{n}.md"} for n in THEORY]},
-            {"Reference": ["api/index.md", *reference]},
+            {"Reference": [{"All names": "api/index.md"}, *reference]},
             {
                 "Project": [
                     *({title[n]: f"{n}.md"} for n in PROJECT),
-                    *({"Changes": "CHANGELOG.md"}, "CONTRIBUTING.md", "SECURITY.md", "decisions/index.md"),
+                    *(
+                        {"Decisions": "decisions/index.md"},
+                        {"Changes": "CHANGELOG.md"},
+                        "CONTRIBUTING.md",
+                        "SECURITY.md",
+                    ),
                 ]
             },
         ],
@@ -396,6 +403,18 @@ for (const place of document.querySelectorAll(".arithmatex")) {
   const shown = place.textContent.startsWith("\\\\[");
   katex.render(place.textContent.slice(2, -2), place, { displayMode: shown });
 }
+// for keyboards and screen readers: what scrolls can be reached, what is hidden cannot, and bars of buttons have names
+function named() {
+  document.querySelectorAll("pre > code, .output, .arithmatex, .md-typeset__scrollwrap").forEach((place) => {
+    if (place.scrollWidth > place.clientWidth) place.tabIndex = 0;
+  });
+  document.querySelectorAll("[aria-hidden=true] input, input.md-option").forEach((place) => { place.tabIndex = -1; });
+  document.querySelectorAll(".md-code__nav").forEach((bar, i) => bar.setAttribute("aria-label", `Code ${i + 1}`));
+}
+for (const corner of document.querySelectorAll("th:empty")) corner.replaceWith(document.createElement("td"));
+named();
+new MutationObserver(named).observe(document.body, { childList: true, subtree: true });
+addEventListener("resize", named);
 """
 _STYLE = """
 /* code of 120 characters a line fits in the column of a desk's screen */
@@ -405,6 +424,13 @@ _STYLE = """
 .output { font-size: 0.7rem; }
 .output table { font-size: inherit; }
 .vega svg { max-width: 100%; height: auto; background: white; }
+/* links are told by more than their colour; code and the last line by enough of it */
+.md-typeset :is(p, li, td) > a:not(.headerlink) { text-decoration: underline; }
+[data-md-color-scheme="default"] { --md-code-hl-comment-color: #595959; --md-code-hl-generic-color: #4d4d4d; }
+[data-md-color-scheme="default"] { --md-code-hl-operator-color: #4d4d4d; --md-code-hl-variable-color: #4d4d4d; }
+[data-md-color-scheme="slate"] { --md-code-hl-comment-color: #b4b8c4; --md-code-hl-generic-color: #c4c8d4; }
+[data-md-color-scheme="slate"] { --md-code-hl-operator-color: #c4c8d4; --md-code-hl-variable-color: #c4c8d4; }
+.md-copyright, .md-copyright a { color: #e8e8e8; }
 """
 
 

@@ -133,6 +133,16 @@ def test_pictures_and_theorems_fit_their_page(site: Path, browser: Browser, widt
         assert browser.overflow() <= 0, name
 
 
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_pages_can_be_used_by_everybody(site: Path, browser: Browser, width: int, scheme: str) -> None:
+    """No fault by the rules of axe, on a page of every kind. Mutants: a link told by its colour alone; pale comments."""
+    browser.look(width, scheme)
+    pages = ("index", "idea", "theory", "mechanisms", "tree", "streams", "adaptive", "sources", "CONTRIBUTING")
+    for name in (*pages, "gallery/2-data-scientist", "api/index", "api/plan", "decisions/index"):
+        browser.go((site / f"{name}.html").as_uri())
+        assert browser.faults() == [], name
+
+
 @pytest.mark.parametrize(
     ("page", "text"),
     [
