@@ -262,6 +262,8 @@ def assemble(folder: Path) -> None:
         text = re.sub(r"\]\((\.\./)+(README|CONTRIBUTING|CHANGELOG|SECURITY)\.md", rf"]({up}\2.md", text)
         text = text.replace("README.md)", "index.md)").replace("(decisions/)", "(decisions/index.md)")
         text = re.sub(r"\[([^\]]*)\]\((?:\.\./)*(?:bench|tests|src|scripts|changelog\.d|LICENSE)[^)]*\)", r"\1", text)
+        # what code prints: one word names the language of a block here
+        text = re.sub(r"^```output( noisy)?$", "```text", text, flags=re.MULTILINE)
         if place.parent.name != "gallery":  # whose output is HTML
             text = link_keys(keep_signs(text), f"{up}references.md")
         if place.relative_to(pages).as_posix().startswith(UNSEARCHED):

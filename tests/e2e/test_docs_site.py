@@ -73,6 +73,14 @@ def test_a_link_that_leads_nowhere_ends_the_build(tmp_path: Path, monkeypatch: p
         DOCS.build(tmp_path / "site")
 
 
+def test_what_code_prints_is_a_block(site: Path) -> None:
+    """Mutant: a block that is named by two words, which were shown in a line with all that was printed."""
+    for name in ("start", "pmw", "histogram"):
+        shown = (site / f"{name}.html").read_text(encoding="utf-8")
+        assert "output noisy" not in shown
+        assert 'class="language-text highlight"' in shown
+
+
 def test_every_page_has_one_place_in_the_order(site: Path) -> None:
     """Mutants: a page that is written and that no way leads to; one that stands in two places."""
     nav = DOCS.configuration()["nav"]
@@ -135,7 +143,10 @@ def test_pictures_and_theorems_fit_their_page(site: Path, browser: Browser, widt
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_pages_can_be_used_by_everybody(site: Path, browser: Browser, width: int, scheme: str) -> None:
-    """No fault by the rules of axe, on a page of every kind. Mutants: a link told by its colour alone; pale comments."""
+    """No fault by the rules of axe, on a page of every kind.
+
+    Mutants: a link that is told by its colour alone; pale comments.
+    """
     browser.look(width, scheme)
     pages = ("index", "idea", "theory", "mechanisms", "tree", "streams", "adaptive", "sources", "CONTRIBUTING")
     for name in (*pages, "gallery/2-data-scientist", "api/index", "api/plan", "decisions/index"):
