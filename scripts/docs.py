@@ -20,6 +20,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -84,39 +85,29 @@ GROUPS = {
     "Refusals": ["errors", "SfumatoError", "BudgetExceeded", "NotAnswerable"],
 }
 MODULES = ("errors", "mechanisms")
-GUIDE = (
-    *(
-        "start",
-        "tutorial",
-        "describe",
-        "studio",
-        "how-to",
-        "how-to-choose",
-        "who-wins-where",
-        "marginals",
-        "ordered",
-        "pure",
-        "money",
-        "projection",
-        "adaptive",
-    ),
-    *(
-        "approximate",
-        "census",
-        "persons",
-        "hospital",
-        "engines",
-        "spark",
-        "sparse",
-        "sessions",
-        "streams",
-        "local",
-        "rounds",
-        "publishing",
-    ),
-    "checking",
+START = ("start", "idea", "tutorial", "studio")
+GUIDE = {
+    "What do I want to know?": ("how-to-choose", "how-to"),
+    "What is in the table?": ("describe", "data", "money", "persons", "hospital"),
+    "Where is it?": ("engines", "spark"),
+    "Are there places inside places?": ("census",),
+    "Is the budget small, with many pairs?": ("adaptive",),
+    "Do questions come later?": ("sessions", "sparse"),
+    "Does nobody hold the table?": ("local",),
+    "May I publish it?": ("privacy", "publishing", "checking"),
+}
+"""The guide by question: pages of docs/ under what their readers ask."""
+MECHANISMS = (
+    *("histogram", "laplace", "gaussian", "tree", "matrix-mechanism", "factorization", "approximate", "marginals"),
+    *("projection", "pmw", "mwem", "boosting", "sparse-project", "sparse-mw", "streams"),
 )
-ABOUT = ("privacy", "architecture", "sources", "notation", "errata", "references", "data", "peers")
+"""One page each, in the order in which they build on each other."""
+THEORY = ("theory", "who-wins-where", "sources", "notation", "errata", "references")
+PROJECT = ("architecture", "peers")
+MOVED = {"ordered": "factorization", "pure": "laplace", "rounds": "mwem"}
+"""Pages that were merged into others: their addresses lead there."""
+UNSEARCHED = ("CHANGELOG.md", "decisions/")
+"""What explains how things came to be: found from the pages that name it, not by the search."""
 
 
 def target(name: str) -> str:
@@ -144,8 +135,15 @@ def api_pages() -> dict[str, str]:
         listed += ["", f"## {title}", ""]
         for name in names:
             listed.append(f"- [`sf.{name}`]({page_name(name)}.md)")
-            options = "{members: true}" if name in MODULES else f"{{heading: sf.{name}, show_root_heading: true}}"
-            title = f"# sf.{name}\n\n" if name in MODULES else ""
+            options = f"{{heading: sf.{name}, show_root_heading: true}}"
+            title = ""
+            if name in MODULES:
+                # what is public by itself is told on its own page alone
+                elsewhere = [n for names in GROUPS.values() for n in names if target(n).startswith(f"sfumato.{name}.")]
+                here = [n for n in importlib.import_module(f"sfumato.{name}").__all__ if n not in elsewhere]
+                options = f"{{members: {json.dumps(here)}}}"
+                links = ", ".join(f"[`sf.{n}`]({page_name(n)}.md)" for n in elsewhere)
+                title = f"# sf.{name}\n\n" + f"On pages of their own: {links}.\n\n" * bool(elsewhere)
             pages[f"api/{page_name(name)}.md"] = f"{title}::: {target(name)}\n    options: {options}\n"
     pages["api/index.md"] = "\n".join(listed) + "\n"
     return pages
@@ -188,16 +186,37 @@ def keep_signs(text: str) -> str:
 
     Code stays as it is, and so does what is typeset ($...$).
     """
+
+    def signs(text: str) -> str:
+        text = re.sub(r"(?<=[^\s\w(*|\\])_", r"\\_", _TAG.sub("&lt;", text))
+        return "\n\n".join(map(_keep_stars, text.split("\n\n")))
+
+    return _outside_code(text, signs)
+
+
+def link_keys(text: str, page: str) -> str:
+    """A page whose keys of sources, [LHR10] or [LHR10, ENU20 section 2], lead to the page that lists them."""
+    key = r"(?:[A-Z][A-Za-z]*\d\d|Notes|SmithUllman|Tutunov|Nikolov|Brown)\b"
+    listed = re.compile(rf"\[({key}(?:[^\[\]`]*))\](?!\(|:)")
+
+    def linked(found: re.Match[str]) -> str:
+        return "[" + re.sub(key, lambda one: f"[{one[0]}]({page})", found[1]) + "]"
+
+    def each(prose: str) -> str:
+        return "\n".join(line if line.startswith("#") else listed.sub(linked, line) for line in prose.split("\n"))
+
+    return _outside_code(text, each)
+
+
+def _outside_code(text: str, change: Callable[[str], str]) -> str:
+    """A page that is changed but for its code and what is typeset."""
     code: list[str] = []
 
     def aside(found: re.Match[str]) -> str:
         code.append(found[0])
         return f"\0{len(code) - 1}\0"
 
-    text = _TAG.sub("&lt;", _CODE.sub(aside, text))
-    text = re.sub(r"(?<=[^\s\w(*|\\])_", r"\\_", text)
-    text = "\n\n".join(map(_keep_stars, text.split("\n\n")))
-    return re.sub(r"\0(\d+)\0", lambda found: code[int(found[1])], text)
+    return re.sub(r"\0(\d+)\0", lambda found: code[int(found[1])], change(_CODE.sub(aside, text)))
 
 
 def _keep_stars(paragraph: str) -> str:
@@ -245,9 +264,17 @@ def assemble(folder: Path) -> None:
         text = re.sub(r"\]\((\.\./)+(README|CONTRIBUTING|CHANGELOG|SECURITY)\.md", rf"]({up}\2.md", text)
         text = text.replace("README.md)", "index.md)").replace("(decisions/)", "(decisions/index.md)")
         text = re.sub(r"\[([^\]]*)\]\((?:\.\./)*(?:bench|tests|src|scripts|changelog\.d|LICENSE)[^)]*\)", r"\1", text)
+        # what code prints: one word names the language of a block here
+        text = re.sub(r"^```output( noisy)?$", "```text", text, flags=re.MULTILINE)
         if place.parent.name != "gallery":  # whose output is HTML
-            text = keep_signs(text)
+            text = link_keys(keep_signs(text), f"{up}references.md")
+        if place.relative_to(pages).as_posix().startswith(UNSEARCHED):
+            text = f"---\nsearch:\n  exclude: true\n---\n\n{text}"
         place.write_text(text, encoding="utf-8")
+    for old, new in MOVED.items():
+        (pages / f"{old}.html").write_text(
+            f'<meta http-equiv="refresh" content="0; url={new}.html">\n', encoding="utf-8"
+        )
     assets = pages / "assets"
     assets.mkdir()
     shutil.copyfile(ROOT / "src/sfumato/present/vendor/vega-bundle.js", assets / "vega-bundle.js")
@@ -270,7 +297,12 @@ def configuration() -> dict[str, Any]:
         "theme": {
             "name": "material",
             "font": False,  # of the reader's system: nothing is loaded from another host
-            "features": ["navigation.tabs", "navigation.indexes", "search.highlight", "content.code.copy"],
+            "features": [
+                "navigation.tabs",
+                "navigation.footer",
+                "search.highlight",
+                "content.code.copy",
+            ],
             "palette": [
                 {"media": "(prefers-color-scheme: light)", "scheme": "default", "primary": "white"},
                 {"media": "(prefers-color-scheme: dark)", "scheme": "slate", "primary": "black"},
@@ -320,12 +352,23 @@ def configuration() -> dict[str, Any]:
         "validation": {"links": {"not_found": "warn", "unrecognized_links": "warn", "anchors": "info"}},
         "nav": [
             {"sfumato": "index.md"},
-            {"Guide": [{title[n]: f"{n}.md"} for n in GUIDE if n in title]},
+            {"Start": [{title[n]: f"{n}.md"} for n in START]},
+            {"Guide": [{asked: [{title[n]: f"{n}.md"} for n in names]} for asked, names in GUIDE.items()]},
+            {"Mechanisms": ["mechanisms.md", *({title[n]: f"{n}.md"} for n in MECHANISMS)]},
             {"Gallery": [{p.stem[2:].replace("-", " ").capitalize(): f"gallery/{p.stem}.md"} for p in gallery]},
-            {"Reference": ["api/index.md", *reference]},
-            {"About": [{title[n]: f"{n}.md"} for n in ABOUT if n in title]},
-            {"Decisions": ["decisions/index.md"]},
-            {"Changes": ["CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]},
+            {"Theory": [{title[n]: f"{n}.md"} for n in THEORY]},
+            {"Reference": [{"All names": "api/index.md"}, *reference]},
+            {
+                "Project": [
+                    *({title[n]: f"{n}.md"} for n in PROJECT),
+                    *(
+                        {"Decisions": "decisions/index.md"},
+                        {"Changes": "CHANGELOG.md"},
+                        "CONTRIBUTING.md",
+                        "SECURITY.md",
+                    ),
+                ]
+            },
         ],
     }
 
@@ -364,6 +407,18 @@ for (const place of document.querySelectorAll(".arithmatex")) {
   const shown = place.textContent.startsWith("\\\\[");
   katex.render(place.textContent.slice(2, -2), place, { displayMode: shown });
 }
+// for keyboards and screen readers: what scrolls can be reached, what is hidden cannot, and bars of buttons have names
+function named() {
+  document.querySelectorAll("pre > code, .output, .arithmatex, .md-typeset__scrollwrap").forEach((place) => {
+    if (place.scrollWidth > place.clientWidth) place.tabIndex = 0;
+  });
+  document.querySelectorAll("[aria-hidden=true] input, input.md-option").forEach((place) => { place.tabIndex = -1; });
+  document.querySelectorAll(".md-code__nav").forEach((bar, i) => bar.setAttribute("aria-label", `Code ${i + 1}`));
+}
+for (const corner of document.querySelectorAll("th:empty")) corner.replaceWith(document.createElement("td"));
+named();
+new MutationObserver(named).observe(document.body, { childList: true, subtree: true });
+addEventListener("resize", named);
 """
 _STYLE = """
 /* code of 120 characters a line fits in the column of a desk's screen */
@@ -373,15 +428,26 @@ _STYLE = """
 .output { font-size: 0.7rem; }
 .output table { font-size: inherit; }
 .vega svg { max-width: 100%; height: auto; background: white; }
+/* links are told by more than their colour; code and the last line by enough of it */
+.md-typeset :is(p, li, td) > a:not(.headerlink) { text-decoration: underline; }
+[data-md-color-scheme="default"] { --md-code-hl-comment-color: #595959; --md-code-hl-generic-color: #4d4d4d; }
+[data-md-color-scheme="default"] { --md-code-hl-operator-color: #4d4d4d; --md-code-hl-variable-color: #4d4d4d; }
+[data-md-color-scheme="slate"] { --md-code-hl-comment-color: #b4b8c4; --md-code-hl-generic-color: #c4c8d4; }
+[data-md-color-scheme="slate"] { --md-code-hl-operator-color: #c4c8d4; --md-code-hl-variable-color: #c4c8d4; }
+.md-copyright, .md-copyright a { color: #e8e8e8; }
 """
 
 
 def build(out: Path) -> None:
     with tempfile.TemporaryDirectory() as place:
         assemble(Path(place))
-        command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(out)]
+        # (with --quiet nothing is counted as a warning, and --strict lets everything pass)
+        command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(out)]
         hidden = {"NO_MKDOCS_2_WARNING": "1", "DISABLE_MKDOCS_2_WARNING": "true"}
-        subprocess.run(command, cwd=place, check=True, env=os.environ | hidden)
+        done = subprocess.run(command, cwd=place, env=os.environ | hidden, capture_output=True, text=True, check=False)
+    if done.returncode:
+        told = [line for line in (done.stdout + done.stderr).splitlines() if not line.startswith(("INFO", "  -"))]
+        raise SystemExit("\n".join(["the site is not built:", *told[-20:]]))
     loads = re.compile(r"<(script|link|img)[^>]+(src|href)=.?https?://")
     foreign = [p for p in out.rglob("*.html") if loads.search(p.read_text(encoding="utf-8"))]
     if foreign:

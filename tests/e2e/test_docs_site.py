@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -41,6 +43,118 @@ def test_the_site_builds_and_is_whole(site: Path) -> None:
     assert 'class="vega"' in gallery
 
 
+def _leaves(nav: object) -> list[str]:
+    if isinstance(nav, str):
+        return [nav]
+    parts = nav.values() if isinstance(nav, dict) else nav
+    assert isinstance(parts, Iterable)
+    return [leaf for part in parts for leaf in _leaves(part)]
+
+
+def test_a_link_that_leads_nowhere_ends_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutant: --quiet, which keeps warnings from being counted."""
+    for package in ("mkdocs", "material", "mkdocstrings"):
+        pytest.importorskip(package)
+    whole = DOCS.assemble
+
+    def assemble(folder: Path) -> None:
+        whole(folder)
+        for name in ("api", "gallery", "decisions"):  # to be quick
+            shutil.rmtree(folder / "pages" / name)
+        for page in (folder / "pages").glob("*.md"):
+            page.write_text("# A page\n", encoding="utf-8")
+        (folder / "pages" / "tree.md").write_text("# A tree\n\n[a leaf](mechanisms/leaf.md)\n", encoding="utf-8")
+        settings = json.loads((folder / "mkdocs.yml").read_text(encoding="utf-8"))
+        del settings["nav"]
+        (folder / "mkdocs.yml").write_text(json.dumps(settings), encoding="utf-8")
+
+    monkeypatch.setattr(DOCS, "assemble", assemble)
+    with pytest.raises(SystemExit, match=r"mechanisms/leaf\.md"):
+        DOCS.build(tmp_path / "site")
+
+
+def test_what_code_prints_is_a_block(site: Path) -> None:
+    """Mutant: a block that is named by two words, which were shown in a line with all that was printed."""
+    for name in ("start", "pmw", "histogram"):
+        shown = (site / f"{name}.html").read_text(encoding="utf-8")
+        assert "output noisy" not in shown
+        page = (Path(DOCS.ROOT) / "docs" / f"{name}.md").read_text(encoding="utf-8")
+        assert shown.count("<pre>") == len(re.findall("^```", page, re.MULTILINE)) // 2
+
+
+def test_every_page_has_one_place_in_the_order(site: Path) -> None:
+    """Mutants: a page that is written and that no way leads to; one that stands in two places."""
+    nav = DOCS.configuration()["nav"]
+    assert [next(iter(part)) for part in nav] == [
+        *("sfumato", "Start", "Guide", "Mechanisms", "Gallery", "Theory", "Reference", "Project"),
+    ]
+    leaves = _leaves(nav)
+    assert len(leaves) == len(set(leaves))
+    pages = {p.name for p in (Path(DOCS.ROOT) / "docs").glob("*.md")}
+    assert pages <= set(leaves)
+    for leaf in leaves:
+        assert (site / leaf.replace(".md", ".html")).exists(), leaf
+
+
+def test_decisions_and_changes_are_not_searched(site: Path) -> None:
+    """They explain how things came to be; whoever searches wants to know how things are."""
+    found = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))["docs"]
+    places = [entry["location"] for entry in found]
+    assert not [p for p in places if p.startswith(("decisions/", "CHANGELOG"))]
+    assert any(p.startswith("theory.html") for p in places)
+    assert (site / "decisions" / "0012-projection.html").exists()
+
+
+def test_addresses_of_merged_pages_lead_on(site: Path) -> None:
+    for old, new in DOCS.MOVED.items():
+        assert f"url={new}.html" in (site / f"{old}.html").read_text(encoding="utf-8")
+        assert (site / f"{new}.html").exists()
+
+
+def test_keys_of_sources_lead_to_the_references(site: Path) -> None:
+    assert 'href="references.html">HKU26</a>' in (site / "theory.html").read_text(encoding="utf-8")
+    decision = (site / "decisions" / "0018-courses.html").read_text(encoding="utf-8")
+    assert re.search(r'href="../references.html">[A-Z]\w+</a>', decision)
+
+
+@pytest.mark.parametrize(
+    ("given", "linked"),
+    [
+        ("[LHR10]", "[[LHR10](r.md)]"),
+        ("see [ENU20, LHR10 section 2].", "see [[ENU20](r.md), [LHR10](r.md) section 2]."),
+        ("[SmithUllman] and `[LHR10]`", "[[SmithUllman](r.md)] and `[LHR10]`"),
+        ("[LHR10](paper.md) and [other]", "[LHR10](paper.md) and [other]"),
+    ],
+)
+def test_keys_are_linked(given: str, linked: str) -> None:
+    assert DOCS.link_keys(given, "r.md") == linked
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1280, "dark")])
+def test_pictures_and_theorems_fit_their_page(site: Path, browser: Browser, width: int, scheme: str) -> None:
+    """On a phone as on a desk nothing is wider than the page, and every picture is there."""
+    browser.look(width, scheme)
+    for name in ("idea", "mechanisms", "theory", *DOCS.MECHANISMS):
+        browser.go((site / f"{name}.html").as_uri())
+        browser.until(lambda: browser.run("return [...document.images].every((i) => i.complete)"))
+        lost = browser.run("return [...document.images].filter((i) => !i.naturalWidth).map((i) => i.src)")
+        assert lost == [], name
+        assert browser.overflow() <= 0, name
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_pages_can_be_used_by_everybody(site: Path, browser: Browser, width: int, scheme: str) -> None:
+    """No fault by the rules of axe, on a page of every kind.
+
+    Mutants: a link that is told by its colour alone; pale comments.
+    """
+    browser.look(width, scheme)
+    pages = ("index", "idea", "theory", "mechanisms", "tree", "streams", "adaptive", "sources", "CONTRIBUTING")
+    for name in (*pages, "gallery/2-data-scientist", "api/index", "api/plan", "decisions/index"):
+        browser.go((site / f"{name}.html").as_uri())
+        assert browser.faults() == [], name
+
+
 @pytest.mark.parametrize(
     ("page", "text"),
     [
@@ -60,7 +174,7 @@ def test_formulas_in_plain_text_keep_their_signs(site: Path, page: str, text: st
 def test_formulas_are_set(site: Path, browser: Browser) -> None:
     """Every formula of every page is shown by KaTeX, without an error, and within the width of a phone's page."""
     pages = [p for p in sorted(site.rglob("*.html")) if 'class="arithmatex"' in p.read_text(encoding="utf-8")]
-    assert {"projection.html", "marginals.html", "pure.html", "errata.html"} <= {p.name for p in pages}
+    assert {"projection.html", "marginals.html", "laplace.html", "errata.html"} <= {p.name for p in pages}
     for page in pages:
         browser.go(page.as_uri())
         places = browser.all(".arithmatex")

@@ -132,7 +132,7 @@ def test_how_far_buffers_are_from_their_bound() -> None:
 
 def test_windows_of_much_of_the_cells() -> None:
     pattern = r"of 10,000 cells \| the same \| ([\d.]+) / ([\d.]+) / ([\d.]+) / ([\d.]+);"
-    for width, shown in zip((2_000, 3_000, 5_000, 9_000), said("docs/ordered.md", pattern), strict=True):
+    for width, shown in zip((2_000, 3_000, 5_000, 9_000), said("docs/factorization.md", pattern), strict=True):
         work = sf.windows(sf.Domain({"t": 10_000}), "t", width)
         plan = sf.plan(work, sf.gdp(1), neighbours="add-remove")
         assert plan.lower_bound is not None
@@ -150,7 +150,7 @@ def test_three_releases_fit_into_twice_the_epsilon() -> None:
 
 def test_what_is_proved_of_mwem() -> None:
     pattern = r"for the plan above (\d+) of 1,000 records, and never below (\d+) % .* promises ([\d.]+) % of a million"
-    few, least, promised = said("docs/rounds.md", pattern)
+    few, least, promised = said("docs/mwem.md", pattern)
     work = sf.marginals(sf.Domain({f"q{i}": sf.Booleans() for i in range(8)}), order=3)
     for n in (1_000, 10_000, 10**6, 10**9):
         plan = sf.plan(work, sf.zcdp("0.1"), neighbours="replace-one", mechanism="mwem", records=n)

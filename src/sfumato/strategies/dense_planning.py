@@ -55,7 +55,7 @@ __all__ = [
 
 # cells: the certified optimum works on a dense Gram matrix of 32 MB, n^3 operations a step
 MAX_DENSE = 2_048
-# likewise of ordered queries, one matrix of 128 MB; beyond, buffers are within 2 % of the bound (ordered.md)
+# likewise of ordered queries, one matrix of 128 MB; beyond, buffers are within 2 % of the bound (docs/factorization.md)
 MAX_DENSE_ORDERED = 4_096
 _TOLERANCE, _TOLERANCE_OF_MANY = 1e-7, 1e-6  # gaps at which a search ends; of many cells a step more takes seconds
 MAX_LISTED = 4_096  # joint cells whose distinct columns are searched at once, not some of them after others
