@@ -82,6 +82,8 @@ GROUPS = {
     "Refusals": ["errors", "SfumatoError", "BudgetExceeded", "NotAnswerable"],
 }
 MODULES = ("errors", "mechanisms")
+GALLERY = sorted((ROOT / "examples").glob("*.ipynb"))
+COURSE = sorted((ROOT / "examples" / "course").glob("*.ipynb"))
 GUIDE = (
     *(
         "start",
@@ -158,7 +160,12 @@ def notebook_page(path: Path) -> str:
             continue
         found.append(f"```python\n{source}\n```")
         found += [text for output in cell["outputs"] if (text := _output(output))]
-    return "\n\n".join(found).replace("](../docs/", "](../") + "\n"
+    return re.sub(r"\]\((\.\./)+docs/", "](../", "\n\n".join(found)).replace(".ipynb)", ".md)") + "\n"
+
+
+def notebook_entries(folder: str, paths: list[Path]) -> list[dict[str, str]]:
+    """Lines of the navigation, by the names of the files."""
+    return [{p.stem[2:].replace("-", " ").capitalize(): f"{folder}/{p.stem}.md"} for p in paths]
 
 
 def _output(output: dict[str, Any]) -> str:
@@ -218,10 +225,11 @@ def assemble(folder: Path) -> None:
     """Write what MkDocs builds from: pages, pictures, and its configuration beside them."""
     pages = folder / "pages"
     shutil.copytree(ROOT / "docs", pages)
-    for path in sorted((ROOT / "examples").glob("*.ipynb")):
-        place = pages / "gallery" / f"{path.stem}.md"
-        place.parent.mkdir(exist_ok=True)
-        place.write_text(notebook_page(path), encoding="utf-8")
+    for folder, paths in {"gallery": GALLERY, "course": COURSE}.items():
+        for path in paths:
+            place = pages / folder / f"{path.stem}.md"
+            place.parent.mkdir(exist_ok=True)
+            place.write_text(notebook_page(path), encoding="utf-8")
     for name, text in api_pages().items():
         place = pages / name
         place.parent.mkdir(exist_ok=True)
@@ -229,7 +237,7 @@ def assemble(folder: Path) -> None:
     for name in ("README", "CONTRIBUTING", "CHANGELOG", "SECURITY"):
         text = (ROOT / f"{name}.md").read_text(encoding="utf-8")
         text = re.sub(r"\]\(docs/", "](", text).replace("](examples/)", "](gallery/1-analyst.md)")
-        text = text.replace(".ipynb)", ".md)")
+        text = text.replace("](examples/course/", "](course/").replace(".ipynb)", ".md)")
         text = text.replace("](examples/", "](gallery/").replace("](README.md", "](index.md")
         (pages / ("index.md" if name == "README" else f"{name}.md")).write_text(text, encoding="utf-8")
     decisions = sorted((pages / "decisions").glob("*.md"))
@@ -240,9 +248,10 @@ def assemble(folder: Path) -> None:
         text = place.read_text(encoding="utf-8")
         # what lies beside docs/ in the repository lies in the site's own folder
         text = re.sub(r"\]\((\.\./)+(README|CONTRIBUTING|CHANGELOG|SECURITY)\.md", rf"]({up}\2.md", text)
+        text = re.sub(r"\]\(\.\./examples/course/([\w-]+)\.ipynb\)", r"](course/\1.md)", text)
         text = text.replace("README.md)", "index.md)").replace("(decisions/)", "(decisions/index.md)")
         text = re.sub(r"\[([^\]]*)\]\((?:\.\./)*(?:bench|tests|src|scripts|changelog\.d|LICENSE)[^)]*\)", r"\1", text)
-        if place.parent.name != "gallery":  # whose output is HTML
+        if place.parent.name not in ("gallery", "course"):  # whose output is HTML
             text = keep_signs(text)
         place.write_text(text, encoding="utf-8")
     assets = pages / "assets"
@@ -258,7 +267,6 @@ def assemble(folder: Path) -> None:
 
 def configuration() -> dict[str, Any]:
     title = {p.stem: p.read_text(encoding="utf-8").splitlines()[0].lstrip("# ") for p in (ROOT / "docs").glob("*.md")}
-    gallery = sorted((ROOT / "examples").glob("*.ipynb"))
     reference = [{g: [{f"sf.{n}": f"api/{page_name(n)}.md"} for n in names]} for g, names in GROUPS.items()]
     return {
         "site_name": "sfumato",
@@ -318,7 +326,7 @@ def configuration() -> dict[str, Any]:
         "nav": [
             {"sfumato": "index.md"},
             {"Guide": [{title[n]: f"{n}.md"} for n in GUIDE if n in title]},
-            {"Gallery": [{p.stem[2:].replace("-", " ").capitalize(): f"gallery/{p.stem}.md"} for p in gallery]},
+            {"Gallery": [*notebook_entries("gallery", GALLERY), {"Course": notebook_entries("course", COURSE)}]},
             {"Reference": ["api/index.md", *reference]},
             {"About": [{title[n]: f"{n}.md"} for n in ABOUT if n in title]},
             {"Decisions": ["decisions/index.md"]},
