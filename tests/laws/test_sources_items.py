@@ -223,7 +223,7 @@ def test_the_triangle_is_obtuse_at_the_projection(seed: int) -> None:
 
 
 def test_projection_reads_no_data_and_costs_nothing(tmp_path: Path) -> None:
-    """[Nikolov] theorem 2, [SmithUllman] section 2.3: the ledger is as it was; a file without a table projects alike."""
+    """[Nikolov] theorem 2, [SmithUllman] section 2.3: the ledger is as it was; a file alone projects alike."""
     ledger, work = sf.Ledger.in_memory(sf.gdp(1)), sf.marginals(sf.Domain({"a": 2, "b": 3}), upto=2)
     plan = sf.plan(work, sf.gdp("0.5"), **SWAP)
     release = sf.release(plan, sf.Histogram(np.arange(6)), ledger=ledger, out=tmp_path / "release")
