@@ -225,9 +225,9 @@ def assemble(folder: Path) -> None:
     """Write what MkDocs builds from: pages, pictures, and its configuration beside them."""
     pages = folder / "pages"
     shutil.copytree(ROOT / "docs", pages)
-    for folder, paths in {"gallery": GALLERY, "course": COURSE}.items():
+    for part, paths in {"gallery": GALLERY, "course": COURSE}.items():
         for path in paths:
-            place = pages / folder / f"{path.stem}.md"
+            place = pages / part / f"{path.stem}.md"
             place.parent.mkdir(exist_ok=True)
             place.write_text(notebook_page(path), encoding="utf-8")
     for name, text in api_pages().items():
