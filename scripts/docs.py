@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import html
 import importlib
+import importlib.util
 import json
 import os
 import re
@@ -115,7 +116,7 @@ GUIDE = (
     ),
     "checking",
 )
-ABOUT = ("privacy", "architecture", "sources", "notation", "errata", "references", "data", "peers")
+ABOUT = ("privacy", "architecture", "sliders", "sources", "notation", "errata", "references", "data", "peers")
 
 
 def target(name: str) -> str:
@@ -163,6 +164,22 @@ def notebook_page(path: Path) -> str:
     return re.sub(r"\]\((\.\./)+docs/", "](../", "\n\n".join(found)).replace(".ipynb)", ".md)") + "\n"
 
 
+def sliders_chart() -> dict[str, Any]:
+    """The chart of the page with sliders, made by a script beside this one."""
+    spec = importlib.util.spec_from_file_location("sliders", Path(__file__).with_name("sliders.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.chart()
+
+
+def vega_place(spec: Any) -> str:
+    """Where the page's script draws a chart."""
+    text = html.escape(json.dumps(spec, separators=(",", ":")), quote=True)
+    return f'<div class="vega" data-spec="{text}"></div>'
+
+
 def notebook_entries(folder: str, paths: list[Path]) -> list[dict[str, str]]:
     """Lines of the navigation, by the names of the files."""
     return [{p.stem[2:].replace("-", " ").capitalize(): f"{folder}/{p.stem}.md"} for p in paths]
@@ -172,8 +189,7 @@ def _output(output: dict[str, Any]) -> str:
     data = output.get("data", {})
     for kind, value in data.items():
         if "vegalite" in kind:
-            text = html.escape(json.dumps(value, separators=(",", ":")), quote=True)
-            return f'<div class="vega" data-spec="{text}"></div>'
+            return vega_place(value)
     if "text/html" in data:
         return '<div class="output">' + "".join(data["text/html"]).replace("\n", " ") + "</div>"
     text = "".join(output.get("text", data.get("text/plain", "")))
@@ -254,6 +270,9 @@ def assemble(folder: Path) -> None:
         if place.parent.name not in ("gallery", "course"):  # whose output is HTML
             text = keep_signs(text)
         place.write_text(text, encoding="utf-8")
+    sliders = pages / "sliders.md"
+    drawn = vega_place(sliders_chart())
+    sliders.write_text(sliders.read_text(encoding="utf-8").replace("<!-- sliders -->", drawn), encoding="utf-8")
     assets = pages / "assets"
     assets.mkdir()
     shutil.copyfile(ROOT / "src/sfumato/present/vendor/vega-bundle.js", assets / "vega-bundle.js")
