@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import html
 import importlib
+import importlib.util
 import json
 import os
 import re
@@ -85,6 +86,8 @@ GROUPS = {
     "Refusals": ["errors", "SfumatoError", "BudgetExceeded", "NotAnswerable"],
 }
 MODULES = ("errors", "mechanisms")
+GALLERY = sorted((ROOT / "examples").glob("*.ipynb"))
+COURSE = sorted((ROOT / "examples" / "course").glob("*.ipynb"))
 START = ("start", "idea", "tutorial", "studio")
 GUIDE = {
     "What do I want to know?": ("how-to-choose", "how-to"),
@@ -102,7 +105,7 @@ MECHANISMS = (
     *("projection", "pmw", "mwem", "boosting", "sparse-project", "sparse-mw", "streams"),
 )
 """One page each, in the order in which they build on each other."""
-THEORY = ("theory", "who-wins-where", "sources", "notation", "errata", "references")
+THEORY = ("theory", "who-wins-where", "sliders", "sources", "notation", "errata", "references")
 PROJECT = ("architecture", "peers")
 MOVED = {"ordered": "factorization", "pure": "laplace", "rounds": "mwem"}
 """Pages that were merged into others: their addresses lead there."""
@@ -159,15 +162,35 @@ def notebook_page(path: Path) -> str:
             continue
         found.append(f"```python\n{source}\n```")
         found += [text for output in cell["outputs"] if (text := _output(output))]
-    return "\n\n".join(found).replace("](../docs/", "](../") + "\n"
+    return re.sub(r"\]\((\.\./)+docs/", "](../", "\n\n".join(found)).replace(".ipynb)", ".md)") + "\n"
+
+
+def sliders_chart() -> dict[str, Any]:
+    """The chart of the page with sliders, made by a script beside this one."""
+    spec = importlib.util.spec_from_file_location("sliders", Path(__file__).with_name("sliders.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.chart()
+
+
+def vega_place(spec: Any) -> str:
+    """Where the page's script draws a chart."""
+    text = html.escape(json.dumps(spec, separators=(",", ":")), quote=True)
+    return f'<div class="vega" data-spec="{text}"></div>'
+
+
+def notebook_entries(folder: str, paths: list[Path]) -> list[dict[str, str]]:
+    """Lines of the navigation, by the names of the files."""
+    return [{p.stem[2:].replace("-", " ").capitalize(): f"{folder}/{p.stem}.md"} for p in paths]
 
 
 def _output(output: dict[str, Any]) -> str:
     data = output.get("data", {})
     for kind, value in data.items():
         if "vegalite" in kind:
-            text = html.escape(json.dumps(value, separators=(",", ":")), quote=True)
-            return f'<div class="vega" data-spec="{text}"></div>'
+            return vega_place(value)
     if "text/html" in data:
         return '<div class="output">' + "".join(data["text/html"]).replace("\n", " ") + "</div>"
     text = "".join(output.get("text", data.get("text/plain", "")))
@@ -240,10 +263,11 @@ def assemble(folder: Path) -> None:
     """Write what MkDocs builds from: pages, pictures, and its configuration beside them."""
     pages = folder / "pages"
     shutil.copytree(ROOT / "docs", pages)
-    for path in sorted((ROOT / "examples").glob("*.ipynb")):
-        place = pages / "gallery" / f"{path.stem}.md"
-        place.parent.mkdir(exist_ok=True)
-        place.write_text(notebook_page(path), encoding="utf-8")
+    for part, paths in {"gallery": GALLERY, "course": COURSE}.items():
+        for path in paths:
+            place = pages / part / f"{path.stem}.md"
+            place.parent.mkdir(exist_ok=True)
+            place.write_text(notebook_page(path), encoding="utf-8")
     for name, text in api_pages().items():
         place = pages / name
         place.parent.mkdir(exist_ok=True)
@@ -251,7 +275,7 @@ def assemble(folder: Path) -> None:
     for name in ("README", "CONTRIBUTING", "CHANGELOG", "SECURITY"):
         text = (ROOT / f"{name}.md").read_text(encoding="utf-8")
         text = re.sub(r"\]\(docs/", "](", text).replace("](examples/)", "](gallery/1-analyst.md)")
-        text = text.replace(".ipynb)", ".md)")
+        text = text.replace("](examples/course/", "](course/").replace(".ipynb)", ".md)")
         text = text.replace("](examples/", "](gallery/").replace("](README.md", "](index.md")
         (pages / ("index.md" if name == "README" else f"{name}.md")).write_text(text, encoding="utf-8")
     decisions = sorted((pages / "decisions").glob("*.md"))
@@ -262,11 +286,12 @@ def assemble(folder: Path) -> None:
         text = place.read_text(encoding="utf-8")
         # what lies beside docs/ in the repository lies in the site's own folder
         text = re.sub(r"\]\((\.\./)+(README|CONTRIBUTING|CHANGELOG|SECURITY)\.md", rf"]({up}\2.md", text)
+        text = re.sub(r"\]\(\.\./examples/course/([\w-]+)\.ipynb\)", r"](course/\1.md)", text)
         text = text.replace("README.md)", "index.md)").replace("(decisions/)", "(decisions/index.md)")
         text = re.sub(r"\[([^\]]*)\]\((?:\.\./)*(?:bench|tests|src|scripts|changelog\.d|LICENSE)[^)]*\)", r"\1", text)
         # what code prints: one word names the language of a block here
         text = re.sub(r"^```output( noisy)?$", "```text", text, flags=re.MULTILINE)
-        if place.parent.name != "gallery":  # whose output is HTML
+        if place.parent.name not in ("gallery", "course"):  # whose output is HTML
             text = link_keys(keep_signs(text), f"{up}references.md")
         if place.relative_to(pages).as_posix().startswith(UNSEARCHED):
             text = f"---\nsearch:\n  exclude: true\n---\n\n{text}"
@@ -275,6 +300,9 @@ def assemble(folder: Path) -> None:
         (pages / f"{old}.html").write_text(
             f'<meta http-equiv="refresh" content="0; url={new}.html">\n', encoding="utf-8"
         )
+    sliders = pages / "sliders.md"
+    drawn = vega_place(sliders_chart())
+    sliders.write_text(sliders.read_text(encoding="utf-8").replace("<!-- sliders -->", drawn), encoding="utf-8")
     assets = pages / "assets"
     assets.mkdir()
     shutil.copyfile(ROOT / "src/sfumato/present/vendor/vega-bundle.js", assets / "vega-bundle.js")
@@ -288,7 +316,6 @@ def assemble(folder: Path) -> None:
 
 def configuration() -> dict[str, Any]:
     title = {p.stem: p.read_text(encoding="utf-8").splitlines()[0].lstrip("# ") for p in (ROOT / "docs").glob("*.md")}
-    gallery = sorted((ROOT / "examples").glob("*.ipynb"))
     reference = [{g: [{f"sf.{n}": f"api/{page_name(n)}.md"} for n in names]} for g, names in GROUPS.items()]
     return {
         "site_name": "sfumato",
@@ -355,7 +382,8 @@ def configuration() -> dict[str, Any]:
             {"Start": [{title[n]: f"{n}.md"} for n in START]},
             {"Guide": [{asked: [{title[n]: f"{n}.md"} for n in names]} for asked, names in GUIDE.items()]},
             {"Mechanisms": ["mechanisms.md", *({title[n]: f"{n}.md"} for n in MECHANISMS)]},
-            {"Gallery": [{p.stem[2:].replace("-", " ").capitalize(): f"gallery/{p.stem}.md"} for p in gallery]},
+            {"Gallery": notebook_entries("gallery", GALLERY)},
+            {"Course": notebook_entries("course", COURSE)},
             {"Theory": [{title[n]: f"{n}.md"} for n in THEORY]},
             {"Reference": [{"All names": "api/index.md"}, *reference]},
             {

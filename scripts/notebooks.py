@@ -1,12 +1,14 @@
 """Executes the notebooks of examples/ in place, in one kernel, and leaves nothing of this machine in them.
 
 python scripts/notebooks.py            # all; writes them
+python scripts/notebooks.py FILE ...   # some
 """
 
 from __future__ import annotations
 
 import copy
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,11 @@ os.chdir(tempfile.mkdtemp(prefix="sfumato-example-"))
 os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
 del os, sys, tempfile, altair"""
 EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def notebook_paths() -> list[Path]:
+    """One for every kind of user, and then the course, in order."""
+    return [*sorted(EXAMPLES.glob("*.ipynb")), *sorted((EXAMPLES / "course").glob("*.ipynb"))]
 
 
 def together(notebooks: list[Any]) -> Any:
@@ -46,7 +53,7 @@ def executed(notebooks: list[Any], **options: Any) -> Any:
 def main() -> None:
     import nbformat
 
-    paths = sorted(EXAMPLES.glob("*.ipynb"))
+    paths = [Path(p) for p in sys.argv[1:]] or notebook_paths()
     notebooks = [nbformat.read(p, as_version=4) for p in paths]
     done = iter(executed(notebooks).cells)
     for path, notebook in zip(paths, notebooks, strict=True):

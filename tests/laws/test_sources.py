@@ -69,7 +69,7 @@ def test_exercise_1_3_the_definitions_hold(F: np.ndarray, n: int) -> None:
     norm = max(float(np.linalg.norm(F[:, u])) for u in cells)
     assert widest == pytest.approx(size(operator, SWAP, 2) / n)
     assert widest <= 2 / n * norm + 1e-12 <= 2 * math.sqrt(k) / n + 1e-11
-    assert size(operator, ADD, 2) == pytest.approx(norm) == operator.column_norm(2)
+    assert size(operator, ADD, 2) == pytest.approx(norm) == sf.queries(F).operator_norm(1, 2)
 
 
 @settings(deadline=None, max_examples=25)

@@ -192,11 +192,6 @@ class LinearOperator(LinearMap):
             out[a:b] = np.einsum("ij,ij->i", block @ matrix, block)
         return out
 
-    def column_norm(self, power: int) -> float:
-        """Largest L1 (power 1) or L2 (power 2) norm of a column."""
-        largest = max(self.column_sums(power), default=0)
-        return float(largest) ** (1.0 / power)
-
 
 def kron(first: FloatArray, second: FloatArray) -> FloatArray:
     """The Kronecker product of two matrices: np.kron's to the bit, and ten times as fast on small ones."""

@@ -30,7 +30,7 @@ MAX_SWAP_LARGEST = 256  # the same for the largest error
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Factorization:
-    """R M = F + offset 1ᵀ with its certificate. `sf.factorization` finds it.
+    """R M = F + offset 1ᵀ, or nearly so, with its certificate. `sf.factorization` finds it.
 
     Args:
         strategy: M, (l, m).
@@ -72,7 +72,6 @@ class Factorization:
 def factorization(
     F: Any,
     neighbours: str | Neighbours = "add-remove",
-    norm: str = "l2",
     objective: str = "mean",
     approximate: float | None = None,
     approximate_norm: str | None = None,
@@ -88,10 +87,9 @@ def factorization(
     Args:
         F: The queries: a (k, m) array, scipy sparse matrix or LinearOperator.
         neighbours: "add-remove" or "replace-one".
-        norm: "l2", for Gaussian noise.
         objective: "mean", the root mean squared error, or "max", the largest standard error.
         approximate: alpha: the least mean squared noise over R M near F is found, to one per cent; errors exclude that
-            bias. For "mean" under add-remove.
+            bias. For "mean". At alpha = 0 it is the exact factorization.
         approximate_norm: How near: "entry", |R M - F| <= alpha in every entry, or "column", ||R M - F||_{1->2} <= alpha
             sqrt(k), which None takes.
         progress: Called with the number of steps done and the relative gap; None shows it in notebooks alone. The
@@ -105,17 +103,16 @@ def factorization(
         WorkloadError: F is no matrix of finite numbers.
 
     Source:
-        [NTZ13], [ENU20], [LMSS07] for gamma_2
+        [NTZ13], [ENU20], [LMSS07] for gamma_2; definitions 2.2 and 2.5 of [SmithUllman]
 
     >>> sf.factorization(np.tri(4))
     <Factorization (4, 4) x (4, 4): error 1.31..., proved at least 1.31...>
     """
     relation = Neighbours.parse(neighbours)
-    biased = approximate is not None and (objective != "mean" or relation is not Neighbours.ADD_REMOVE)
-    if norm != "l2" or objective not in ("mean", "max") or biased:
+    if objective not in ("mean", "max") or (approximate is not None and objective != "mean"):
         raise PlanError(
-            "sf.factorization offers norm='l2', objective='mean' or 'max', and approximate= for the mean under "
-            f"add-remove; asked: norm={norm!r}, objective={objective!r}, approximate={approximate!r}, {relation.value}"
+            "sf.factorization offers objective='mean' or 'max', and approximate= for the mean; asked: "
+            f"objective={objective!r}, approximate={approximate!r}"
         )
     if approximate is None and approximate_norm is not None:
         raise PlanError(
@@ -123,8 +120,11 @@ def factorization(
         )
     operator = as_operator(F)
     dense = np.asarray(operator.dense(), dtype=np.float64)
-    if approximate is not None:
-        return _factorize_approximately(dense, approximate, "column" if approximate_norm is None else approximate_norm)
+    if approximate_norm not in (None, "entry", "column"):
+        raise PlanError(f"approximate_norm= is 'column' or 'entry', not {approximate_norm!r}")
+    # alpha = 0 leaves nothing to approximate, in either norm
+    if approximate is not None and (approximate != 0 or isinstance(approximate, bool)):
+        return _factorize_approximately(dense, relation, approximate, approximate_norm or "column")
     with show_progress("factorizing", progress) as told:
         return _factorize_exactly(dense, relation, objective, told)
 
@@ -196,16 +196,18 @@ def _factorize_swap(dense: FloatArray, objective: str, progress: Progress | None
     )
 
 
-def _factorize_approximately(dense: FloatArray, alpha: float, norm: str) -> Factorization:
-    found = approximate_optimum(dense, alpha, norm)
+def _factorize_approximately(dense: FloatArray, relation: Neighbours, alpha: float, norm: str) -> Factorization:
+    """R M within alpha of F, but for an offset where the number of records is known."""
+    found = approximate_optimum(dense, alpha, norm, pairs=relation is Neighbours.REPLACE_ONE)
     root = math.sqrt(len(dense))
+    off = found.reconstruction @ found.strategy - dense - found.offset[:, None]
     return Factorization(
         found.strategy,
         found.reconstruction,
-        np.zeros(len(dense)),
+        found.offset,
         found.lower_bound / root,
         found.upper_bound / root,
         found.iterations,
         (found.reconstruction**2).sum(axis=1),
-        float(np.abs(found.reconstruction @ found.strategy - dense).max()),
+        float(np.abs(off).max()),
     )

@@ -17,6 +17,7 @@ from sfumato.errors import PlanError, SfumatoError
 from sfumato.operators.base import FloatArray
 from sfumato.plans.explain import chart_errors, plan_lines, predicted_errors, table_plan_facts
 from sfumato.plans.labels import LabelsFound
+from sfumato.plans.matrices import Matrices, error_quantile, strategy_matrices
 from sfumato.plans.planned import WorkloadPlan
 from sfumato.plans.predictions import (
     Alone,
@@ -54,6 +55,7 @@ _REHEARSED = (
     2**22
 )  # values and answers, gone through in tenths of a second; of more, structured maps alone are measured
 _SHAPED = 4_096  # answers whose intervals are: each may cost a row of the reconstruction
+_MOST_LAW = 2_048  # queries whose covariance is decomposed: some seconds
 _MAX_ERRORS = 200_000_000  # an array of 1.6 GB
 
 
@@ -391,6 +393,63 @@ class Plan(WorkloadPlan):
         if isinstance(item, QueryFamily):
             return self.strategy.family_powers(item.family, 4)
         return self.strategy.row_powers(item.block, 4)
+
+    def rmse_quantile(self, confidence: float = 0.95) -> float:
+        """What the root mean squared error over all queries of one release is below, with that confidence.
+
+        With the probability beta of [Nikolov] after definition 3, that is 1 - confidence, the average error is larger.
+        A projection in the plain norm leaves it true.
+
+        Args:
+            confidence: A probability from 1/2 to below 1.
+
+        Returns:
+            The quantile, in the unit of the answers, as if the noise, which lies on a lattice, were normal.
+
+        Raises:
+            PlanError: The confidence is no such probability; the noise is not Gaussian; answers are biased on purpose
+                or have several units; or there are more than 2,048 queries.
+            NotAnswerable: Some queries are answered by denoising alone.
+
+        Source:
+            [Nikolov]
+
+        >>> made = sf.plan(sf.identity(sf.Domain({"age": 4})), sf.gdp(1), neighbours="add-remove")
+        >>> round(made.rmse, 4), round(made.rmse_quantile(0.95), 4)
+        (1.0, 1.5401)
+        """
+        level, count = check_confidence(confidence), len(self.workload)
+        gaussian = not isinstance(self.noise, DiscreteLaplace) and self.bias_records is None
+        if level < 0.5 or not gaussian or len(self.workload.units) > 1 or count > _MOST_LAW:
+            raise PlanError(
+                "rmse_quantile is for a confidence of at least 1/2, Gaussian noise without bias, answers of one unit "
+                f"and up to {_MOST_LAW:,} queries; asked: {confidence!r} for {count:,} queries of {self.mechanism!r}. "
+                "sf.simulate draws the errors of any plan"
+            )
+        return error_quantile(self.covariance(self.workload), level)
+
+    def matrices(self) -> Matrices:
+        """M and R of the notes: what is measured, and how answers are made of it, R M = F + offset 1ᵀ.
+
+        For biased answers R M is only near that. Cells are those of the attributes that are asked about, in C order.
+
+        Returns:
+            `measurement` M (l, m), in whole numbers without a common divisor; `reconstruction` R (k, l); and `offset`
+            (k,), zero unless the number of records is public.
+
+        Raises:
+            PlanError: There are more than 2,048 measured rows or cells, more than 2^22 numbers in a matrix, or public
+                tables besides.
+
+        Source:
+            [SmithUllman]
+
+        >>> cdf = sf.prefix(sf.Domain({"age": 4}), "age")
+        >>> M, R, offset = sf.plan(cdf, sf.gdp(1), neighbours="add-remove", strategy="tree").matrices()
+        >>> M[:3].tolist(), np.allclose(R @ M, np.tri(4)), offset.tolist()
+        ([[1, 1, 1, 1], [1, 1, 0, 0], [0, 0, 1, 1]], True, [0.0, 0.0, 0.0, 0.0])
+        """
+        return strategy_matrices(self.strategy, self.workload, total_known=self.unit.total_is_public)
 
     def errors(self, confidence: float = 0.95, *, simultaneous: bool = False) -> Frame:
         """Predicted errors, table by table, before a projection.

@@ -22,6 +22,7 @@ from sfumato.operators import LinearOperator
 from sfumato.operators.base import FloatArray, real_array, single_thread
 from sfumato.postprocess.bodies import BODIES, automatic_body
 from sfumato.postprocess.projection import Support, SupportPoint, joint_attributes, support_function
+from sfumato.postprocess.separation import Separation, separate
 from sfumato.workloads import Workload
 
 __all__ = ["Forecast", "HullCells", "LargestProduct", "Width", "forecast_of_hull", "width"]
@@ -56,6 +57,7 @@ class Width:
     slack: float
     draws: int
     _reach: Support = field(repr=False, compare=False)
+    _work: Workload = field(repr=False, compare=False)
 
     def support(self, direction: ArrayLike) -> float:
         """The support function h(y): the largest <y, a> over the points a of the body.
@@ -97,10 +99,41 @@ class Width:
         Raises:
             InvalidInput: The direction is not k finite numbers.
         """
-        given = real_array(direction, "a direction").astype(np.float64)
-        if given.shape != (self.queries,) or not np.isfinite(given).all():
-            raise InvalidInput(f"a direction is of {self.queries:,} finite numbers, not of shape {given.shape}")
-        return self._reach(given)
+        return self._reach(self._read(direction, "a direction"))
+
+    def _read(self, given: ArrayLike, what: str) -> FloatArray:
+        found = real_array(given, what).astype(np.float64)
+        if found.shape != (self.queries,) or not np.isfinite(found).all():
+            raise InvalidInput(f"{what} is of {self.queries:,} finite numbers, not of shape {found.shape}")
+        return found
+
+    def separation_oracle(self, point: ArrayLike) -> Separation:
+        """Whether answers are possible, or a hyperplane between them and all that are, with its proof.
+
+        Args:
+            point: (k,) answers as shares of the records: of n records, divided by n.
+
+        Returns:
+            The hyperplane with its margin, or a point of the body within a millionth of the size of the answers.
+
+        Raises:
+            InvalidInput: The point is not k finite numbers; the body is a cone, whose records have no number; or
+                neither was proved, as the search for the nearest point ended too early.
+
+        Source:
+            The paragraph on separation oracles of [Nikolov]
+
+        >>> body = sf.width(sf.identity(sf.Domain({"age": 3})))
+        >>> body.separation_oracle([0.2, 0.3, 0.5]).inside
+        True
+        >>> found = body.separation_oracle([1.0, 1.0, -1.0])
+        >>> found, (found.normal * found.margin).round(6)
+        (<Separation: outside 'simplex', by 1.2247 to 1.2247>, array([ 0.5,  0.5, -1. ]))
+        """
+        given = self._read(point, "a point")
+        if self.body == "cone":
+            raise InvalidInput("the separation oracle is for bodies with a known total, not for body='cone'")
+        return separate(given, self._work, self.body, self._reach)
 
     def error(self, noise: float, records: int) -> float:
         """An upper bound on the root mean squared error of projected answers.
@@ -178,7 +211,7 @@ def width(work: Workload, body: str = "auto", *, draws: int = _DRAWS, rng: int |
     found = support_function(chosen, work)
     k = len(work)
     if chosen == "cone" and joint_attributes(work):
-        return Width(chosen, k, math.inf, 0.0, math.inf, 0.0, 0.0, 0, found)
+        return Width(chosen, k, math.inf, 0.0, math.inf, 0.0, 0.0, 0, found, work)
     random, halves, slack = np.random.default_rng(rng), np.empty(draws), 0.0
     for i in range(draws):
         direction = random.standard_normal(k)
@@ -189,7 +222,7 @@ def width(work: Workload, body: str = "auto", *, draws: int = _DRAWS, rng: int |
     mean, error = float(halves.mean()), float(halves.std(ddof=1)) / math.sqrt(draws)
     length = math.sqrt(2) * math.exp(math.lgamma((k + 1) / 2) - math.lgamma(k / 2))
     slack = slack if slack > 1e-9 * abs(mean) else 0.0
-    return Width(chosen, k, length * mean, length * error, mean, error, length * slack, draws, found)
+    return Width(chosen, k, length * mean, length * error, mean, error, length * slack, draws, found, work)
 
 
 Draws = Callable[[int], FloatArray]

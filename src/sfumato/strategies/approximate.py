@@ -149,6 +149,7 @@ _NARROW = 0.7  # the width shrinks no faster than by this, so that the two sides
 _STEPS = 15  # for Z between two decompositions
 _PACE = 1.5  # power of the ratio by which v moves: 1 is safe, 2 the longest that settles
 _LEAST = 1e-9  # of the mean weight
+_BALL_STEPS = 1_000  # towards the centre of the least ball: its radius is then found to a thousandth or so
 _FREE = 5  # iterations after which `size` moves half the way only
 
 
@@ -350,14 +351,16 @@ def _descend_near_answers(
 
 @dataclass(frozen=True, slots=True)
 class ApproximateOptimum:
-    """R M = Z near F, and a proof of how close ||R||_F ||M||_{1->2} is to the least.
+    """R M = Z + offset 1^T with Z near F, and a proof of how close ||R||_F ||M||_{1->2} is to the least.
 
-    `strategy` M (m, m) has columns of norm at most 1, `reconstruction` R (k, m); the bounds are on ||R||_F, the root
-    of the summed variances at noise of standard deviation 1. `iterations` counts eigendecompositions.
+    `strategy` M (m, m) has columns of norm at most 1, or with `pairs` of distance at most 1 to each other; only then
+    may the offset (k,) differ from zero. `reconstruction` is R (k, m); the bounds are on ||R||_F, the root of the
+    summed variances at noise of standard deviation 1. `iterations` counts eigendecompositions.
     """
 
     strategy: FloatArray
     reconstruction: FloatArray
+    offset: FloatArray
     lower_bound: float
     upper_bound: float
     iterations: int
@@ -386,16 +389,24 @@ class BalancedOptimum:
 
 
 def approximate_optimum(
-    matrix: ArrayLike, alpha: float, norm: str = "column", *, tolerance: float = 1e-2, max_iterations: int = 500
+    matrix: ArrayLike,
+    alpha: float,
+    norm: str = "column",
+    *,
+    pairs: bool = False,
+    tolerance: float = 1e-2,
+    max_iterations: int = 500,
 ) -> ApproximateOptimum:
     """The best factorization of answers near `matrix` (k, m), to a relative gap of `tolerance`.
 
     `norm` "entry" bounds the bias of every answer by alpha times the largest count that a record can be part of;
-    "column" bounds ||R M - F||_{1->2} by alpha sqrt(k): the root mean squared bias over queries, per record. A search
-    that ends above `tolerance` is no error: read `gap`. One iteration takes time k m^2, on one thread.
+    "column" bounds ||R M - F||_{1->2} by alpha sqrt(k): the root mean squared bias over queries, per record. `pairs` is
+    for a known number of records, where only differences of columns are priced and R M may differ from what is near by
+    an offset 1^T. A search that ends above `tolerance` is no error: read `gap`. One iteration takes time k m^2, on one
+    thread.
 
     Raises WorkloadError for a matrix that is not finite or not (k, m), for alpha <= 0, for another norm, and where
-    alpha is so large that the answer 0 to everything is near enough.
+    alpha is so large that answers which depend on nobody are near enough.
     """
     dense = _read_query_matrix(matrix)
     if norm not in ("column", "entry"):
@@ -404,11 +415,34 @@ def approximate_optimum(
         raise WorkloadError(f"a bias alpha must be a positive number, not {alpha!r}")
     by_column = norm == "column"
     near = NearbyAnswers(dense, float(alpha) * (math.sqrt(len(dense)) if by_column else 1.0), by_column)
-    if not near.project(np.zeros(dense.shape)).any():
-        raise WorkloadError(f"a bias of {alpha:g} lets every query be answered by 0; take a smaller one")
+    cells = dense.shape[1]
+    if _constant_is_near(near, pairs=pairs):
+        raise WorkloadError(f"a bias of {alpha:g} lets every query be answered without looking; take a smaller one")
     with single_thread():
-        found = minimize_reconstruction_norm(near, CellWeights.even(dense.shape[1]), None, tolerance, max_iterations)
-    return ApproximateOptimum(found.strategy, found.reconstruction, found.lower, found.upper, found.iterations)
+        geometry = PairWeights.even(cells) if pairs else CellWeights.even(cells)
+        found = minimize_reconstruction_norm(near, geometry, None, tolerance, max_iterations)
+        offset = (found.reconstruction @ found.strategy - found.answers).mean(axis=1) if pairs else np.zeros(len(dense))
+    return ApproximateOptimum(found.strategy, found.reconstruction, offset, found.lower, found.upper, found.iterations)
+
+
+def _constant_is_near(near: NearbyAnswers, *, pairs: bool) -> bool:
+    """Whether answers that are alike in all cells, or 0 where the number of records is not known, are near enough.
+
+    By columns that asks for a ball of this size that holds them all; the centre of the least one is approached by
+    shorter and shorter steps towards the farthest column.
+    """
+    if not pairs:
+        return not near.project(np.zeros(near.matrix.shape)).any()
+    if not near.by_column:
+        return bool((np.ptp(near.matrix, axis=1) <= 2 * near.size).all())
+    centre = near.matrix.mean(axis=1)
+    for step in range(1, _BALL_STEPS):
+        off = np.linalg.norm(near.matrix - centre[:, None], axis=0)
+        farthest = int(off.argmax())
+        if off[farthest] <= near.size:
+            return True
+        centre = centre + (near.matrix[:, farthest] - centre) / (step + 1)
+    return False
 
 
 def balanced_optimum(

@@ -22,6 +22,7 @@ from sfumato.domain import Domain
 from sfumato.errors import WorkloadError
 from sfumato.operators import Block, Family, Identity, Kronecker, LinearOperator, OnMarginal, Stack, Total
 from sfumato.operators.base import Numbers, real_array
+from sfumato.operators.norms import operator_norm
 from sfumato.workloads.levels import row_labels
 
 __all__ = ["RECORDS", "QueryBlock", "QueryFamily", "Workload", "block_on_domain", "exact_weight", "weight_items"]
@@ -269,6 +270,32 @@ class Workload:
             else:
                 self.domain.check_names(item.attributes)
                 item.block.check(sizes)
+
+    def operator_norm(self, p: float, q: float) -> float:
+        """The largest ||F v||_q over ||v||_p <= 1, F the queries over the domain's cells.
+
+        ||F||_{1->2} is the largest norm of a column, by which Gaussian noise is scaled, and ||F||_{1->1} the same for
+        Laplace noise; ||F||_{2->inf} is the largest norm of a row, and ||F||_{2->2} the largest singular value.
+
+        Args:
+            p: 1, 2 or infinity.
+            q: 1, 2 or infinity, and not below p.
+
+        Returns:
+            The norm.
+
+        Raises:
+            WorkloadError: p or q is none of these, or q is below p, for which no fast way is known; or the matrix is
+                needed and too large.
+
+        Source:
+            The footnote on operator norms of [SmithUllman]
+
+        >>> cdf = sf.prefix(sf.Domain({"age": 4}), "age")
+        >>> cdf.operator_norm(1, 2), cdf.operator_norm(np.inf, np.inf)
+        (2.0, 4.0)
+        """
+        return operator_norm(self.operator, p, q)
 
     @functools.cached_property
     def measures(self) -> tuple[str, ...]:

@@ -113,3 +113,33 @@ def test_sizes_beyond_explicit_cells_are_refused() -> None:
         sf.plan(big, sf.zcdp(1), neighbours="add-remove", mechanism="boosting")
     with pytest.raises(sf.errors.PlanError, match="depends on any one record"):
         sf.plan(sf.total(DOMAIN), sf.zcdp(1), neighbours="replace-one", mechanism="boosting")
+
+
+@pytest.mark.parametrize(("k", "rounds"), [(2, 5), (16, 20), (1_000, 49)])
+def test_rounds_turn_good_averages_into_good_answers(k: int, rounds: int) -> None:
+    """[DRV10] with the weights in full: whoever spoils a quarter of each round's distribution, no median is spoilt.
+
+    After so many rounds, where sqrt(3/4) each has shrunk the weights to below one query's; with a round less the sum
+    allows it. Mutants: an eta of 1/8; the root forgotten.
+    """
+    assert boosting.rounds_for_all_queries(k) == rounds
+    assert k * 0.75 ** (rounds / 2) < 1 <= k * 0.75 ** ((rounds - 1) / 2)
+    alpha, rng = math.log(3) / 2, np.random.default_rng(k)
+    spoilt, weights = np.zeros(k), np.ones(k)
+    for _ in range(rounds):
+        left = weights.sum() / 4
+        # the most often spoilt first, of queries that still fit
+        for q in np.lexsort((rng.random(k), weights, -spoilt)):
+            if weights[q] <= left:
+                left -= weights[q]
+                spoilt[q] += 1
+                weights[q] *= math.exp(2 * alpha)
+        weights *= math.exp(-alpha)
+    assert spoilt.max() < rounds / 2
+
+
+def test_the_plan_prints_what_boosting_promises_of_good_models() -> None:
+    text = str(planned(sf.zcdp(1), rounds=3))
+    course = planned(sf.zcdp(1), rounds=3).course
+    assert "once 20 rounds (here 3)" in text
+    assert f"misses by more than {course.floor + course.ceiling + 1:,} [DRV10]" in text

@@ -135,8 +135,8 @@ def test_the_factorization_of_researchers_matches_the_documented_constants() -> 
     assert swap.upper_bound == pytest.approx(1.478, abs=1e-3)
     assert swap.gap <= 1e-6
     assert np.allclose(swap.reconstruction @ swap.strategy, triangle + swap.offset[:, None])
-    with pytest.raises(PlanError, match="norm='l1'"):
-        factorization(triangle, norm="l1")
+    with pytest.raises(PlanError, match="approximate= for the mean"):
+        factorization(triangle, objective="max", approximate=0.1)
 
 
 def test_the_least_predicted_error_wins_for_the_stated_objective() -> None:

@@ -8,6 +8,11 @@ the distribution of [DRV10] after those rounds, exactly.
 With a = clip(1 - 2 (e - floor) / ceiling, -1, 1) for the miss e of a model, sum over t of -alpha a_t is, but for a
 constant, (2 alpha / ceiling) sum clip(e_t - floor, 0, ceiling). One record moves that by c_t = 2 alpha t moves /
 ceiling over t models, so a draw has a bounded range of 2 c_t.
+
+From average to worst: where each model misses by `floor` at most on 1/2 + eta of its round's distribution, the mean of
+exp(-alpha sum a_t) over the k queries shrinks by sqrt(1 - 4 eta^2) a round. A query whose median misses by more than
+floor + ceiling holds 1 of that sum, so none does once k (1 - 4 eta^2)^(T/2) < 1. That the models are so good is not
+proved: [DRV10] proves it for more samples than any budget of practice pays for.
 """
 
 from __future__ import annotations
@@ -47,13 +52,12 @@ from sfumato.strategies.calibration import price_of
 from sfumato.strategies.design import Problem
 from sfumato.workloads import QueryBlock, Workload
 
-__all__ = ["Boosting", "BoostingRounds", "plan_boosting", "run_boosting"]
+__all__ = ["Boosting", "BoostingRounds", "plan_boosting", "rounds_for_all_queries", "run_boosting"]
 
 
 _SHARE = Fraction(1, 2)  # of the budget, for drawing
-_ALPHA = (
-    math.log(3) / 2
-)  # ln((1 + 2 eta) / (1 - 2 eta)) / 2: models are hoped to answer 1/2 + eta of the queries, eta = 1/4
+_ETA = 1 / 4  # models are hoped to answer 1/2 + eta of the queries
+_ALPHA = math.log((1 + 2 * _ETA) / (1 - 2 * _ETA)) / 2
 _ROUNDS, _SAMPLES = 5, 100  # few, for every draw costs: [DRV10] leaves both open, and any numbers near would do
 _MOST_ROUNDS = 10**5  # every round lists its looks; the price forbids far fewer
 _MOST_CELLS, _MOST_QUERIES = 2**14, 2**14  # every draw weighs all queries against all cells (2^28 products)
@@ -108,6 +112,15 @@ class BoostingRounds:
         """None is known."""
         return
 
+    def worst(self, queries: int) -> str:
+        """What boosting makes of models that are good on average, in words; misses are of rounded models."""
+        needed, worst = rounds_for_all_queries(queries), self.floor + self.ceiling + 1
+        return (
+            f"from average to worst: once {needed:,} rounds (here {self.rounds:,}) each have a model that misses three "
+            f"quarters of its distribution by {self.floor:,} records at most, no answer to any query misses by more "
+            f"than {worst:,} [DRV10]; that models are so good is not proved"
+        )
+
     def draw(self, models: int) -> BoundedRangeEvent:
         """The price of one draw by the misses of so many models."""
         return BoundedRangeEvent(models * self.selection.epsilon)
@@ -141,7 +154,13 @@ def plan_boosting(problem: Problem, rounds: int | None, strategy: object) -> Ite
     drawn = compose_events((k.price for k in course.looks for _ in range(k.count)), account.currency)
     looks = count + (not unit.total_is_public)
     course = replace(course, measurement=price_per_measurement(price, drawn, looks))
-    return IterativePlan(work, problem.budget, unit, "boosting", price, course, problem.records, notes=(UNPROMISED,))
+    notes = (UNPROMISED, course.worst(len(work)))
+    return IterativePlan(work, problem.budget, unit, "boosting", price, course, problem.records, notes=notes)
+
+
+def rounds_for_all_queries(queries: int) -> int:
+    """The rounds after which models that are good on 1/2 + eta of each distribution leave no query to a bad median."""
+    return math.floor(2 * math.log(queries) / -math.log(1 - 4 * _ETA**2)) + 1
 
 
 def _unit_draw(price: Event, rounds: int, samples: int) -> BoundedRangeEvent:
