@@ -104,7 +104,7 @@ def _shown_tables(release: Release) -> Iterator[tuple[tuple[str, ...], bool]]:
     only follow from them; among them single attributes first, then small pairs, then what only its largest cells show.
     """
     domain = release.plan.workload.domain
-    asked = list(dict.fromkeys(_asked_table_names(release)))
+    asked = list(dict.fromkeys(asked_table_names(release)))
     places = {name: i for i, name in enumerate((*domain.names, *domain.levels))}
     sizes = {names: math.prod(domain.sizes(names)) for names in asked}
     drawn = [names for names in asked if _fits_chart(domain, names)]
@@ -128,7 +128,7 @@ def _fits_chart(domain: Domain, names: tuple[str, ...]) -> bool:
     return len(names) == 2 and math.prod(sizes) <= _MAX_PAIR_CELLS and min(sizes) <= _MAX_GROUPS
 
 
-def _asked_table_names(release: Release) -> list[tuple[str, ...]]:
+def asked_table_names(release: Release) -> list[tuple[str, ...]]:
     """The names of every table among the queries, of families of few tables those of any number of attributes."""
     domain = release.plan.workload.domain
     found: list[tuple[str, ...]] = []

@@ -48,7 +48,7 @@ __all__ = [
     "numeric_attribute",
 ]
 
-__all__ += ["group_shares", "group_variances", "ratio_interval", "read_probabilities", "rows_block"]
+__all__ += ["clip_interval", "group_shares", "group_variances", "ratio_interval", "read_probabilities", "rows_block"]
 
 Numbers = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
 """Values, standard errors, lower and upper ends: (rows, groups) each, NaN where nothing is known."""
@@ -157,9 +157,7 @@ def ratio_interval(
         if raw.plan.strategy.deviations(rows_block(raw, attribute, each, by)) is not None:
             raise NotAnswerable("ratios need unbiased answers, and this release answers these very queries with a bias")
     sizes = _group_sizes(release, attribute, bottom[0], by, level)
-    value, error, low, high = _clip_interval(
-        _fieller_arrays(raw, attribute, (top, bottom), by, level, sizes.told), clip
-    )
+    value, error, low, high = clip_interval(_fieller_arrays(raw, attribute, (top, bottom), by, level, sizes.told), clip)
     if release.projection is not None:
         a, b = (group_answers(release, attribute, each, by) for each in rows)
         value = np.clip(np.divide(a, b, out=np.full_like(a, np.nan), where=(b > 0) & sizes.told), *clip)
@@ -187,7 +185,7 @@ def _fieller_arrays(
     return fieller_interval(a, b, va, vb, (va + vb - vd) / 2, widest_sum_margin(level, raw.measurement.noise))
 
 
-def _clip_interval(numbers: Numbers, clip: tuple[float | FloatArray, float | FloatArray]) -> Numbers:
+def clip_interval(numbers: Numbers, clip: tuple[float | FloatArray, float | FloatArray]) -> Numbers:
     """Values that a table could have: a value beyond takes its interval along, which so never shrinks to a point.
 
     The interval still contains all that is possible of the unmoved one, so it holds as before.

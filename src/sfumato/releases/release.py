@@ -20,7 +20,13 @@ from sfumato.errors import InvalidInput, NotAnswerable, PlanError
 from sfumato.measurements import Measurement
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
-from sfumato.plans.explain import chart_cumulative_shares, chart_shares, predicted_errors, starving_line_text
+from sfumato.plans.explain import (
+    chart_cumulative_shares,
+    chart_shares,
+    chart_with_words,
+    predicted_errors,
+    starving_line_text,
+)
 from sfumato.plans.plan import Plan
 from sfumato.plans.planned import rows_text
 from sfumato.plans.predictions import (
@@ -363,7 +369,7 @@ class Release(WorkloadRelease):
         if self.projection is None:
             errors = np.broadcast_to(np.sqrt(self.variances(block)), sizes).copy()
         labels = tuple(domain[n].labels for n in attributes)
-        return Table(attributes, labels, values, errors, low, high, confidence, rows_text(self.plan.unit))
+        return Table(attributes, labels, values, errors, low, high, confidence, rows_text(self.plan.unit), self)
 
     def top(self, attribute: str, count: int = 20, confidence: float = 0.95) -> Frame:
         """The labels of an attribute with the largest counts, and of which it is sure that they are among the largest.
@@ -502,7 +508,15 @@ class Release(WorkloadRelease):
         """
         return self.plan.table_covariances(first, second)
 
-    def plot(self, attribute: str, by: str | Sequence[str] = (), confidence: float = 0.95) -> Any:
+    def plot(
+        self,
+        attribute: str,
+        by: str | Sequence[str] = (),
+        confidence: float = 0.95,
+        *,
+        title: str = "",
+        source: str = "",
+    ) -> Any:
         """An Altair chart of how an attribute is distributed (extra: plots).
 
         Of ordered attributes it shows cumulative shares with bands, of others shares with intervals. Groups of which
@@ -512,9 +526,11 @@ class Release(WorkloadRelease):
             attribute: The attribute or level.
             by: Attributes or levels; the distribution is shown within each of their cells.
             confidence: The probability, strictly between 0 and 1, with which each interval holds.
+            title: What stands above it.
+            source: The line below it, such as the office and the year.
 
         Returns:
-            The chart.
+            The chart; `.save("chart.svg")`, or .png or .pdf, writes it to a file (extra: charts).
 
         Raises:
             MissingExtra: Altair is not installed.
@@ -522,9 +538,12 @@ class Release(WorkloadRelease):
             DomainError: A name is unknown.
             PlanError: The confidence is no such probability.
         """
+        counted = rows_text(self.plan.unit)
         if self.plan.workload.domain[attribute].ordered:
-            return chart_cumulative_shares(self.cdf(attribute, by, confidence), attribute, rows_text(self.plan.unit))
-        return chart_shares(self.share(attribute, by, confidence), attribute, rows_text(self.plan.unit))
+            drawn = chart_cumulative_shares(self.cdf(attribute, by, confidence), attribute, counted)
+        else:
+            drawn = chart_shares(self.share(attribute, by, confidence), attribute, counted)
+        return chart_with_words(drawn, title, source)
 
     quantiles = statistics.attribute_quantiles
     cdf = statistics.cumulative_shares

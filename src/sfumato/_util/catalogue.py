@@ -1,0 +1,79 @@
+"""The words of pages in a reader's language: English texts are the keys of the catalogues of all others.
+
+A catalogue is a TOML file of this package's `catalogues`, called by its language: `[numbers]` has the marks of
+decimals and thousands, `[words]` a text for each English one, with the same names in braces. English has no file: what
+a catalogue leaves out is said in English.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+from sfumato._util.checks import suggest_name
+from sfumato.errors import InvalidInput
+
+__all__ = ["Catalogue", "known_languages", "local_number", "page_language", "read_catalogue", "say_words", "speak"]
+
+_ENGLISH = "en"
+_SPOKEN: ContextVar[str] = ContextVar("language", default=_ENGLISH)
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """The texts of one language by the English ones, and the marks of its numbers."""
+
+    words: dict[str, str]
+    decimal: str = "."
+    group: str = ","
+
+
+def known_languages() -> tuple[str, ...]:
+    """The languages that pages speak, English first."""
+    folder = resources.files("sfumato._util") / "catalogues"
+    return (_ENGLISH, *sorted(p.name.removesuffix(".toml") for p in folder.iterdir() if p.name.endswith(".toml")))
+
+
+@cache
+def read_catalogue(language: str) -> Catalogue:
+    """The catalogue of a language. Raises InvalidInput for one that there is none of."""
+    if language not in known_languages():
+        raise InvalidInput(f"pages have no words in {language!r}; {suggest_name(language, known_languages())}")
+    if language == _ENGLISH:
+        return Catalogue({})
+    text = (resources.files("sfumato._util") / "catalogues" / f"{language}.toml").read_text(encoding="utf-8")
+    held = tomllib.loads(text)
+    return Catalogue(held["words"], held["numbers"]["decimal"], held["numbers"]["group"])
+
+
+def page_language() -> str:
+    """The language that is spoken now."""
+    return _SPOKEN.get()
+
+
+@contextmanager
+def speak(language: str) -> Generator[None]:
+    """Speak a language as long as a page is made. Raises InvalidInput for one without a catalogue."""
+    read_catalogue(language)
+    token = _SPOKEN.set(language)
+    try:
+        yield
+    finally:
+        _SPOKEN.reset(token)
+
+
+def say_words(text: str, **values: object) -> str:
+    """An English text in the language that is spoken, its names in braces replaced by values."""
+    found = read_catalogue(_SPOKEN.get()).words.get(text, text)
+    return found.format(**values) if values else found
+
+
+def local_number(text: str) -> str:
+    """A number with the marks that the language has for decimals and thousands, from one written as in English."""
+    known = read_catalogue(_SPOKEN.get())
+    return text if known.decimal == "." else text.translate({ord(","): known.group, ord("."): known.decimal})
