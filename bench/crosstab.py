@@ -2,7 +2,7 @@
 
     OPENBLAS_NUM_THREADS=1 python bench/crosstab.py [tables] [releases] [seed]
 
-Drawn tables of two or three attributes of 2 to 7 cells, some with an (other), shares from a Dirichlet distribution of
+Drawn tables of two or three attributes of 3 to 7 cells, some with an (other), shares from a Dirichlet distribution of
 concentration .2 to 5, 10^2 to 10^5.5 records; marginal tables of several orders, tables beside others that are measured
 apart, and sums out of a larger one; Gaussian, Laplace and zCDP budgets; add-remove and replace-one; per cent of row, of
 column and of all. For every drawn table so many releases: of all per cents that are told, how many 95 % intervals hold
@@ -32,7 +32,7 @@ def drawn_case(rng: np.random.Generator, law: str) -> tuple[sf.Plan, Counts, str
     policy = "other" if rng.random() < 0.5 else "drop"
     relation = str(rng.choice(["add-remove", "replace-one"]))
     policy = "other" if relation == "replace-one" else policy
-    domain = sf.Domain({n: sf.Integers(0, int(rng.integers(1, 6)), outside=policy, missing=policy) for n in names})
+    domain = sf.Domain({n: sf.Integers(0, int(rng.integers(2, 7)), outside=policy, missing=policy) for n in names})
     shares = rng.dirichlet(np.full(int(np.prod(domain.shape)), rng.choice([0.2, 1.0, 5.0])))
     counts = rng.multinomial(int(10 ** rng.uniform(2, 5.5)), shares).reshape(domain.shape)
     asked = str(rng.choice(["upto", "finest", "apart"]))
