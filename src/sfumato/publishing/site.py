@@ -40,8 +40,8 @@ from sfumato.present.page import asset_text, template_environment
 from sfumato.present.words import CONFIDENCE, numeric_names, provenance_facts, small_groupings, typical_table
 from sfumato.releases import Release
 from sfumato.releases.comparing import check_comparable
+from sfumato.releases.ends import answer_range
 from sfumato.releases.files import Draft
-from sfumato.releases.tables import answer_range
 from sfumato.releases.warnings import reader_lines
 from sfumato.strategies.residuals import Residuals
 from sfumato.workloads import RECORDS, QueryBlock, Workload

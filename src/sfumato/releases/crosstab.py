@@ -24,9 +24,9 @@ from sfumato.operators.base import FloatArray
 from sfumato.plans.explain import chart_cross_table
 from sfumato.plans.predictions import check_confidence, widest_sum_margin
 from sfumato.releases.answers import SIZE_ERRORS, fieller_interval, too_few_note
+from sfumato.releases.ends import column_heading, interval_ends
 from sfumato.releases.quantiles import Numbers, by_names, clip_interval
 from sfumato.releases.reliability import SUPPRESS, Reliability, read_reliability, relative_errors
-from sfumato.releases.tables import column_heading, interval_ends
 from sfumato.workloads.levels import table_block
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from sfumato.operators.base import FloatArray
 from sfumato.plans.planned import is_answered
 from sfumato.plans.predictions import check_confidence, entry_biases, widest_sum_margin
 from sfumato.releases.answers import SIZE_ERRORS, fieller_interval, too_few_note
-from sfumato.releases.tables import column_heading
+from sfumato.releases.ends import column_heading
 from sfumato.workloads.levels import lift_to_attribute, table_block
 
 if TYPE_CHECKING:

@@ -53,6 +53,7 @@ from sfumato.releases.comparing import (
     combine_answers,
     comparison_frame,
 )
+from sfumato.releases.ends import interval_ends, possible_answers
 from sfumato.releases.files import Contents
 from sfumato.releases.linear import single_rows, split_into_products
 from sfumato.releases.modelled import Synthetic, projected_answer, synthesize_records
@@ -62,10 +63,8 @@ from sfumato.releases.tables import (
     Intervals,
     Table,
     answers_frame,
-    interval_ends,
     moved_facts,
     part_and_label,
-    possible_answers,
 )
 from sfumato.releases.top import top_cells
 from sfumato.releases.warnings import (

@@ -15,17 +15,15 @@ from sfumato._util.description import Facts
 from sfumato._util.frames import Frame, FrameConvertible
 from sfumato.domain.core import cell_texts
 from sfumato.errors import PlanError
-from sfumato.operators import Block
-from sfumato.operators.base import FloatArray, LinearOperator
+from sfumato.operators.base import FloatArray
 from sfumato.plans.explain import chart_cross_table
-from sfumato.postprocess.denoising import AdaptedTables
+from sfumato.releases.crosstab import CrossTable, cross_table
+from sfumato.releases.ends import column_heading
 from sfumato.releases.reliability import read_reliability, relative_errors
-from sfumato.strategies.strategy import row_shape
 from sfumato.workloads import RECORDS, Workload
 from sfumato.workloads.levels import table_names
 
 if TYPE_CHECKING:
-    from sfumato.releases.crosstab import CrossTable
     from sfumato.releases.release import Release
 
 __all__ = [
@@ -33,30 +31,11 @@ __all__ = [
     "Intervals",
     "ProjectionChange",
     "Table",
-    "answer_range",
     "answers_frame",
-    "column_heading",
-    "interval_ends",
     "moved_facts",
     "part_and_label",
-    "possible_answers",
     "projection_changes",
 ]
-
-
-_COLUMNS = ("answer", "unprojected", "standard_error", "low", "high", "share", "probability", "quantile")
-_COLUMNS += ("share_standard_error", "share_low", "share_high", "relative_standard_error", "flag")
-
-
-def column_heading(attribute: str) -> str:
-    """A column's name for an attribute, which may be called like one of our own columns."""
-    return f"{attribute} (attribute)" if attribute.casefold() in _COLUMNS else attribute
-
-
-def answer_range(operator: LinearOperator, total: int | None) -> tuple[float, float]:
-    """The least and the largest answer that nonnegative cells can give, of that total where it is known."""
-    most = math.inf if total is None else total * operator.max_abs
-    return (0.0 if operator.nonnegative else -most), most
 
 
 def part_and_label(work: Workload) -> dict[str, Any]:
@@ -239,8 +218,6 @@ class Table(FrameConvertible):
         >>> list(cells.crosstab(rows="age", columns="sex", flags={"*": 0.15}).grid().columns)
         ['age', 'f', 'm', 'Total']
         """
-        from sfumato.releases.crosstab import cross_table  # noqa: PLC0415  (made of tables itself)
-
         return cross_table(self, rows, columns, per=per, sort=sort, top=top, flags=flags)
 
     def plot(self, *, title: str = "", source: str = "") -> Any:
@@ -278,55 +255,6 @@ class Table(FrameConvertible):
 
     def _repr_html_(self) -> str:
         return self.frame().to_html()
-
-
-def interval_ends(
-    release: Release, block: Block, widths: FloatArray, level: float
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """(answers, low, high), each (rows,), from half-widths of the unbiased answers at a pointwise confidence."""
-    values = release.answer_block(block)
-    if release.projection is None:
-        return values, values - widths, values + widths
-    least, most = _possible_range(release, block, level)
-    if not np.isfinite(widths).all():
-        return values, np.full(len(values), least), np.maximum(most, values)
-    raw = release.raw.answer_block(block)
-    low, high = np.clip(raw - widths, least, most), np.clip(raw + widths, least, most)
-    return values, np.minimum(low, values), np.maximum(high, values)
-
-
-def possible_answers(release: Release, level: float) -> tuple[FloatArray, FloatArray]:
-    """(k,) the least and the largest answers that a table could have."""
-    blocks = [q.block for i in release.workload.items for q in i.blocks()]
-    found = [_possible_range(release, b, level) for b in blocks]
-    rows = [b.rows for b in blocks]
-    low = np.repeat([least for least, _ in found], rows)
-    return low, np.concatenate([np.broadcast_to(most, n) for (_, most), n in zip(found, rows, strict=True)])
-
-
-def _possible_range(release: Release, block: Block, level: float) -> tuple[float, FloatArray]:
-    """The least answer, and the largest: beyond what was measured, as many as in the finest smaller table with noise.
-
-    That table is chosen by its size, so before data, and its upper ends hold with the confidence asked.
-    """
-    least, most = answer_range(block.operator, release.measurement.total)
-    held = None if release.projection is None else release.projection.possible
-    if least < 0 or not isinstance(held, AdaptedTables) or np.isfinite(release.variances(block)).all():
-        return least, np.array(most)
-    shape = row_shape(block)
-    every = range(len(shape))
-    sets = [c for size in range(len(shape)) for c in itertools.combinations(every, size)]
-    for kept in sorted(sets, key=lambda c: (-math.prod(shape[i] for i in c), c)):
-        smaller = Block(tuple(block.groups[i] for i in kept), tuple(block.factors[i] for i in kept))
-        if np.isfinite(release.variances(smaller)).all():
-            break
-    else:
-        return least, np.array(most)
-    across = tuple(shape[i] if i in kept else 1 for i in every)
-    width = np.broadcast_to(release.margins(smaller, level), row_shape(smaller)).reshape(-1)
-    top = width + release.raw.answer_block(smaller)
-    top = top * math.prod(block.factors[i].max_abs for i in every if i not in kept)
-    return least, np.minimum(np.broadcast_to(np.maximum(top, 0.0).reshape(across), shape).reshape(-1), most)
 
 
 _CONFIDENCE = 0.95  # the usual one, so that shifts are told in the intervals that were printed
