@@ -18,7 +18,16 @@ from importlib import resources
 from sfumato._util.checks import suggest_name
 from sfumato.errors import InvalidInput
 
-__all__ = ["Catalogue", "known_languages", "local_number", "page_language", "read_catalogue", "say_words", "speak"]
+__all__ = [
+    "Catalogue",
+    "known_languages",
+    "local_number",
+    "page_language",
+    "page_locale",
+    "read_catalogue",
+    "say_words",
+    "speak",
+]
 
 _ENGLISH = "en"
 _SPOKEN: ContextVar[str] = ContextVar("language", default=_ENGLISH)
@@ -77,3 +86,9 @@ def local_number(text: str) -> str:
     """A number with the marks that the language has for decimals and thousands, from one written as in English."""
     known = read_catalogue(_SPOKEN.get())
     return text if known.decimal == "." else text.translate({ord(","): known.group, ord("."): known.decimal})
+
+
+def page_locale() -> dict[str, object]:
+    """The marks of numbers as charts take them."""
+    known = read_catalogue(_SPOKEN.get())
+    return {"decimal": known.decimal, "thousands": known.group, "grouping": [3], "currency": ["", ""]}

@@ -15,7 +15,7 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import ArrayLike
 
-from sfumato._util.catalogue import say_words, speak
+from sfumato._util.catalogue import page_locale, say_words, speak
 from sfumato._util.description import (
     Chart,
     Description,
@@ -63,7 +63,7 @@ def template_environment(package: str = "sfumato.present", folder: str = ".") ->
     """Templates of a folder, by default this one: all text is escaped, and a missing value is an error."""
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415  (only where a page is made)
 
-    return Environment(
+    made = Environment(
         loader=PackageLoader(package, folder),
         autoescape=True,
         undefined=StrictUndefined,
@@ -71,6 +71,8 @@ def template_environment(package: str = "sfumato.present", folder: str = ".") ->
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    made.globals["say"] = say_words
+    return made
 
 
 @cache
@@ -142,7 +144,7 @@ def _render_spoken(thing: Reported, actual: ArrayLike | None, told: Publication)
             figures=Markup(page_html([b for b in rest if isinstance(b, Figures)])),
             menu=[(d.name, d.menu) for d in inside],
             sections=Markup(page_html(inside)),
-            charts=_embed_json({"config": charts.CONFIG, "specs": specs}) if specs else "",
+            charts=_embed_json({"config": charts.CONFIG, "specs": specs, "locale": page_locale()}) if specs else "",
             style=Markup(asset_text("style.css")),
             policy=Markup(policy),
             **{name: Markup(text) for name, text in programs.items()},

@@ -7,6 +7,7 @@ it as publication.toml, which is read wherever nothing else is given.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -170,6 +171,14 @@ class Publication:
             parts = [self.text("institution"), self.text("title") or release.provenance.name, self.text("period")]
             said = ", ".join(safe_text(p) for p in parts if p)
             return say_words("Source: {source}. Noise protects every person; lines are 95 % intervals.", source=said)
+
+    def fingerprint(self) -> str:
+        """What tells it apart from any other.
+
+        Returns:
+            The SHA-256 of its text, in hex.
+        """
+        return hashlib.sha256("\n".join(_toml_lines(self)).encode()).hexdigest()
 
     def check_names(self, domain: Domain) -> None:
         """Refuse labels of what a domain does not declare.
