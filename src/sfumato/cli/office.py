@@ -119,3 +119,19 @@ def chart(
     with speak(told.language), refuse_write_errors(out):
         save_chart(print_chart(found, tuple(attributes), told, title=title, per=of), out)
     typer.echo(f"Written to {out}")
+
+
+@commands.command()
+def methods(folder: Folder, publication: Told = None, language: Language = None, as_json: Json = False) -> None:
+    """The paragraph on method that a publication prints, and what it cites as BibTeX.
+
+    \b
+    Example:
+      sfumato methods releases/2026-11 --language de
+    """
+    from sfumato.releases import load_release
+
+    found, told = load_release(folder).with_errors(), chosen_publication(folder, publication, language)
+    said = found.methods(told.language)
+    paragraph, cited = said.blocks[0].texts[0], said.blocks[1].text
+    show_result({"paragraph": paragraph, "bibtex": cited}, f"{paragraph}\n\n{cited}", as_json=as_json)

@@ -46,6 +46,7 @@ from sfumato.present.crosstab import crosstab_section
 from sfumato.present.projected import MODEL_READING, model_answers, model_lead, moved_section
 from sfumato.present.words import predicted_families, provenance_sections, round_to_error, show_figures, typical_table
 from sfumato.releases import Release
+from sfumato.releases.methods import method_description
 from sfumato.releases.publication import Publication
 from sfumato.releases.released import WorkloadRelease
 from sfumato.releases.warnings import doubts
@@ -188,7 +189,8 @@ def describe_page(
         blocks = import_named(extension)(plan, release)
     else:
         blocks = _model(plan, release)
-    return Description(title, [*blocks, *provenance_sections(plan, release)])
+    method = [method_description(release)] if isinstance(release, Release) else []
+    return Description(title, [*blocks, *method, *provenance_sections(plan, release)])
 
 
 def _one_look_context(

@@ -45,6 +45,7 @@ from sfumato.releases import Release
 from sfumato.releases.comparing import check_comparable
 from sfumato.releases.ends import answer_range
 from sfumato.releases.files import Draft
+from sfumato.releases.methods import method_description
 from sfumato.releases.publication import Publication
 from sfumato.releases.reliability import read_reliability
 from sfumato.releases.warnings import reader_lines
@@ -460,6 +461,7 @@ def _site_page(release: Release, earlier: Release | None, shelf: Shelf, told: Pu
             glance=_markup(*glance or [Sentences([say_words("This release holds tables; choose one below.")])]),
             read=_markup(replace(reading, title=""), Sentences([rounding], quiet=True)),
             protects=_markup(sections.guarantee_sentences(plan, released=True)),
+            method=_markup(*method_description(release).blocks),
             provenance=_markup(Facts(provenance_facts(plan, release))),
             left_out=shelf.left_out,
         )

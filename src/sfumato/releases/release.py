@@ -12,6 +12,7 @@ from typing import Any, overload
 
 import numpy as np
 
+from sfumato._util.catalogue import speak
 from sfumato._util.codec import storable, value_fingerprint
 from sfumato._util.description import Description, Facts
 from sfumato._util.display import Progress, show_progress
@@ -56,6 +57,7 @@ from sfumato.releases.comparing import (
 from sfumato.releases.ends import interval_ends, possible_answers
 from sfumato.releases.files import Contents
 from sfumato.releases.linear import single_rows, split_into_products
+from sfumato.releases.methods import method_description
 from sfumato.releases.modelled import Synthetic, projected_answer, synthesize_records
 from sfumato.releases.released import Provenance, WorkloadRelease
 from sfumato.releases.tables import (
@@ -670,6 +672,27 @@ class Release(WorkloadRelease):
         return synthesize_records(self, records)
 
     # -- files and words ----------------------------------------------------------------------------------
+
+    def methods(self, language: str = "en") -> Description:
+        """A paragraph on method for a publication, and BibTeX of what it rests on.
+
+        Args:
+            language: "en", "de" or "fr".
+
+        Returns:
+            A description of 120 to 200 words: what was measured, the noise, the guarantee and who is protected, errors,
+            what was left out, the software; and the citations.
+
+        Raises:
+            InvalidInput: The language has no catalogue.
+
+        >>> made = sf.plan(sf.identity(sf.Domain({"age": 4})), sf.gdp(1), neighbours="add-remove")
+        >>> ages = sf.release(made, sf.Histogram([30, 20, 10, 0]), ledger=None, name="ages")
+        >>> 120 <= len(ages.methods().blocks[0].texts[0].split()) <= 200
+        True
+        """
+        with speak(language):
+            return method_description(self)
 
     def _processing(self) -> dict[str, Any]:
         return released.processing_facts(self) | caution_facts(self) | cut_facts(self)
