@@ -135,3 +135,36 @@ def methods(folder: Folder, publication: Told = None, language: Language = None,
     said = found.methods(told.language)
     paragraph, cited = said.blocks[0].texts[0], said.blocks[1].text
     show_result({"paragraph": paragraph, "bibtex": cited}, f"{paragraph}\n\n{cited}", as_json=as_json)
+
+
+@commands.command()
+def export(
+    folder: Folder,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="A new folder for the files.")],
+    formats: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--format", metavar="NAME", help="csv, csvw, frictionless, sdmx, px, parquet, xlsx, dcat; all unless named."
+        ),
+    ] = None,
+    leave_out: Annotated[
+        bool, typer.Option("--leave-out", help='Leave out numbers that are flagged "suppress"; the release keeps them.')
+    ] = False,
+    publication: Told = None,
+    language: Language = None,
+) -> None:
+    """Write the tables of a release in the formats of offices: PX, SDMX-CSV, CSVW, a workbook. It costs nothing.
+
+    \b
+    Example:
+      sfumato export releases/2026-11 -o files
+      sfumato export releases/2026-11 -o files --format px --format xlsx --language de
+    """
+    from sfumato.publishing import write_formats
+    from sfumato.releases import load_release
+
+    found, told = load_release(folder).with_errors(), chosen_publication(folder, publication, language)
+    with refuse_write_errors(out):
+        place = write_formats(found, out, formats, publication=told, leave_out=leave_out)
+    written = sorted(p for p in place.rglob("*") if p.is_file())
+    typer.echo(f"Written to {place}: {len(written)} files.")

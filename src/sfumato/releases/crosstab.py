@@ -129,11 +129,14 @@ class CrossTable(FrameConvertible, Describable):
         value, error, low, high = (scale * x for x in found)
         flags = np.array(self.reliability.flags(value, error), dtype=object).reshape(value.shape)
         total = say_words(_TOTAL)
-        heads = [*(" · ".join(self._told(self.columns, labels)) for labels in self.column_labels), total]
-        lines = [*(self._told(self.rows, labels) for labels in self.row_labels), [total, *[""] * (len(self.rows) - 1)]]
+        heads = [*(" · ".join(self.told_labels(self.columns, labels)) for labels in self.column_labels), total]
+        lines = [
+            *(self.told_labels(self.rows, labels) for labels in self.row_labels),
+            [total, *[""] * (len(self.rows) - 1)],
+        ]
         columns: dict[str, list[str]] = {}
         for i, name in enumerate(self.rows):
-            columns[self._called(name)] = [line[i] for line in lines]
+            columns[self.called(name)] = [line[i] for line in lines]
         for j, head in enumerate(heads):
             name = head
             while name in columns:  # a label may be called like an attribute, or like the total
@@ -144,15 +147,31 @@ class CrossTable(FrameConvertible, Describable):
             ]
         return Frame(columns)
 
-    def _called(self, name: str) -> str:
+    def called(self, name: str) -> str:
+        """What readers call an attribute.
+
+        Args:
+            name: Its name.
+
+        Returns:
+            A text without control characters.
+        """
         return safe_text(self.headings.get(name, name))
 
-    def _told(self, names: Sequence[str], labels: Sequence[str]) -> list[str]:
-        """Labels as readers see them."""
+    def told_labels(self, names: Sequence[str], labels: Sequence[str]) -> list[str]:
+        """Labels as readers see them.
+
+        Args:
+            names: The attributes.
+            labels: A label of each.
+
+        Returns:
+            Texts without control characters.
+        """
         return [safe_text(self.texts.get(n, {}).get(t, t)) for n, t in zip(names, labels, strict=True)]
 
     def describe(self) -> Description:
-        down, across = (" × ".join(map(self._called, names)) for names in (self.rows, self.columns))
+        down, across = (" × ".join(map(self.called, names)) for names in (self.rows, self.columns))
         many = len(self.row_labels) + 1
         title = say_words("{rows} by {columns}", rows=down, columns=across)
         level = local_number(f"{100 * self.confidence:.6g}")
@@ -217,11 +236,11 @@ class CrossTable(FrameConvertible, Describable):
         for (i, down), (j, across) in itertools.product(enumerate(self.row_labels), enumerate(self.column_labels)):
             if flags[i, j] == SUPPRESS or not math.isfinite(value[i, j]):
                 continue
-            cells = {f"axis{k}": text for k, text in enumerate(self._told(names, (*down, *across)))}
+            cells = {f"axis{k}": text for k, text in enumerate(self.told_labels(names, (*down, *across)))}
             ends = [float(x[i, j]) if math.isfinite(x[i, j]) else float(value[i, j]) for x in (low, high)]
             rows.append(cells | {"answer": float(value[i, j]), "low": ends[0], "high": ends[1], "flag": flags[i, j]})
         measured = say_words(BASES[self.per]) if per and self.per else say_words(self.of)
-        return chart_cross_table(rows, [self._called(n) for n in names], measured, title, source, share=per)
+        return chart_cross_table(rows, [self.called(n) for n in names], measured, title, source, share=per)
 
 
 _ENDS = ("standard_error", "low", "high")
