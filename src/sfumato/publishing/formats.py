@@ -24,8 +24,8 @@ from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
 
-from sfumato._util.catalogue import say_words, speak
-from sfumato._util.frames import Frame, safe_text
+from sfumato._util.catalogue import page_language, say_words, speak
+from sfumato._util.frames import Frame, printable, safe_text
 from sfumato.errors import InvalidInput, PlanError
 from sfumato.publishing.site import tables_to_publish
 from sfumato.publishing.workbook import write_workbook
@@ -184,10 +184,10 @@ def _write_csvs(files: _Files) -> None:
         _write_text(files, f"csv/{t.stem}.csv", _csv_file([[safe_text(n) for n in t.frame.columns], *lines]))
 
 
-def _each_language(text: Any) -> list[dict[str, str]]:
+def _each_language(text: Any) -> list[str | dict[str, str]]:
     """A text as JSON-LD has it, once for each language."""
     if isinstance(text, str):
-        return [{"@value": text}] if text else []
+        return [text] if text else []
     return [{"@value": said, "@language": language} for language, said in text.items()]
 
 
@@ -332,20 +332,21 @@ def _write_sdmx(files: _Files) -> None:
 
 
 def _sdmx_names(name: str) -> str:
-    return f'<com:Name xml:lang="en">{escape(name)}</com:Name>'
+    return f'<com:Name xml:lang="{page_language()}">{escape(printable(name))}</com:Name>'
 
 
 def _sdmx_structure(
     agency: str, flow: str, t: _Written, dimensions: list[tuple[str, str]], *, period: bool, flags: bool
 ) -> str:
     """A data structure and its dataflow."""
-    concept = f'<Ref id="{{}}" maintainableParentID="CS_{flow}" maintainableParentVersion="1.0" agencyID="{agency}"/>'
+    scheme = f'maintainableParentID="CS_{flow}" maintainableParentVersion="1.0" agencyID="{agency}"'
+    concept = f'<Ref id="{{}}" {scheme} class="Concept" package="conceptscheme"/>'
 
     def identity(name: str) -> str:
         return f"<str:ConceptIdentity>{concept.format(name)}</str:ConceptIdentity>"
 
     def listed(code_list: str) -> str:
-        ref = f'<Ref id="{code_list}" version="1.0" agencyID="{agency}"/>'
+        ref = f'<Ref id="{code_list}" version="1.0" agencyID="{agency}" class="Codelist" package="codelist"/>'
         return f"<str:LocalRepresentation><str:Enumeration>{ref}</str:Enumeration></str:LocalRepresentation>"
 
     def typed(kind: str) -> str:
@@ -542,7 +543,7 @@ def _write_dcat(files: _Files) -> None:
             "vcard": "http://www.w3.org/2006/vcard/ns#",
         },
         "@type": "dcat:Dataset",
-        "dct:title": _each_language(told.title) or [{"@value": files.title}],
+        "dct:title": _each_language(told.title) or [files.title],
         "dct:description": [{"@value": method_paragraph(files.release), "@language": told.language}],
         "dct:issued": files.release.provenance.created,
         "dct:identifier": files.release.result_hash,
