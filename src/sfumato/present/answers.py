@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from sfumato._util.catalogue import local_number, say_words
 from sfumato._util.description import TitledTable
 from sfumato._util.frames import Frame, safe_text
 from sfumato.domain import Attribute, Dates, Domain, Measure
@@ -326,16 +327,22 @@ def measures_table(release: Release) -> list[TitledTable]:
                     continue
                 error = 0.0 if v is None else (high - low) / 4
                 shown = ["–" if x is None else round_to_error(x, error) for x in (v, low, high)]
-                row = (safe_text(measure), group, statistic, *shown, note)
+                row = (safe_text(measure), group, say_words(statistic), *shown, note)
                 for column, text in zip(columns.values(), row, strict=True):
                     column.append(text)
     if not columns["Group"]:
         return []
-    more = f"; {omitted:,} more are in the release" if omitted else ""
-    paired = "" if "correlation" not in columns["Statistic"] else ", and covariances and correlations of pairs"
-    raw = "" if release.projection is None else "; all but sums and means before projection"
-    caption = f"Sums, means and variances of measures with 95 % intervals{paired}{raw}{more}"
-    return [TitledTable(caption, Frame(columns), ("Answer", "95 % from", "to"), "Measures", _MAX_SINGLES)]
+    paired = "correlation" in columns["Statistic"]
+    caption = say_words(
+        "Sums, means and variances of measures with 95 % intervals, and covariances and correlations of pairs"
+        if paired
+        else "Sums, means and variances of measures with 95 % intervals"
+    )
+    caption += "" if release.projection is None else say_words("; all but sums and means before projection")
+    caption += say_words("; {number} more are in the release", number=local_number(f"{omitted:,}")) if omitted else ""
+    frame = Frame({say_words(n): column for n, column in columns.items()})
+    numbers = [say_words(n) for n in ("Answer", "95 % from", "to")]
+    return [TitledTable(caption, frame, numbers, say_words("Measures"), _MAX_SINGLES)]
 
 
 def _statistics_of(release: Release, measure: str, by: tuple[str, ...]) -> Iterator[tuple[str, Frame]]:
@@ -403,18 +410,19 @@ def singles_table(release: Release) -> list[TitledTable]:
         return []
     before = release.projection is not None
     columns = {
-        "Query": [s.label for s in found],
-        "Part": [s.part for s in found],
-        "Answer": [round_to_error(s.value, s.error) for s in found],
-        **({"Before projection": [round_to_error(s.before, s.error) for s in found]} if before else {}),
-        f"Standard error{' before' if before else ''}": [show_figures(s.error) for s in found],
-        "95 % from": [round_to_error(s.low, s.error) for s in found],
-        "to": [round_to_error(s.high, s.error) for s in found],
-        "Unit": [s.unit for s in found],
+        say_words("Query"): [s.label for s in found],
+        say_words("Part"): [s.part for s in found],
+        say_words("Answer"): [round_to_error(s.value, s.error) for s in found],
+        **({say_words("Before projection"): [round_to_error(s.before, s.error) for s in found]} if before else {}),
+        say_words("Standard error before" if before else "Standard error"): [show_figures(s.error) for s in found],
+        say_words("95 % from"): [round_to_error(s.low, s.error) for s in found],
+        say_words("to"): [round_to_error(s.high, s.error) for s in found],
+        say_words("Unit"): [say_words(s.unit) for s in found],
     }
-    caption = f"Single queries with 95 % intervals{f'; {omitted:,} more are in the release' if omitted else ''}"
-    numbers = [n for n in columns if n not in ("Query", "Part", "Unit")]
-    return [TitledTable(caption, Frame(columns), numbers, "Answers to single queries", _MAX_SINGLES)]
+    caption = say_words("Single queries with 95 % intervals")
+    caption += say_words("; {number} more are in the release", number=local_number(f"{omitted:,}")) if omitted else ""
+    numbers = [n for n in columns if n not in (say_words("Query"), say_words("Part"), say_words("Unit"))]
+    return [TitledTable(caption, Frame(columns), numbers, say_words("Answers to single queries"), _MAX_SINGLES)]
 
 
 def error_agreement(release: Release, names: list[str], exact: FloatArray) -> Agreement:

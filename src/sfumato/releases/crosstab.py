@@ -23,7 +23,7 @@ from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators.base import FloatArray
 from sfumato.plans.explain import chart_cross_table
 from sfumato.plans.predictions import check_confidence, widest_sum_margin
-from sfumato.releases.answers import SIZE_ERRORS, fieller_interval, too_few_note
+from sfumato.releases.answers import SIZE_ERRORS, fieller_interval
 from sfumato.releases.ends import column_heading, interval_ends
 from sfumato.releases.quantiles import Numbers, by_names, clip_interval
 from sfumato.releases.reliability import SUPPRESS, Reliability, read_reliability, relative_errors
@@ -444,9 +444,7 @@ def _told_sizes(release: Release, bottom: _Piece, level: float) -> tuple[Any, li
     if not few:
         return told, []
     if few == 1:
-        i = int(np.flatnonzero(~told.reshape(-1))[0])
-        note = too_few_note(float(bottom.value.reshape(-1)[i]), z * float(error.reshape(-1)[i]))
-        return told, [say_words("One total has no per cents: {note}.", note=note)]
+        return told, [say_words("One total has no per cents: it is below 5 standard errors.")]
     return told, [say_words("{few} totals have no per cents: they are below 5 standard errors.", few=few)]
 
 
