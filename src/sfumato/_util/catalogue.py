@@ -8,7 +8,7 @@ a catalogue leaves out is said in English.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -19,7 +19,10 @@ from sfumato._util.checks import suggest_name
 from sfumato.errors import InvalidInput
 
 __all__ = [
+    "Called",
     "Catalogue",
+    "called_attribute",
+    "called_cells",
     "known_languages",
     "local_number",
     "page_language",
@@ -30,7 +33,10 @@ __all__ = [
 ]
 
 _ENGLISH = "en"
+Called = tuple[Mapping[str, str], Mapping[str, Mapping[str, str]]]
+"""What readers call attributes, by their names, and cells, by attribute and label."""
 _SPOKEN: ContextVar[str] = ContextVar("language", default=_ENGLISH)
+_CALLED: ContextVar[Called] = ContextVar("called", default=({}, {}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +72,28 @@ def page_language() -> str:
 
 
 @contextmanager
-def speak(language: str) -> Generator[None]:
-    """Speak a language as long as a page is made. Raises InvalidInput for one without a catalogue."""
+def speak(language: str, called: Called = ({}, {})) -> Generator[None]:
+    """Speak a language as long as a page is made, and call attributes and cells as readers do.
+
+    Raises InvalidInput for a language without a catalogue.
+    """
     read_catalogue(language)
-    token = _SPOKEN.set(language)
+    tokens = _SPOKEN.set(language), _CALLED.set(called)
     try:
         yield
     finally:
-        _SPOKEN.reset(token)
+        _SPOKEN.reset(tokens[0])
+        _CALLED.reset(tokens[1])
+
+
+def called_attribute(name: str) -> str:
+    """What readers call an attribute: its name, where nobody said anything else."""
+    return _CALLED.get()[0].get(name, name)
+
+
+def called_cells(name: str) -> Mapping[str, str]:
+    """What readers call the cells of an attribute, of those that have another name than their label."""
+    return _CALLED.get()[1].get(name, {})
 
 
 def say_words(text: str, **values: object) -> str:

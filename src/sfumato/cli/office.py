@@ -78,7 +78,7 @@ def crosstab(
     table = found.table(*rows, *columns, confidence=confidence)
     marks = told.flags if flags is None else read_flags(flags)
     of = None if per is Base.NONE else per.value
-    with speak(told.language):
+    with speak(told.language, told.called()):
         made = table.crosstab(rows, columns, per=of, sort=sort, top=top, flags=marks).labelled(told)
         if as_csv:
             print_csv(made.frame())
@@ -116,7 +116,7 @@ def chart(
 
     found, told = load_release(folder).with_errors(), chosen_publication(folder, publication, language)
     of = None if per is Base.NONE else per.value
-    with speak(told.language), refuse_write_errors(out):
+    with speak(told.language, told.called()), refuse_write_errors(out):
         save_chart(print_chart(found, tuple(attributes), told, title=title, per=of), out)
     typer.echo(f"Written to {out}")
 

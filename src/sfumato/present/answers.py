@@ -12,17 +12,18 @@ from typing import Any, cast
 
 import numpy as np
 
-from sfumato._util.catalogue import local_number, say_words
+from sfumato._util.catalogue import called_attribute, local_number, say_words
 from sfumato._util.description import TitledTable
 from sfumato._util.frames import Frame, safe_text
 from sfumato.domain import Attribute, Dates, Domain, Measure
-from sfumato.domain.core import cell_texts, has_unequal_widths, is_year
+from sfumato.domain.core import has_unequal_widths, is_year
 from sfumato.errors import NotAnswerable
 from sfumato.operators import Identity, Padded, Prefix
 from sfumato.operators.base import FloatArray
 from sfumato.plans.predictions import expand_to_queries, widest_sum_margin
 from sfumato.present.words import round_to_error, show_figures
 from sfumato.releases import Release, Table
+from sfumato.releases.ends import shown_cells
 from sfumato.releases.moments import read_moments
 from sfumato.workloads import RECORDS, QueryBlock, Workload, sums
 from sfumato.workloads.levels import family_names, is_table_family, table_names
@@ -179,7 +180,7 @@ def small_table(release: Release, table: Table, *, asked: bool) -> SmallTable:
     raw = release.raw.table(*table.attributes, confidence=CONFIDENCE) if projected else table
     errors = raw.standard_errors
     assert errors is not None
-    texts = [cell_texts(domain, name) for name in table.attributes]
+    texts = [shown_cells(domain, name) for name in table.attributes]
     extra = [domain[name].size - 1 if domain[name].has_other else -1 for name in table.attributes]
     paired = len(shape) == 2 and _fits_chart(domain, table.attributes)
     places = range(table.values.size)
@@ -198,7 +199,7 @@ def small_table(release: Release, table: Table, *, asked: bool) -> SmallTable:
     classes = len(shape) == 1 and has_unequal_widths(first)
     if classes:
         _divide_by_width(rows, first)
-    shown = tuple(safe_text(a) for a in table.attributes)
+    shown = tuple(safe_text(called_attribute(a)) for a in table.attributes)
     ordered = first.ordered and len(shape) == 1
     ends, cells = (float(errors.min()), float(errors.max())), table.values.size - (len(shape) == 1 and first.has_other)
     return SmallTable(shown, rows, ordered, not asked, *ends, cells, unequal=classes)
@@ -253,7 +254,7 @@ def attribute_distribution(release: Release, attribute: str, by: tuple[str, ...]
     except NotAnswerable:
         return None
     groups = [safe_text(", ".join(cell)) for cell in itertools.product(*(domain[b].labels for b in by))]
-    labels = cell_texts(domain, attribute)[: domain[attribute].declared_size]
+    labels = shown_cells(domain, attribute)[: domain[attribute].declared_size]
     shape = (len(groups), len(labels))
     share, low, high = (np.array(frame[c], dtype=np.float64).reshape(shape) for c in ("share", "low", "high"))
     # where a group's total cannot be told from zero, nothing is known of its distribution
@@ -265,12 +266,12 @@ def attribute_distribution(release: Release, attribute: str, by: tuple[str, ...]
         for g in kept
         for i in range(len(labels))
     ]
-    names = tuple(safe_text(b) for b in by)
+    names = tuple(safe_text(called_attribute(b)) for b in by)
     omitted = len(groups) - len(kept)
     if not rows:
         return None
     kinds = isinstance(declared, Dates), is_year(domain, attribute)
-    return Distribution(safe_text(attribute), names, rows, omitted, *kinds)
+    return Distribution(safe_text(called_attribute(attribute)), names, rows, omitted, *kinds)
 
 
 def _largest_groups(release: Release, by: tuple[str, ...], groups: list[int]) -> list[int]:
@@ -316,7 +317,7 @@ def measures_table(release: Release) -> list[TitledTable]:
         elif by == same and one != other:
             told.append((f"{one} and {other}", by, _pair_statistics_of(release, one, other, by)))
     for measure, by, found in told:
-        cells = itertools.product(*(cell_texts(domain, b) for b in by))
+        cells = itertools.product(*(shown_cells(domain, b) for b in by))
         groups = [safe_text(" · ".join(c)) or "all" for c in cells]
         for statistic, frame in found:
             value = next(n for n in frame.columns if n == "answer" or n.startswith((statistic, "value")))
@@ -327,7 +328,7 @@ def measures_table(release: Release) -> list[TitledTable]:
                     continue
                 error = 0.0 if v is None else (high - low) / 4
                 shown = ["–" if x is None else round_to_error(x, error) for x in (v, low, high)]
-                row = (safe_text(measure), group, say_words(statistic), *shown, note)
+                row = (safe_text(called_attribute(measure)), group, say_words(statistic), *shown, note)
                 for column, text in zip(columns.values(), row, strict=True):
                     column.append(text)
     if not columns["Group"]:

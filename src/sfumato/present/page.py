@@ -114,7 +114,7 @@ def _write_page(path: Path, page: str) -> None:
 def render(thing: Reported, *, actual: ArrayLike | None = None, publication: Publication | None = None) -> str:
     """The page as text; see `write_report`."""
     told = publication or Publication()
-    with speak(told.language):
+    with speak(told.language, told.called()):
         return _render_spoken(thing, actual, told)
 
 

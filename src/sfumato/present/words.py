@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from sfumato._util.catalogue import local_number, say_words
+from sfumato._util.catalogue import called_attribute, called_cells, local_number, page_language, say_words
 from sfumato._util.codec import value_fingerprint
 from sfumato._util.description import CodeLines, Description, Facts, Sentences, TitledTable
 from sfumato._util.frames import Frame, safe_text
@@ -302,7 +302,7 @@ def _typical_value_rows(release: Release, attribute: str, by: tuple[str, ...]) -
         ends = [row[end] for row in (median, mean) for end in ("low", "high")]
         if any(v is None or not math.isfinite(v) for v in (value, centre, *ends)):
             continue  # too few records, or an error that is not known
-        group = " · ".join(f"{b} = {safe_text(str(median.get(b, median.get(f'{b} (attribute)'))))}" for b in by)
+        group = " · ".join(f"{safe_text(called_attribute(b))} = {_group_text(b, median)}" for b in by)
         step = (mean["high"] - mean["low"]) / 4
         middle = {
             k: _plain_value(v, year=year) for k, v in (("median", value), *(("median_" + e, median[e]) for e in _ENDS))
@@ -311,12 +311,22 @@ def _typical_value_rows(release: Release, attribute: str, by: tuple[str, ...]) -
             k: _figures_of_error(v, step) for k, v in (("mean", centre), *(("mean_" + e, mean[e]) for e in _ENDS))
         }
         out.append(
-            {"attribute": safe_text(attribute), "group": group or say_words("everybody"), "first": not by}
+            {
+                "attribute": safe_text(called_attribute(attribute)),
+                "group": group or say_words("everybody"),
+                "first": not by,
+            }
             | {"note": "" if year else safe_text(mean["note"])}
             | middle
             | (dict.fromkeys(centred, "") if year else centred)  # nobody asks for the mean of a year
         )
     return out
+
+
+def _group_text(name: str, row: Row) -> str:
+    """What readers call a cell of a group."""
+    label = str(row.get(name, row.get(f"{name} (attribute)")))
+    return safe_text(called_cells(name).get(label, label))
 
 
 def _plain_value(value: float, *, year: bool) -> str:
@@ -382,9 +392,16 @@ def provenance_facts(plan: WorkloadPlan, release: Any) -> Rows:
         noise = say_words("exact integer noise from the operating system's generator; there is no seed")
         made.append((say_words("Random numbers"), noise))
         done = _OVER_TIME if plan.runs_over_time else release.facts()["post_processing"]
-        made.append((say_words("Post-processing"), say_words(done)))
+        made.append((say_words("Post-processing"), _processing_text(done)))
         hashes.append((say_words("Measured values"), release.result_hash))
     return [*made, *((f"{name}, SHA-256", value) for name, value in hashes)]
+
+
+def _processing_text(done: str) -> str:
+    """What was done to the answers; of a projection in other languages without its figures."""
+    if page_language() != "en" and "projected" in done:
+        return say_words("projected onto answers that a table could have given; the release's files say how")
+    return say_words(done)
 
 
 def _price_facts(plan: WorkloadPlan) -> Rows:

@@ -113,7 +113,7 @@ def write_formats(
         raise InvalidInput(f"formats are some of {', '.join(FORMATS)}, not {strange or 'none'}")
     told = publication or Publication()
     told.check_names(release.plan.workload.domain)
-    with speak(told.language), Draft(folder) as draft:
+    with speak(told.language, told.called()), Draft(folder) as draft:
         tables = tuple(_written_tables(release, told, leave_out=leave_out))
         files = _Files(release, told, tables, draft.partial)
         for name in wanted:

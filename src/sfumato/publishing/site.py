@@ -361,7 +361,7 @@ def publish(
         # it appeared at once and complete, and whoever wrote it ended before it could say so
         if json.loads((Path(folder) / "site.json").read_text(encoding="utf-8")).get("of") == of:
             return Path(folder)
-    with Draft(folder) as draft, speak(told.language):
+    with Draft(folder) as draft, speak(told.language, told.called()):
         _write_site(release, earlier, draft.partial, of, told)
         if hasattr(os, "sync"):
             os.sync()  # its files are many, and free to write again

@@ -52,7 +52,7 @@ def release_workbook(release: Release, publication: Publication | None = None) -
     """The workbook as bytes; see `write_workbook`."""
     out, told = io.BytesIO(), publication or Publication()
     options = {"in_memory": True, "strings_to_formulas": False, "strings_to_urls": False, "nan_inf_to_errors": False}
-    with speak(told.language), optional_package("xlsxwriter", "excel").Workbook(out, options) as book:
+    with speak(told.language, told.called()), optional_package("xlsxwriter", "excel").Workbook(out, options) as book:
         _fill(book, release, told)
     return out.getvalue()
 

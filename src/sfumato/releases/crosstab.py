@@ -18,13 +18,12 @@ import numpy as np
 from sfumato._util.catalogue import local_number, say_words
 from sfumato._util.description import Describable, Description, DescriptionBlock, Sentences, TitledTable
 from sfumato._util.frames import Frame, FrameConvertible, safe_text
-from sfumato.domain.core import cell_texts
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators.base import FloatArray
 from sfumato.plans.explain import chart_cross_table
 from sfumato.plans.predictions import check_confidence, widest_sum_margin
 from sfumato.releases.answers import SIZE_ERRORS, fieller_interval
-from sfumato.releases.ends import column_heading, interval_ends
+from sfumato.releases.ends import column_heading, interval_ends, shown_cells
 from sfumato.releases.quantiles import Numbers, by_names, clip_interval
 from sfumato.releases.reliability import SUPPRESS, Reliability, read_reliability, relative_errors
 from sfumato.workloads.levels import table_block
@@ -327,7 +326,8 @@ def _cell_words(release: Release, table: Table) -> dict[str, dict[str, str]]:
     """Cells in words, by attribute and label: of numbers their ranges."""
     domain = release.plan.workload.domain
     return {
-        n: dict(zip(t, cell_texts(domain, n), strict=True)) for n, t in zip(table.attributes, table.labels, strict=True)
+        n: dict(zip(t, shown_cells(domain, n), strict=True))
+        for n, t in zip(table.attributes, table.labels, strict=True)
     }
 
 

@@ -1,4 +1,4 @@
-"""Where intervals of answers end, and what is possible at all; what columns of attributes are called."""
+"""Where intervals of answers end, and what is possible at all; what columns and cells of attributes are called."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sfumato._util.catalogue import called_cells, local_number, page_language, say_words
+from sfumato._util.frames import safe_text
+from sfumato.domain import OTHER, Domain
+from sfumato.domain.core import cell_texts
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray, LinearOperator
 from sfumato.postprocess.denoising import AdaptedTables
@@ -16,7 +20,7 @@ from sfumato.strategies.strategy import row_shape
 if TYPE_CHECKING:
     from sfumato.releases.release import Release
 
-__all__ = ["answer_range", "column_heading", "interval_ends", "possible_answers"]
+__all__ = ["answer_range", "column_heading", "interval_ends", "possible_answers", "shown_cells"]
 
 
 _COLUMNS = ("answer", "unprojected", "standard_error", "low", "high", "share", "probability", "quantile")
@@ -26,6 +30,24 @@ _COLUMNS += ("share_standard_error", "share_low", "share_high", "relative_standa
 def column_heading(attribute: str) -> str:
     """A column's name for an attribute, which may be called like one of our own columns."""
     return f"{attribute} (attribute)" if attribute.casefold() in _COLUMNS else attribute
+
+
+def shown_cells(domain: Domain, name: str) -> list[str]:
+    """One text for each cell, in the language that is spoken and as readers call it."""
+    texts = cell_texts(domain, name)
+    if domain[name].intervals is not None and page_language() != "en":
+        texts = [_local_range(text) for text in texts]
+    told = called_cells(name)
+    return [safe_text(told.get(label, text)) for label, text in zip(domain[name].labels, texts, strict=True)]
+
+
+def _local_range(text: str) -> str:
+    """A range of numbers, written as in English, in the language that is spoken."""
+    for said in ("{low} to under {high}", "{low} to {high}"):
+        low, between, high = text.partition(said.removeprefix("{low}").removesuffix("{high}"))
+        if between:
+            return say_words(said, low=local_number(low), high=local_number(high))
+    return text if text == OTHER else local_number(text)
 
 
 def answer_range(operator: LinearOperator, total: int | None) -> tuple[float, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from sfumato._util.catalogue import local_number, say_words
+from sfumato._util.catalogue import called_attribute, local_number, say_words
 from sfumato._util.description import CodeLines, Description, Sentences
 from sfumato._util.frames import safe_text
 from sfumato.plans.explain import noise_name
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["bibliography", "method_description", "method_paragraph"]
 
-_NAMED = 5  # attributes that are named: more would fill the paragraph
+_NAMED = 3  # attributes that are named: more would fill the paragraph
 
 _SOFTWARE = """@software{sfumato,
   author = {{The sfumato authors}},
@@ -73,7 +73,7 @@ def method_paragraph(release: Release) -> str:
     """What was measured, the noise, the guarantee, who is protected, errors, what was left out, the software."""
     plan = release.plan
     names = plan.workload.domain.names
-    few = ", ".join(map(safe_text, names[:_NAMED]))
+    few = ", ".join(safe_text(called_attribute(n)) for n in names[:_NAMED])
     listed = few if len(names) <= _NAMED else say_words("{few} and {more} more", few=few, more=len(names) - _NAMED)
     values = sum(b.rows for b in plan.strategy.blocks)
     sentences = [
@@ -181,9 +181,14 @@ def _left_out(release: Release) -> list[str]:
             )
         )
     attributes = plan.workload.domain.attributes.values()
-    if any(a.drops for a in attributes):
+    drops, other = (any(getattr(a, what) for a in attributes) for what in ("drops", "has_other"))
+    if drops and other:
+        said.append(
+            say_words("Records with undeclared values are left out, or counted in a class of their own, (other).")
+        )
+    elif drops:
         said.append(say_words("Records with a value that was not declared, or without one, are left out."))
-    if any(a.has_other for a in attributes):
+    elif other:
         said.append(say_words("Values that were not declared are counted in a class of their own, (other)."))
     return said
 

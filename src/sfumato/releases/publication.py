@@ -15,7 +15,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, cast
 
-from sfumato._util.catalogue import read_catalogue, say_words, speak
+from sfumato._util.catalogue import Called, read_catalogue, say_words, speak
 from sfumato._util.documents import write_atomically
 from sfumato._util.frames import safe_text
 from sfumato.domain import Domain
@@ -148,6 +148,15 @@ class Publication:
             InvalidInput: The language has no catalogue.
         """
         return self if language is None else replace(self, language=language)
+
+    def called(self) -> Called:
+        """What readers call attributes and cells, as `speak` takes it.
+
+        Returns:
+            Headings by attribute, and texts of cells by attribute and label.
+        """
+        headings = {n: self.heading(n) for n in (*self.labels, *self.units)}
+        return headings, {n: self.category_texts(n) for n in self.categories}
 
     def facts(self) -> list[tuple[str, str]]:
         """Institution, contact, period, licence and notes, those that are given.

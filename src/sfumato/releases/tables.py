@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 
 from sfumato._util.description import Facts
 from sfumato._util.frames import Frame, FrameConvertible
-from sfumato.domain.core import cell_texts
 from sfumato.errors import PlanError
 from sfumato.operators.base import FloatArray
 from sfumato.plans.explain import chart_cross_table
 from sfumato.releases.crosstab import CrossTable, cross_table
-from sfumato.releases.ends import column_heading
+from sfumato.releases.ends import column_heading, shown_cells
 from sfumato.releases.reliability import read_reliability, relative_errors
 from sfumato.workloads import RECORDS, Workload
 from sfumato.workloads.levels import table_names
@@ -158,7 +157,7 @@ class Table(FrameConvertible):
         """
         texts = self.labels
         if self.release is not None:
-            texts = tuple(tuple(cell_texts(self.release.plan.workload.domain, n)) for n in self.attributes)
+            texts = tuple(tuple(shown_cells(self.release.plan.workload.domain, n)) for n in self.attributes)
         told = [publication.category_texts(n) for n in self.attributes]
         labels = (
             tuple(words.get(label, text) for label, text in zip(given, shown, strict=True))
@@ -241,7 +240,7 @@ class Table(FrameConvertible):
         texts = self.labels
         if self.release is not None:
             domain = self.release.plan.workload.domain
-            texts = [cell_texts(domain, name) for name in self.attributes]
+            texts = [shown_cells(domain, name) for name in self.attributes]
         ends = zip(self.values.flat, self.low.flat, self.high.flat, strict=True)
         rows: list[dict[str, Any]] = [
             {f"axis{k}": text for k, text in enumerate(cell)}
