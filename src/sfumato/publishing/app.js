@@ -2,7 +2,7 @@
 "use strict";
 (() => {
   const get = (id) => document.getElementById(id);
-  const ROWS = 50, DRAWN = 40, GROUPS = 8, CROSSED = 400;
+  const ROWS = 50, DRAWN = 40, GROUPS = 8, CROSSED = 400, GROUPED = 160;
   let site = null;
   const loaded = new Map();
   const turns = { curve: 0, table: 0, result: 0 }; // what was asked last is shown, whatever arrives last
@@ -78,7 +78,7 @@
     });
     return drawing;
   }
-  const waiting = new Map();
+  const waiting = new Map(), wantedSpec = new Map();
   const watcher = new IntersectionObserver((entries) => {
     for (const { target, isIntersecting } of entries) {
       if (isIntersecting && waiting.has(target)) {
@@ -91,11 +91,14 @@
   async function drawNow(place, spec, text) {
     await drawer();
     const look = { config: site.config, renderer: "svg", actions: false, defaultStyle: false };
+    if (wantedSpec.get(place) !== spec) return;
     await vegaEmbed(place, spec, { ...look, ast: true, logLevel: 1, tooltip: { disableDefaultStyle: true }, formatLocale: site.locale });
     place.setAttribute("aria-label", text);
+    if (wantedSpec.get(place) !== spec) place.replaceChildren(); // it was drawn while something else was chosen
   }
   function draw(id, spec, text) {
     const place = get(id);
+    wantedSpec.set(place, spec);
     if (!spec) { waiting.delete(place); place.replaceChildren(); return; }
     waiting.set(place, [spec, text]);
     watcher.unobserve(place);
@@ -297,41 +300,75 @@
     const sum = (i, j) => Calc.Linear.of(found, span(down, i).flatMap((a) => span(across, j).map((b) => a * across + b)));
     const base = { row: (i) => [i, across], column: (_, j) => [down, j], all: () => [down, across] }[per];
     const all = Array.from({ length: across + 1 }, (_, j) => j);
+    /** Of a cell, or of a total, its value with the ends of its interval and its error; null where it cannot be told. */
     function cell(i, j) {
       try {
         if (!base) {
-          const told = i < down && j < across ? null : sum(i, j).answer(z);
-          const at = i * across + j, error = told ? told.error ?? (told.high - told.low) / 4 : found.error(at);
-          const [low, high] = told ? [told.low, told.high] : found.interval(at);
-          return ended(told ? told.value : found.value[at], low, high, error, shown);
+          if (i === down || j === across) return sum(i, j).answer(z);
+          const [low, high] = found.interval(i * across + j);
+          return { value: found.value[i * across + j], error: found.error(i * across + j), low, high };
         }
         const [k, l] = base(i, j);
-        if (k === i && l === j) return percent(1);
+        if (k === i && l === j) return { value: 1, error: 0, low: 1, high: 1 };
         const told = Calc.ratio(sum(i, j), sum(k, l), z), clip = (x) => Math.min(1, Math.max(0, x));
-        return ended(clip(told.value), clip(told.low), clip(told.high), told.error ?? (told.high - told.low) / 4, percent);
+        return { ...told, value: clip(told.value), low: clip(told.low), high: clip(told.high) };
       } catch (reason) {
         if (!(reason instanceof Calc.Refused)) throw reason;
-        return "–";
+        return null;
       }
     }
-    const ended = (value, low, high, error, text) => {
-      const [to, from] = [value - low, high - value], even = Math.abs(to - from) <= 0.05 * Math.max(to, from);
-      const mark = flag(value, error);
+    const cells = Array.from({ length: down + 1 }, (_, i) => all.map((j) => cell(i, j)));
+    // all numbers with as many decimals as show the first figure of half of the middle interval
+    const scale = base ? 100 : 1, unit = base ? " %" : "";
+    const halves = cells.flat().filter((c) => c && c.high > c.low).map((c) => scale * (c.high - c.low) / 2).sort((a, b) => a - b);
+    const size = halves.length ? Math.min(6, Math.max(0, -Math.floor(Math.log10(halves[Math.floor(halves.length / 2)])))) : 0;
+    const plain = (x) => shown(scale * x, 10 ** (1 - size));
+    function text(c) {
+      if (!c) return "–";
+      const error = c.error ?? (c.high - c.low) / 4, mark = flag(c.value, error);
       if (mark === "suppress") return "··";
-      return even ? `${text(value, error)}${mark} ± ${shown((to + from) / 2 * (text === percent ? 100 : 1), error * (text === percent ? 100 : 1))}`
-        : `${text(value, error)}${mark} [${text(low, error)}; ${text(high, error)}]`;
-    };
+      if (c.low === c.high) return shown(scale * c.value) + unit + mark;
+      const [below, above] = [c.value - c.low, c.high - c.value];
+      return Math.abs(below - above) <= 0.05 * Math.max(below, above)
+        ? `${plain(c.value)}${unit}${mark} ± ${plain((below + above) / 2)}`
+        : `${plain(c.value)}${unit}${mark} [${plain(c.low)}; ${plain(c.high)}]`;
+    }
     const heads = Array.from({ length: across }, (_, j) => texts(found, j).slice(1).join(" · "));
     let lines = Array.from({ length: down }, (_, i) => i);
     const name = (i) => (i < down ? texts(found, i * across)[0] : say("Total"));
     if (wanted) lines = lines.filter((i) => name(i).toLowerCase().includes(wanted));
     const totals = new Map(how === "cell" ? [] : lines.map((i) => [i, sum(i, across).value]));
     if (how !== "cell") lines.sort((a, b) => (how === "down" ? 1 : -1) * (totals.get(b) - totals.get(a)));
-    const body = [...lines, down].map((i) => [name(i), ...all.map((j) => cell(i, j))]);
+    const body = [...lines, down].map((i) => [name(i), ...cells[i].map(text)]);
     get("table-told").textContent = say("Totals are of all cells. Intervals at 95 %; those of per cents know how a cell and its total err together.");
     get("table-rows").replaceChildren(rows([[called(found.names[0])], ...heads.map((h) => [h, "n"]), [say("Total"), "n"]], body));
     get("table-pages").replaceChildren();
-    draw("table-chart", null);
+    const values = lines.flatMap((i) => all.slice(0, across).map((j) => ({ ...cells[i][j], i, j, names: texts(found, i * across + j).map(label) })))
+      .filter((c) => c.value !== undefined && flag(c.value, c.error ?? (c.high - c.low) / 4) !== "suppress")
+      .map(({ names: [row, column, ...more], value, low, high }) => ({ row, column, more: more.join(" · "), answer: value, low, high }));
+    draw("table-chart", values.length && values.length <= GROUPED && found.sizes[1] <= GROUPS ? grouped(found, values, base) : null,
+      say("Answers with intervals: {table}", { table: found.names.map(called).join(" × ") }));
+  }
+  /** Bars in groups for a second attribute, one picture for each cell of others. */
+  function grouped(found, values, share) {
+    const title = share ? get("table-as").selectedOptions[0].textContent : say("records");
+    const along = (field) => number(field, title, { axis: { tickCount: 5, format: share ? "%" : ",.6~r" } });
+    const rows = { field: "row", type: "nominal", sort: null, title: null, axis: { ticks: false, domain: false } };
+    const columns = { field: "column", type: "nominal", sort: null };
+    const spec = {
+      height: { step: Math.max(20, 9 * found.sizes[1]), for: "position" },
+      encoding: {
+        y: rows, yOffset: columns, color: { ...columns, legend: { title: called(found.names[1]), columns: 3 } },
+        tooltip: tips([["row", called(found.names[0])], ["column", called(found.names[1])], ["answer", say("answer")], ["low", say("95 % from")], ["high", say("to")]]),
+      },
+      layer: [
+        { mark: { type: "bar", opacity: 0.55 }, encoding: { x: along("answer") } },
+        { mark: { type: "rule", strokeWidth: 1.2, color: "var(--ink)" }, encoding: { x: along("low"), x2: { field: "high" }, color: { value: "var(--ink)" } } },
+      ],
+    };
+    if (found.names.length === 2) return { data: { values }, width: "container", ...spec };
+    const facet = { field: "more", type: "nominal", sort: null, title: found.names.slice(2).map(called).join(" · ") };
+    return { data: { values }, facet, columns: innerWidth < 700 ? 1 : 3, spec: { ...spec, width: 200 } };
   }
   async function save() {
     const entry = entryOf(site.releases[0], names);

@@ -126,6 +126,7 @@ class CrossTable(FrameConvertible, Describable):
         if found is None:
             raise PlanError("this cross-table has no per cents; ask for them with per='row', 'column' or 'all'")
         value, error, low, high = (scale * x for x in found)
+        decimals = _common_decimals(low, high)
         flags = np.array(self.reliability.flags(value, error), dtype=object).reshape(value.shape)
         total = say_words(_TOTAL)
         heads = [*(" · ".join(self.told_labels(self.columns, labels)) for labels in self.column_labels), total]
@@ -141,7 +142,7 @@ class CrossTable(FrameConvertible, Describable):
             while name in columns:  # a label may be called like an attribute, or like the total
                 name += " "
             columns[name] = [
-                _cell_text(*(float(x[i, j]) for x in (value, error, low, high)), str(flags[i, j]), unit=" %" * per)
+                _cell_text(*(float(x[i, j]) for x in (value, error, low, high)), str(flags[i, j]), decimals, " %" * per)
                 for i in range(len(lines))
             ]
         return Frame(columns)
@@ -249,28 +250,33 @@ def _known_list(values: FloatArray) -> list[float | None]:
     return [v if math.isfinite(v) else None for v in values.reshape(-1).tolist()]
 
 
-def _cell_text(value: float, error: float, low: float, high: float, flag: str, unit: str = "") -> str:
-    """A number with its interval to two figures of its error, and its flag; a dash where nothing is known."""
+def _cell_text(value: float, error: float, low: float, high: float, flag: str, decimals: int, unit: str = "") -> str:
+    """A number with its interval and its flag; a dash where nothing is known, and no interval where it is exact."""
     if flag == SUPPRESS:
         return _WITHHELD
     if math.isnan(value):
         return "–"
+    shown = f"{_shown_number(value, decimals)}{unit}{flag}"
     if not math.isfinite(error) or math.isnan(low + high):
-        return _shown_number(value, math.nan) + unit + flag
+        return shown
     if error == 0 and low == high:
-        return _shown_number(value, 0.0) + unit + flag
+        return f"{_shown_number(value, 0 if float(value).is_integer() else decimals)}{unit}{flag}"
     down, up = value - low, high - value
-    scale = error or (high - low) / 4
-    if abs(up - down) <= 0.05 * max(up, down):
-        return f"{_shown_number(value, scale)}{unit}{flag} ± {_shown_number((up + down) / 2, scale)}"
-    return f"{_shown_number(value, scale)}{unit}{flag} [{_shown_number(low, scale)}; {_shown_number(high, scale)}]"
+    if abs(up - down) <= _EVEN * max(up, down):
+        return f"{shown} ± {_shown_number((up + down) / 2, decimals)}"
+    return f"{shown} [{_shown_number(low, decimals)}; {_shown_number(high, decimals)}]"
 
 
-def _shown_number(value: float, error: float) -> str:
-    """As many decimals as show two figures of the error."""
-    if not 0 < error < math.inf:
-        return local_number(f"{value:,.6g}").replace("-", "−")
-    decimals = min(max(1 - math.floor(math.log10(error)), 0), 9)
+_EVEN = 0.05  # of the longer arm of an interval: so little does not show in its rounded ends
+
+
+def _common_decimals(low: FloatArray, high: FloatArray) -> int:
+    """Decimals of all numbers of a table: the first figure of half of the middle interval is shown."""
+    half = np.sort((high - low)[np.isfinite(high - low) & (high > low)] / 2)
+    return 0 if not half.size else min(6, max(0, -math.floor(math.log10(float(half[half.size // 2])))))
+
+
+def _shown_number(value: float, decimals: int) -> str:
     text = f"{value:,.{decimals}f}"
     return local_number(text.lstrip("-") if not text.strip("-0.,") else text).replace("-", "−")
 
