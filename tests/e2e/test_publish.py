@@ -159,9 +159,8 @@ def _crosses(page: Page, release: Release) -> None:
         expected = [list(r.values())[1:] for r in made.grid(per=per is not None).rows()]
         page.run(show % mode)
         page.until(f"{rows}.length === {len(expected)} && {rows}[0].length === {len(expected[0]) + 1}")
-        page.until(
-            f"JSON.stringify({rows}.map(r => r.slice(1))) === {json.dumps(json.dumps(expected, separators=(',', ':'), ensure_ascii=False))}"
-        )
+        wanted = json.dumps(json.dumps(expected, separators=(",", ":"), ensure_ascii=False))
+        page.until(f"JSON.stringify({rows}.map(r => r.slice(1))) === {wanted}")
     page.until("document.querySelector('#table-chart svg')")
     page.run(show % "list")
 
