@@ -7,6 +7,7 @@ a catalogue leaves out is said in English.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ __all__ = [
     "page_language",
     "page_locale",
     "read_catalogue",
+    "say_note",
     "say_words",
     "speak",
 ]
@@ -100,6 +102,31 @@ def say_words(text: str, **values: object) -> str:
     """An English text in the language that is spoken, its names in braces replaced by values."""
     found = read_catalogue(_SPOKEN.get()).words.get(text, text)
     return found.format(**values) if values else found
+
+
+_NOTES = (
+    "of records from {low} to {high}",
+    "of values cut to {low} to {high}",
+    "of values cut at {value}",
+    "mostly cut at {value}, where its mean is {low} to {high}",
+    "{share} % of the interval is the width of cells, most of it that of {cell}",
+    "too few to tell: {size} ± {half} records",
+    "no records",
+)
+"""Notes that frames have, in English as all frames: pages say them in their language."""
+
+
+def say_note(note: str) -> str:
+    """A note of a frame in the language that is spoken; in English as it is, and so are parts that nobody knows."""
+    return note if _SPOKEN.get() == _ENGLISH else "; ".join(map(_say_part, note.split("; ")))
+
+
+def _say_part(part: str) -> str:
+    for text in _NOTES:
+        pattern = re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>.+)", re.escape(text))
+        if found := re.fullmatch(pattern, part):
+            return say_words(text, **{k: local_number(v) for k, v in found.groupdict().items()})
+    return part
 
 
 def local_number(text: str) -> str:

@@ -136,7 +136,9 @@ def _render_spoken(thing: Reported, actual: ArrayLike | None, told: Publication)
         .get_template("page.html")
         .render(
             title=page.headline,
-            kind=say_words(f"{'Release' if released else 'Plan of a release'} with differential privacy"),
+            kind=say_words(
+                "Release with differential privacy" if released else "Plan of a release with differential privacy"
+            ),
             language=told.language,
             subtitle=safe_text(told.text("subtitle")),
             about=told.facts(),

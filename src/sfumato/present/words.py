@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from sfumato._util.catalogue import called_attribute, called_cells, local_number, page_language, say_words
+from sfumato._util.catalogue import called_attribute, called_cells, local_number, page_language, say_note, say_words
 from sfumato._util.codec import value_fingerprint
 from sfumato._util.description import CodeLines, Description, Facts, Sentences, TitledTable
 from sfumato._util.frames import Frame, safe_text
@@ -316,7 +316,7 @@ def _typical_value_rows(release: Release, attribute: str, by: tuple[str, ...]) -
                 "group": group or say_words("everybody"),
                 "first": not by,
             }
-            | {"note": "" if year else safe_text(mean["note"])}
+            | {"note": "" if year else safe_text(say_note(mean["note"]))}
             | middle
             | (dict.fromkeys(centred, "") if year else centred)  # nobody asks for the mean of a year
         )

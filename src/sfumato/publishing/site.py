@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from sfumato._util.catalogue import page_language, page_locale, read_catalogue, say_words, speak
+from sfumato._util.catalogue import page_language, page_locale, read_catalogue, say_note, say_words, speak
 from sfumato._util.description import Description, DescriptionBlock, Facts, Sentences, Warnings, page_html
 from sfumato._util.frames import Frame, safe_text
 from sfumato.domain import Domain
@@ -305,7 +305,8 @@ def _distribution_facts(release: Release, attribute: str, by: tuple[str, ...]) -
 
 def _columns_by_place(frame: Frame) -> dict[str, list[Any]]:
     """Columns by place, for an attribute may be called like one of them: groups, then what is told."""
-    return {str(i): [_seven_figures(v) for v in column] for i, column in enumerate(frame.columns.values())}
+    found = {str(i): [_seven_figures(v) for v in column] for i, column in enumerate(frame.columns.values())}
+    return found | ({str(len(found) - 1): [*map(say_note, frame["note"])]} if "note" in frame.columns else {})
 
 
 def _seven_figures(value: Any) -> Any:

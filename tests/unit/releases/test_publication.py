@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import json
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +13,19 @@ import pytest
 from babel import Locale
 
 import sfumato as sf
-from sfumato._util.catalogue import known_languages, local_number, page_locale, read_catalogue, say_words, speak
+from sfumato._util import catalogue
+from sfumato._util.catalogue import (
+    Catalogue,
+    known_languages,
+    local_number,
+    page_locale,
+    read_catalogue,
+    say_words,
+    speak,
+)
 from sfumato.errors import InvalidInput, PlanError, SpecError
 from sfumato.present import render
+from sfumato.publishing import publish
 from sfumato.releases.publication import (
     Publication,
     folder_publication,
@@ -152,3 +166,66 @@ def test_a_catalogue_keeps_the_names_in_braces(language: str) -> None:
     for english, other in read_catalogue(language).words.items():
         names = [{f for _, f, _, _ in string.Formatter().parse(t) if f} for t in (english, other)]
         assert names[0] == names[1], english
+
+
+def said_texts() -> set[str]:
+    """Every text that pages say: what is given to `say_words` in programs and to `say` in templates and scripts."""
+    package = Path(sf.__file__).parent
+    found: set[str] = set()
+    for place in package.rglob("*.py"):
+        for node in ast.walk(ast.parse(place.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "say_words":
+                found |= {
+                    n.value for n in ast.walk(node.args[0]) if isinstance(n, ast.Constant) and len(str(n.value)) > 1
+                }
+    for place in package.rglob("*.html"):
+        for one, other in re.findall(
+            r"""\bsay\((?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)")""", place.read_text("utf-8")
+        ):
+            found.add(one or other)
+    for text in re.findall(r'\bsay\("((?:[^"\\]|\\.)*)"', (package / "publishing" / "app.js").read_text("utf-8")):
+        found.add(json.loads(f'"{text}"'))
+    return {t for t in found if isinstance(t, str)}
+
+
+@pytest.mark.parametrize("language", [x for x in known_languages() if x != "en"])
+def test_a_catalogue_has_every_text_that_pages_say(language: str) -> None:
+    """Of a site; what a test made of a text that is put together is found by saying it."""
+    missing = said_texts() - set(read_catalogue(language).words)
+    plans = {
+        "This release",
+        "A release of this plan",
+        "Plan of a release with differential privacy",
+    }  # no page of a release
+    assert {t for t in missing if " " in t and not t.startswith("{")} - plans == set()
+
+
+@pytest.mark.parametrize("language", [x for x in known_languages() if x != "en"])
+@pytest.mark.parametrize("projected", [False, True])
+def test_a_site_says_nothing_in_english(
+    language: str, projected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mutant: a text that no catalogue has."""
+    missed: set[str] = set()
+
+    class Words(dict[str, str]):
+        def get(self, key: str, default: object = None) -> object:  # type: ignore[override]
+            if key not in self and re.search("[A-Za-z]{3}", key):
+                missed.add(key)
+            return dict.get(self, key, default)
+
+    held = read_catalogue(language)
+    watched = replace(held, words=Words(held.words))
+    monkeypatch.setattr(catalogue, "read_catalogue", lambda name: watched if name == language else Catalogue({}))
+    domain = sf.Domain({"age": sf.Integers(0, 9, outside="other"), "sex": sf.Categories(["f", "m"], missing="drop")})
+    work = sf.stack(main=sf.marginals(domain, upto=2), old=sf.predicates(domain, ["age >= 8"]))
+    plan = sf.plan(work, sf.zcdp(1), neighbours="add-remove")
+    made = sf.release(plan, sf.Histogram(np.full(domain.shape, 70)), ledger=None)
+    if projected:
+        made = made.project()
+    told = Publication(language=language, flags={"*": 0.1}, labels={"age": "A", "sex": "B"})
+    page = publish(made, tmp_path / "site", publication=told) / "index.html"
+    assert missed == set()
+    text = re.sub("<[^>]+>", " ", page.read_text(encoding="utf-8").split("@software")[0])
+    for english in (" the ", " of ", " with ", " is ", " and the "):
+        assert english not in text
