@@ -162,6 +162,17 @@ def _crosses(page: Page, release: Release) -> None:
         wanted = json.dumps(json.dumps(expected, separators=(",", ":"), ensure_ascii=False))
         page.until(f"JSON.stringify({rows}.map(r => r.slice(1))) === {wanted}")
     page.until("document.querySelector('#table-chart svg')")
+    page.run(
+        "(() => { window.kept = []; URL.createObjectURL = (b) => { kept.push(b); return 'data:,'; }; return 1; })()"
+    )
+    page.run("document.getElementById('chart-save').click()")
+    page.until("kept.length")
+    page.run("kept[0].text().then(t => { window.svg = t; })")
+    page.until("window.svg")
+    picture = page.run("window.svg")
+    assert picture.startswith("<svg ")
+    assert "Source: " in picture
+    assert "var(--" not in picture
     page.run(show % "list")
 
 

@@ -78,7 +78,7 @@
     });
     return drawing;
   }
-  const waiting = new Map(), wantedSpec = new Map();
+  const waiting = new Map(), wantedSpec = new Map(), drawn = new Map();
   const watcher = new IntersectionObserver((entries) => {
     for (const { target, isIntersecting } of entries) {
       if (isIntersecting && waiting.has(target)) {
@@ -92,8 +92,9 @@
     await drawer();
     const look = { config: site.config, renderer: "svg", actions: false, defaultStyle: false };
     if (wantedSpec.get(place) !== spec) return;
-    await vegaEmbed(place, spec, { ...look, ast: true, logLevel: 1, tooltip: { disableDefaultStyle: true }, formatLocale: site.locale });
+    const { view } = await vegaEmbed(place, spec, { ...look, ast: true, logLevel: 1, tooltip: { disableDefaultStyle: true }, formatLocale: site.locale });
     place.setAttribute("aria-label", text);
+    drawn.set(place, [view, text]);
     if (wantedSpec.get(place) !== spec) place.replaceChildren(); // it was drawn while something else was chosen
   }
   function draw(id, spec, text) {
@@ -217,6 +218,7 @@
     }));
     for (const id of ["table-sort", "table-find", "table-as"]) get(id).oninput = safely(() => { page = 0; return showTable(); });
     get("table-save").onclick = safely(save);
+    get("chart-save").onclick = safely(saveChart);
   }
   const entryOf = (release, wanted) => real(release).find((t) => same(t.names, wanted));
   function allowed() {
@@ -370,6 +372,26 @@
     const facet = { field: "more", type: "nominal", sort: null, title: found.names.slice(2).map(called).join(" · ") };
     return { data: { values }, facet, columns: innerWidth < 700 ? 1 : 3, spec: { ...spec, width: 200 } };
   }
+  /** The chart as a file to print: on white, with its title above and the source below. */
+  async function saveChart() {
+    const [view, title] = drawn.get(get("table-chart")) || [];
+    if (!view || !get("table-chart").firstChild) return;
+    const light = { ink: "#1b2430", muted: "#56606d", line: "#dde1e6", paper: "#ffffff" }, look = getComputedStyle(document.documentElement);
+    const inside = (await view.toSVG()).replace(/var\(--([\w-]+)\)/g, (_, name) => light[name] || look.getPropertyValue(`--${name}`).trim());
+    const box = make("div");
+    box.innerHTML = inside; // of Vega's own making, whose texts are escaped
+    const [width, height] = ["width", "height"].map((n) => Number(box.firstChild.getAttribute(n)));
+    const told = (text, y, size) => { const node = make("text", text, { x: 8, y, "font-family": "sans-serif", "font-size": size }); return node.outerHTML; };
+    const svg = `<svg xmlns="http://www.w3.org/2000/svg" width="${width + 16}" height="${height + 64}"><rect width="100%" height="100%" fill="#fff"/>` +
+      `${told(title, 22, 15)}<g transform="translate(8 34)">${inside}</g>${told(site.source, height + 54, 11)}</svg>`;
+    handOut(new Blob([svg], { type: "image/svg+xml" }), names.join(".").replace(/[^\w.-]/g, "_") + ".svg");
+  }
+  function handOut(blob, download) {
+    const link = make("a", null, { download });
+    link.href = URL.createObjectURL(blob);
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+  }
   async function save() {
     const entry = entryOf(site.releases[0], names);
     if (!entry) return;
@@ -384,10 +406,7 @@
       lines.push([...texts(found, c).map(field), found.value[c], found.error(c), ...found.interval(c),
         ...(site.flags.length ? [flag(found.value[c], found.error(c))] : [])].join(","));
     }
-    const link = make("a", null, { download: found.names.join(".").replace(/[^\w.-]/g, "_") + ".csv" });
-    link.href = URL.createObjectURL(new Blob([lines.join("\n") + "\n"], { type: "text/csv" }));
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+    handOut(new Blob([lines.join("\n") + "\n"], { type: "text/csv" }), found.names.join(".").replace(/[^\w.-]/g, "_") + ".csv");
   }
 
   // -- calculator ---------------------------------------------------------------------------------------------

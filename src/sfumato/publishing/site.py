@@ -415,6 +415,7 @@ def _site_facts(shelves: list[tuple[Release, Shelf]], told: Publication) -> dict
     return {
         "format": "sfumato site 1",
         "language": told.language,
+        "source": told.source_line(release),
         "locale": page_locale(),
         "words": _script_words(),
         "flags": [list(c) for c in read_reliability(told.flags).classes],
