@@ -110,6 +110,7 @@ GUIDE = (
         "local",
         "rounds",
         "publishing",
+        "office",
     ),
     "checking",
 )
