@@ -129,11 +129,13 @@ def methods(folder: Folder, publication: Told = None, language: Language = None,
     Example:
       sfumato methods releases/2026-11 --language de
     """
+    from sfumato._util.catalogue import speak
     from sfumato.releases import load_release
+    from sfumato.releases.methods import bibliography, method_paragraph
 
     found, told = load_release(folder).with_errors(), chosen_publication(folder, publication, language)
-    said = found.methods(told.language)
-    paragraph, cited = said.blocks[0].texts[0], said.blocks[1].text
+    with speak(told.language, told.called()):
+        paragraph, cited = method_paragraph(found), bibliography(found)
     show_result({"paragraph": paragraph, "bibtex": cited}, f"{paragraph}\n\n{cited}", as_json=as_json)
 
 

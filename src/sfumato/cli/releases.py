@@ -86,7 +86,7 @@ def release(
         # numerical warnings could depend on the data: only what is said about the page is passed on
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", PageWarning)
-        options = {"table": table or named, "snapshot": snapshot, "publication": told}
+        options: dict[str, Any] = {"table": table or named, "snapshot": snapshot, "publication": told}
         done = carry_out(found, data, ledger=ledger, name=name, out=out, **options, progress=progress)
     if with_checker:
         from sfumato import check_release

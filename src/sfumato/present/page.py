@@ -72,7 +72,7 @@ def template_environment(package: str = "sfumato.present", folder: str = ".") ->
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.globals["say"] = say_words
+    made.globals |= {"say": say_words}
     return made
 
 

@@ -136,13 +136,18 @@ class CrossTable(FrameConvertible, Describable):
         ]
         columns: dict[str, list[str]] = {}
         for i, name in enumerate(self.rows):
-            columns[self.called(name)] = [line[i] for line in lines]
+            columns[_free_head(self.called(name), columns)] = [line[i] for line in lines]
         for j, head in enumerate(heads):
-            name = head
-            while name in columns:  # a label may be called like an attribute, or like the total
-                name += " "
-            columns[name] = [
-                _cell_text(*(float(x[i, j]) for x in (value, error, low, high)), str(flags[i, j]), decimals, " %" * per)
+            columns[_free_head(head, columns)] = [
+                _cell_text(
+                    float(value[i, j]),
+                    float(error[i, j]),
+                    float(low[i, j]),
+                    float(high[i, j]),
+                    str(flags[i, j]),
+                    decimals,
+                    " %" * per,
+                )
                 for i in range(len(lines))
             ]
         return Frame(columns)
@@ -241,6 +246,13 @@ class CrossTable(FrameConvertible, Describable):
             rows.append(cells | {"answer": float(value[i, j]), "low": ends[0], "high": ends[1], "flag": flags[i, j]})
         measured = say_words(BASES[self.per]) if per and self.per else say_words(self.of)
         return chart_cross_table(rows, [self.called(n) for n in names], measured, title, source, share=per)
+
+
+def _free_head(head: str, taken: Mapping[str, Any]) -> str:
+    """A column's head: a label may be called like an attribute, or like the total."""
+    while head in taken:
+        head += " "
+    return head
 
 
 _ENDS = ("standard_error", "low", "high")
@@ -375,13 +387,12 @@ def _released_numbers(
     answers = _assembled([[p.shown for p in line] for line in parts])
     if per is None:
         return answers, None, []
-    totals = {"row": lambda i, j: (i, 1), "column": lambda i, j: (1, j), "all": lambda i, j: (1, 1)}[per]
     found: list[list[Numbers]] = []
     notes: dict[str, None] = {}
     for i, line in enumerate(parts):
         found.append([])
         for j, piece in enumerate(line):
-            k, m = totals(i, j)
+            k, m = {"row": (i, 1), "column": (1, j), "all": (1, 1)}[per]
             share, said = _share_numbers(release, piece, parts[k][m], level)
             found[-1].append(share)
             notes |= dict.fromkeys(said)

@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["answer_range", "column_heading", "interval_ends", "possible_answers", "shown_cells"]
 
 
-_COLUMNS = ("answer", "unprojected", "standard_error", "low", "high", "share", "probability", "quantile")
-_COLUMNS += ("share_standard_error", "share_low", "share_high", "relative_standard_error", "flag")
+_COLUMNS = (
+    *("answer", "unprojected", "standard_error", "low", "high", "share", "probability", "quantile"),
+    *("share_standard_error", "share_low", "share_high", "relative_standard_error", "flag"),
+)
 
 
 def column_heading(attribute: str) -> str:
