@@ -31,6 +31,7 @@ from sfumato.plans.iterative import IterativePlan
 from sfumato.plans.keys import KeyPlan
 from sfumato.plans.labels import LabelPlan
 from sfumato.plans.plan import Plan
+from sfumato.plans.planned import WorkloadPlan
 from sfumato.plans.streams import StreamPlan
 from sfumato.present import write_report
 from sfumato.present.profiles import profile_page, profile_spec
@@ -38,6 +39,7 @@ from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger
 from sfumato.releases import ModelRelease, Release
 from sfumato.releases.profiles import Profile
+from sfumato.releases.publication import Publication, write_publication
 from sfumato.releases.released import WorkloadRelease
 from sfumato.releases.sketches import SketchRelease
 from sfumato.specs import Spec, read_spec
@@ -76,6 +78,7 @@ class _ReleaseOptions(TypedDict, total=False):
     out: str | os.PathLike[str] | None
     table: str | None
     snapshot: str | None
+    publication: Publication | None
     progress: Progress | None
 
 
@@ -94,6 +97,7 @@ def release(
     out: str | os.PathLike[str] | None = None,
     table: str | None = None,
     snapshot: str | None = None,
+    publication: Publication | None = None,
     progress: Progress | None = None,
 ) -> Release | ModelRelease | SketchRelease:
     """Pay for a plan, measure, and return the release; with `out` it is stored before the call returns.
@@ -118,6 +122,8 @@ def release(
         table: The public name of the table, which stays when its file moves, or of the database whose tables name the
             same persons. The ledger fixes it, with the plan's privacy unit, at its first spend and refuses another.
         snapshot: The name of a state of the table; releases of one snapshot can be pooled.
+        publication: What readers are told besides: title, institution, labels. With `out` it is kept in the folder as
+            publication.toml, which may be changed later.
         progress: Called while a planned projection is computed, after all is measured; None shows it in notebooks
             alone.
 
@@ -145,13 +151,17 @@ def release(
     >>> found.answers.shape, found.standard_errors().round(2).tolist()
     ((4,), [1.41, 1.41, 1.41, 1.41])
     """
+    if publication is not None and isinstance(plan, WorkloadPlan):
+        publication.check_names(plan.workload.domain)
     with show_progress("releasing", progress) as told:
         result = carry_out.carry_out(
             plan, source, ledger=ledger, name=name, out=out, table=table, snapshot=snapshot, progress=told
         )
     if out is not None and isinstance(result, WorkloadRelease) and not (Path(out) / REPORT).exists():
         try:
-            write_report(result, Path(out) / REPORT)
+            if publication is not None:
+                write_publication(publication, out)
+            write_report(result, Path(out) / REPORT, publication=publication)
         except KeyboardInterrupt as ended:
             raise KeyboardInterrupt(
                 f"interrupted, but the release is complete in {out}; make its page with: sfumato report FOLDER"

@@ -22,6 +22,7 @@ from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.releases import load_release
 from sfumato.releases.geography import declared_bounds
+from sfumato.releases.publication import Publication, publication_from_root
 from sfumato.strategies.design import DEFAULT_OBJECTIVE, OBJECTIVES
 from sfumato.strategies.geography_tree import neighbour_relation, read_unit
 from sfumato.strategies.periods import Periods, read_stream_section
@@ -82,6 +83,7 @@ class Spec:
         bounds: Floors and caps, as `Release.project` takes them.
         once_per: Attributes of whose joint cells each holds at most `rows_per_group` counted rows of a person.
         rows_per_group: How many that are.
+        publication: What readers are told besides, or None.
 
     >>> from pathlib import Path
     >>> lines = ["[schema.adult]", "type = 'boolean'", "outside = 'other'", "missing = 'other'"]
@@ -112,6 +114,7 @@ class Spec:
     bounds: Mapping[Any, Any] = field(default_factory=dict[Any, Any])
     once_per: tuple[str, ...] = ()
     rows_per_group: int = 1
+    publication: Publication | None = None
 
 
 def read_spec(path: str | PathLike[str]) -> Spec:
@@ -152,6 +155,7 @@ def spec_from_root_table(root: Section, place: Path) -> Spec:
         "public",
         "bounds",
         "stream",
+        "publication",
     )
     root.refuse_blanks()
     domain = read_schema(root, place.parent)
@@ -190,6 +194,7 @@ def spec_from_root_table(root: Section, place: Path) -> Spec:
         margins=margins,
         periods=over,
         bounds=bounds,
+        publication=publication_from_root(root),
     )
 
 

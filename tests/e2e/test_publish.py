@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,7 @@ def test_a_reader_s_browser_shows_what_python_says(tmp_path: Path, browser: Brow
                     "calculator": "document.querySelector('#calc-result .big')",
                 }[section]
             )
+        _crosses(page, release)
         _ticks(page, "age", "sex")
         cells = release.table("age", "sex").values.size
         page.until(f"document.querySelectorAll('#table-rows tbody tr').length === {min(50, cells)}")
@@ -141,6 +143,37 @@ def _ticks(page: Page, *wanted: str) -> None:
     inside = f"{list(wanted)!r}.includes(b.value)"
     page.run(f"{boxes}.filter(b => b.checked && !{inside}).forEach(b => b.click())")
     page.run(f"{boxes}.filter(b => !b.checked && {inside}).forEach(b => b.click())")
+
+
+def _crosses(page: Page, release: Release) -> None:
+    """A cross-table and its per cents have Python's numbers, with the same decimals; then the list is back.
+
+    Mutants: per cents of the column for those of the row; a total without one of its cells.
+    """
+    _ticks(page, "age", "sex")
+    rows = "[...document.querySelectorAll('#table-rows tbody tr')].map(r => [...r.cells].map(c => c.textContent))"
+    show = "(k => { k.value = %r; k.dispatchEvent(new Event('input')); })(document.getElementById('table-as'))"
+    down, across = page.run("[...document.querySelectorAll('#table-names input:checked')].map(b => b.value)")
+    for mode, per in (("count", None), ("row", "row"), ("column", "column"), ("all", "all")):
+        made = release.table("age", "sex").crosstab(down, across, per=per or "row")
+        expected = [list(r.values())[1:] for r in made.grid(per=per is not None).rows()]
+        page.run(show % mode)
+        page.until(f"{rows}.length === {len(expected)} && {rows}[0].length === {len(expected[0]) + 1}")
+        wanted = json.dumps(json.dumps(expected, separators=(",", ":"), ensure_ascii=False))
+        page.until(f"JSON.stringify({rows}.map(r => r.slice(1))) === {wanted}")
+    page.until("document.querySelector('#table-chart svg')")
+    page.run(
+        "(() => { window.kept = []; URL.createObjectURL = (b) => { kept.push(b); return 'data:,'; }; return 1; })()"
+    )
+    page.run("document.getElementById('chart-save').click()")
+    page.until("kept.length")
+    page.run("kept[0].text().then(t => { window.svg = t; })")
+    page.until("window.svg")
+    picture = page.run("window.svg")
+    assert picture.startswith("<svg ")
+    assert "Source: " in picture
+    assert "var(--" not in picture
+    page.run(show % "list")
 
 
 def _calculates(page: Page, release: Release) -> None:

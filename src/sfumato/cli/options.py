@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from sfumato.releases.publication import Publication
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a release.")]
@@ -22,7 +25,24 @@ Thousands = Annotated[str | None, typer.Option(metavar="MARK", help="Between tho
 Encoding = Annotated[str | None, typer.Option(metavar="NAME", help="Of a text file, such as cp1252; default: utf-8.")]
 Delimiter = Annotated[str | None, typer.Option(metavar="MARK", help="Between fields; default: as the header has it.")]
 Sheet = Annotated[str | None, typer.Option(metavar="NAME", help="Of a spreadsheet; default: its first.")]
+Told = Annotated[
+    Path | None,
+    typer.Option(
+        "--publication",
+        metavar="SPEC",
+        help="A spec or TOML file with [publication] and labels; default: publication.toml of the release.",
+    ),
+]
+Language = Annotated[str | None, typer.Option(metavar="en|de|fr", help="Of pages; default: the publication's.")]
 Out = Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The file to write; it must not exist.")]
+
+
+def chosen_publication(folder: Path, given: Path | None, language: str | None) -> Publication:
+    """The publication that is named, else that of the release's folder, else an empty one; in a language."""
+    from sfumato.releases.publication import Publication, folder_publication, read_publication
+
+    found = folder_publication(folder) if given is None else read_publication(given)
+    return (found or Publication()).spoken(language)
 
 
 SPEC = {

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sfumato.cli.options import Folder
+from sfumato.cli.options import Folder, Language, Told, chosen_publication
 from sfumato.errors import InvalidInput, MissingExtra, how_to_install
 from sfumato.terminal import refuse_write_errors
 
@@ -21,6 +21,8 @@ def publish(
     earlier: Annotated[
         Path | None, typer.Option(metavar="DIR", help="An earlier release of the same queries, for changes and growth.")
     ] = None,
+    publication: Told = None,
+    language: Language = None,
 ) -> None:
     """Write a static site of a release for its readers: tables, curves and a calculator. It costs nothing.
 
@@ -30,7 +32,7 @@ def publish(
     Example:
       sfumato publish releases/2026-11 -o site
     """
-    from sfumato.publishing import publish
+    from sfumato.publishing import Publication, publish
     from sfumato.releases import Release, load_release
 
     def whole(place: Path) -> Release:
@@ -41,7 +43,8 @@ def publish(
 
     found, before = whole(folder), None if earlier is None else whole(earlier)
     with refuse_write_errors(out):
-        place = publish(found, out, earlier=before)
+        told = chosen_publication(folder, publication, language)
+        place = publish(found, out, earlier=before, publication=None if told == Publication() else told)
     size = sum(f.stat().st_size for f in place.rglob("*") if f.is_file())
     typer.echo(f"Written to {place}: {size / 1e6:.1f} MB for any web server. Look at it:")
     typer.echo(f"  python -m http.server 8000 --bind 127.0.0.1 --directory {place}")

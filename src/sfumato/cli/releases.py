@@ -7,12 +7,27 @@ from __future__ import annotations
 
 import shutil
 import warnings
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from sfumato.cli.options import Decimal, Delimiter, Encoding, Folder, Json, Out, Sheet, Source, Table, Thousands
+from sfumato.cli.options import (
+    Decimal,
+    Delimiter,
+    Encoding,
+    Folder,
+    Json,
+    Language,
+    Out,
+    Sheet,
+    Source,
+    Table,
+    Thousands,
+    Told,
+    chosen_publication,
+)
 from sfumato.errors import InvalidInput
 from sfumato.terminal import print_json, refuse_write_errors, show_activity, show_answer, show_result, show_rows
 
@@ -53,11 +68,14 @@ def release(
       sfumato release people.toml --ledger budget.db --name 2026-11 -o releases/2026-11
     """
     from sfumato.curator.rows.samples import named_or_spec_table
+    from sfumato.releases.publication import publication_from_root
     from sfumato.releasing import REPORT, PageWarning, plan_or_spec
     from sfumato.releasing import release as carry_out
+    from sfumato.workloads.reading import read_toml
 
     with show_activity("planning") as progress:
         found, declared, named = plan_or_spec(spec, progress)
+        told = None if zipfile.is_zipfile(spec) else publication_from_root(read_toml(spec))
     written = {"decimal": decimal, "thousands": thousands, "encoding": encoding, "delimiter": delimiter}
     data = named_or_spec_table(declared, source, **written, sheet=sheet)
     if data is None:
@@ -67,7 +85,7 @@ def release(
         # numerical warnings could depend on the data: only what is said about the page is passed on
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", PageWarning)
-        options = {"table": table or named, "snapshot": snapshot}
+        options: dict[str, Any] = {"table": table or named, "snapshot": snapshot, "publication": told}
         done = carry_out(found, data, ledger=ledger, name=name, out=out, **options, progress=progress)
     if with_checker:
         from sfumato import check_release
@@ -237,6 +255,7 @@ def project(
     """
     from sfumato.present import write_report
     from sfumato.releases import ModelRelease, load_release
+    from sfumato.releases.publication import folder_publication, write_publication
     from sfumato.releasing import REPORT
 
     with show_activity("projecting") as progress, refuse_write_errors(out):
@@ -257,7 +276,10 @@ def project(
             progress=progress,
         )
         done.save(out)
-        write_report(done, out / REPORT)
+        told = folder_publication(folder)
+        if told is not None:
+            write_publication(told, out)
+        write_report(done, out / REPORT, publication=told)
     text = f"{done.explain()}\n\nWritten to {out}. Nothing was spent. Read {out / REPORT} first."
     show_result(done.facts() | {"folder": str(out)}, text, as_json=as_json)
 
@@ -305,6 +327,8 @@ def report(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="Default: report.html in the folder, PLAN.html.")
     ] = None,
+    publication: Told = None,
+    language: Language = None,
 ) -> None:
     """Write the page about a release, or about a plan before any data are read: one file that works offline.
 
@@ -318,7 +342,8 @@ def report(
 
     found, place = load(thing), thing / REPORT if thing.is_dir() else Path(f"{thing}.html")
     with refuse_write_errors(out or place):
-        typer.echo(f"Written to {write_report(found, out or place)}")
+        told = chosen_publication(thing, publication, language)
+        typer.echo(f"Written to {write_report(found, out or place, publication=told)}")
 
 
 Attribute = Annotated[str, typer.Argument(metavar="ATTRIBUTE", help="A declared attribute, or a level of one.")]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sfumato.plans.plan import Plan
     from sfumato.workloads import Workload
 
-__all__ = ["chart_cells", "chart_cumulative_shares", "chart_errors", "chart_shares"]
+__all__ = ["chart_cross_table", "chart_cumulative_shares", "chart_errors", "chart_shares", "chart_with_words"]
 
 
 LISTED_TABLES = 24  # lines of a table, with which a plan fits on a screen
@@ -306,21 +306,49 @@ def _base_chart(altair: Any, frame: Frame) -> Any:
     return altair.Chart(altair.Data(values=frame.rows()))
 
 
-def chart_cells(frame: Frame, names: Sequence[str], of: str = "records") -> Any:
-    """Bars of a table over one or two attributes, with their intervals."""
+def chart_cross_table(
+    rows: Sequence[dict[str, Any]],
+    names: Sequence[str],
+    measured: str,
+    title: str = "",
+    source: str = "",
+    *,
+    share: bool = False,
+) -> Any:
+    """Bars with intervals: groups of them for a second attribute, one picture for each cell of a third.
+
+    rows: the cell of each attribute as axis0, axis1, axis2, then answer, low, high and, where there are marks, flag.
+    """
     altair = _load_altair()
-    first, *second = names
+    fields = [f"axis{k}" for k in range(len(names))]
     # in words: layers that share a scale sort what is left to the order of the rows
-    order = {name: list(dict.fromkeys(frame[name])) for name in names}
-    base = _base_chart(altair, frame).encode(x=altair.X(field=first, type="nominal", sort=order[first], title=first))
-    if second:
-        name = second[0]
-        base = base.encode(
-            color=altair.Color(field=name, type="nominal", sort=order[name]),
-            xOffset=altair.XOffset(field=name, type="nominal", sort=order[name]),
-        )
-    bars = base.mark_bar(opacity=0.6).encode(y=altair.Y(field="answer", type="quantitative", title=of))
-    return bars + _interval_rule(altair, base)
+    order = {field: list(dict.fromkeys(row[field] for row in rows)) for field in fields}
+    coded: dict[str, Any] = {"field": fields[0], "type": "nominal", "sort": order[fields[0]]}
+    base = altair.Chart(altair.Data(values=list(rows))).encode(x=altair.X(**coded, title=names[0]))
+    if len(names) > 1:
+        coded = {"field": fields[1], "type": "nominal", "sort": order[fields[1]]}
+        base = base.encode(color=altair.Color(**coded, title=names[1]), xOffset=altair.XOffset(**coded))
+    axis = altair.Axis(format="%") if share else altair.Axis()
+    bars = base.mark_bar(opacity=0.6).encode(y=altair.Y(field="answer", type="quantitative", title=measured, axis=axis))
+    drawn = bars + _interval_rule(altair, base)
+    if any(row.get("flag") for row in rows):
+        above = altair.Y(field="high", type="quantitative")
+        drawn += base.mark_text(dy=-6, color="black").encode(y=above, text=altair.Text(field="flag", type="nominal"))
+    if len(names) > 2:
+        each = altair.Facet(field=fields[2], type="nominal", sort=order[fields[2]], title=names[2])
+        drawn = drawn.properties(width=220, height=160).facet(facet=each, columns=3)
+    return chart_with_words(drawn, title, source)
+
+
+def chart_with_words(chart: Any, title: str, source: str) -> Any:
+    """A chart with its title above and its source below."""
+    altair = _load_altair()
+    if title:
+        chart = chart.properties(title=altair.TitleParams(text=title, anchor="start"))
+    if source:
+        below = altair.TitleParams(text=source, orient="bottom", anchor="start", fontWeight="normal", fontSize=10)
+        chart = altair.concat(chart, title=below)
+    return chart
 
 
 def _interval_rule(altair: Any, base: Any) -> Any:

@@ -12,17 +12,19 @@ from typing import Any, cast
 
 import numpy as np
 
+from sfumato._util.catalogue import called_attribute, local_number, say_words
 from sfumato._util.checks import show_number
 from sfumato._util.description import TitledTable
 from sfumato._util.frames import Frame, safe_text
 from sfumato.domain import Attribute, Dates, Domain, Measure
-from sfumato.domain.core import cell_texts, has_unequal_widths, is_year
+from sfumato.domain.core import has_unequal_widths, is_year
 from sfumato.errors import NotAnswerable
 from sfumato.operators import Identity, Padded, Prefix
 from sfumato.operators.base import FloatArray
 from sfumato.plans.predictions import expand_to_queries, widest_sum_margin
 from sfumato.present.words import round_to_error, show_figures
 from sfumato.releases import Release, Table
+from sfumato.releases.ends import shown_cells
 from sfumato.releases.moments import read_moments
 from sfumato.workloads import RECORDS, QueryBlock, Workload, sums
 from sfumato.workloads.levels import family_names, is_table_family, table_names
@@ -109,7 +111,7 @@ def _shown_tables(release: Release) -> Iterator[tuple[tuple[str, ...], bool]]:
     only follow from them; among them single attributes first, then small pairs, then what only its largest cells show.
     """
     domain = release.plan.workload.domain
-    asked = list(dict.fromkeys(_asked_table_names(release)))
+    asked = list(dict.fromkeys(asked_table_names(release)))
     places = {name: i for i, name in enumerate((*domain.names, *domain.levels))}
     sizes = {names: math.prod(domain.sizes(names)) for names in asked}
     drawn = [names for names in asked if _fits_chart(domain, names)]
@@ -133,7 +135,7 @@ def _fits_chart(domain: Domain, names: tuple[str, ...]) -> bool:
     return len(names) == 2 and math.prod(sizes) <= _MAX_PAIR_CELLS and min(sizes) <= _MAX_GROUPS
 
 
-def _asked_table_names(release: Release) -> list[tuple[str, ...]]:
+def asked_table_names(release: Release) -> list[tuple[str, ...]]:
     """The names of every table among the queries, of families of few tables those of any number of attributes."""
     domain = release.plan.workload.domain
     found: list[tuple[str, ...]] = []
@@ -183,7 +185,7 @@ def small_table(release: Release, table: Table, *, asked: bool) -> SmallTable:
     raw = release.raw.table(*table.attributes, confidence=CONFIDENCE) if projected else table
     errors = raw.standard_errors
     assert errors is not None
-    texts = [cell_texts(domain, name) for name in table.attributes]
+    texts = [shown_cells(domain, name) for name in table.attributes]
     extra = [domain[name].size - 1 if domain[name].has_other else -1 for name in table.attributes]
     paired = len(shape) == 2 and _fits_chart(domain, table.attributes)
     places = range(table.values.size)
@@ -202,7 +204,7 @@ def small_table(release: Release, table: Table, *, asked: bool) -> SmallTable:
     classes = len(shape) == 1 and has_unequal_widths(first)
     if classes:
         _divide_by_width(rows, first)
-    shown = tuple(safe_text(a) for a in table.attributes)
+    shown = tuple(safe_text(called_attribute(a)) for a in table.attributes)
     ordered = first.ordered and len(shape) == 1
     ends, cells = (float(errors.min()), float(errors.max())), table.values.size - (len(shape) == 1 and first.has_other)
     return SmallTable(shown, rows, ordered, not asked, *ends, cells, unequal=classes)
@@ -259,7 +261,7 @@ def attribute_distribution(release: Release, attribute: str, by: tuple[str, ...]
     except NotAnswerable:
         return None
     groups = [safe_text(", ".join(cell)) for cell in itertools.product(*(domain[b].labels for b in by))]
-    labels = cell_texts(domain, attribute)[: domain[attribute].declared_size]
+    labels = shown_cells(domain, attribute)[: domain[attribute].declared_size]
     shape = (len(groups), len(labels))
     share, low, high = (np.array(frame[c], dtype=np.float64).reshape(shape) for c in ("share", "low", "high"))
     # where a group's total cannot be told from zero, nothing is known of its distribution
@@ -271,12 +273,12 @@ def attribute_distribution(release: Release, attribute: str, by: tuple[str, ...]
         for g in kept
         for i in range(len(labels))
     ]
-    names = tuple(safe_text(b) for b in by)
+    names = tuple(safe_text(called_attribute(b)) for b in by)
     omitted = len(groups) - len(kept)
     if not rows:
         return None
     kinds = isinstance(declared, Dates), is_year(domain, attribute)
-    return Distribution(safe_text(attribute), names, rows, omitted, *kinds)
+    return Distribution(safe_text(called_attribute(attribute)), names, rows, omitted, *kinds)
 
 
 def _largest_groups(release: Release, by: tuple[str, ...], groups: list[int]) -> list[int]:
@@ -311,7 +313,7 @@ def measures_table(release: Release) -> list[TitledTable]:
     columns: dict[str, list[str]] = {
         n: [] for n in ("Measure", "Group", "Statistic", "Answer", "95 % from", "to", "Note")
     }
-    omitted = 0
+    omitted, told_of = 0, set[str]()
     asked = asked_measures(release)
     told = [(m, by, _statistics_of(release, m, by)) for m, by in asked]
     for (one, by), (other, same) in itertools.combinations(asked, 2):
@@ -322,9 +324,10 @@ def measures_table(release: Release) -> list[TitledTable]:
         elif by == same and one != other:
             told.append((f"{one} and {other}", by, _pair_statistics_of(release, one, other, by)))
     for measure, by, found in told:
-        cells = itertools.product(*(cell_texts(domain, b) for b in by))
+        cells = itertools.product(*(shown_cells(domain, b) for b in by))
         groups = [safe_text(" · ".join(c)) or "all" for c in cells]
         for statistic, frame in found:
+            told_of.add(statistic)
             value = next(n for n in frame.columns if n.startswith(_VALUES))
             notes = frame.columns.get("note", [""] * len(frame))
             for group, v, low, high, note in zip(groups, frame[value], frame["low"], frame["high"], notes, strict=True):
@@ -333,16 +336,18 @@ def measures_table(release: Release) -> list[TitledTable]:
                     continue
                 error = 0.0 if v is None else (high - low) / 4
                 shown = ["–" if x is None else round_to_error(x, error) for x in (v, low, high)]
-                row = (safe_text(measure), group, statistic, *shown, note)
+                row = (safe_text(called_attribute(measure)), group, say_words(statistic), *shown, note)
                 for column, text in zip(columns.values(), row, strict=True):
                     column.append(text)
     if not columns["Group"]:
         return []
-    more = f"; {omitted:,} more are in the release" if omitted else ""
-    paired = "" if "correlation" not in columns["Statistic"] else ", and covariances and correlations of pairs"
-    unequal = "" if _GINI not in columns["Statistic"] else ", and how unequal they are"
-    caption = f"Sums, means and variances of measures with 95 % intervals{paired}{unequal}{more}"
-    return [TitledTable(caption, Frame(columns), ("Answer", "95 % from", "to"), "Measures", _MAX_SINGLES)]
+    caption = say_words("Sums, means and variances of measures with 95 % intervals")
+    caption += say_words(", and covariances and correlations of pairs") if "correlation" in told_of else ""
+    caption += say_words(", and how unequal they are") if _GINI in told_of else ""
+    caption += say_words("; {number} more are in the release", number=local_number(f"{omitted:,}")) if omitted else ""
+    frame = Frame({say_words(n): column for n, column in columns.items()})
+    numbers = [say_words(n) for n in ("Answer", "95 % from", "to")]
+    return [TitledTable(caption, frame, numbers, say_words("Measures"), _MAX_SINGLES)]
 
 
 def _statistics_of(release: Release, measure: str, by: tuple[str, ...]) -> Iterator[tuple[str, Frame]]:
@@ -421,18 +426,19 @@ def singles_table(release: Release) -> list[TitledTable]:
         return []
     before = release.projection is not None
     columns = {
-        "Query": [s.label for s in found],
-        "Part": [s.part for s in found],
-        "Answer": [round_to_error(s.value, s.error) for s in found],
-        **({"Before projection": [round_to_error(s.before, s.error) for s in found]} if before else {}),
-        f"Standard error{' before' if before else ''}": [show_figures(s.error) for s in found],
-        "95 % from": [round_to_error(s.low, s.error) for s in found],
-        "to": [round_to_error(s.high, s.error) for s in found],
-        "Unit": [s.unit for s in found],
+        say_words("Query"): [s.label for s in found],
+        say_words("Part"): [s.part for s in found],
+        say_words("Answer"): [round_to_error(s.value, s.error) for s in found],
+        **({say_words("Before projection"): [round_to_error(s.before, s.error) for s in found]} if before else {}),
+        say_words("Standard error before" if before else "Standard error"): [show_figures(s.error) for s in found],
+        say_words("95 % from"): [round_to_error(s.low, s.error) for s in found],
+        say_words("to"): [round_to_error(s.high, s.error) for s in found],
+        say_words("Unit"): [say_words(s.unit) for s in found],
     }
-    caption = f"Single queries with 95 % intervals{f'; {omitted:,} more are in the release' if omitted else ''}"
-    numbers = [n for n in columns if n not in ("Query", "Part", "Unit")]
-    return [TitledTable(caption, Frame(columns), numbers, "Answers to single queries", _MAX_SINGLES)]
+    caption = say_words("Single queries with 95 % intervals")
+    caption += say_words("; {number} more are in the release", number=local_number(f"{omitted:,}")) if omitted else ""
+    numbers = [n for n in columns if n not in (say_words("Query"), say_words("Part"), say_words("Unit"))]
+    return [TitledTable(caption, Frame(columns), numbers, say_words("Answers to single queries"), _MAX_SINGLES)]
 
 
 def error_agreement(release: Release, names: list[str], exact: FloatArray) -> Agreement:

@@ -15,6 +15,7 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import ArrayLike
 
+from sfumato._util.catalogue import page_locale, say_words, speak
 from sfumato._util.description import (
     Chart,
     Description,
@@ -41,9 +42,12 @@ from sfumato.present.answers import (
     singles_table,
     small_tables,
 )
+from sfumato.present.crosstab import crosstab_section
 from sfumato.present.projected import MODEL_READING, model_answers, model_lead, moved_section
 from sfumato.present.words import predicted_families, provenance_sections, round_to_error, show_figures, typical_table
 from sfumato.releases import Release
+from sfumato.releases.methods import method_description
+from sfumato.releases.publication import Publication
 from sfumato.releases.released import WorkloadRelease
 from sfumato.releases.warnings import doubts
 
@@ -60,7 +64,7 @@ def template_environment(package: str = "sfumato.present", folder: str = ".") ->
     """Templates of a folder, by default this one: all text is escaped, and a missing value is an error."""
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415  (only where a page is made)
 
-    return Environment(
+    made = Environment(
         loader=PackageLoader(package, folder),
         autoescape=True,
         undefined=StrictUndefined,
@@ -68,6 +72,8 @@ def template_environment(package: str = "sfumato.present", folder: str = ".") ->
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    made.globals |= {"say": say_words}
+    return made
 
 
 @cache
@@ -83,13 +89,19 @@ _PAGES: dict[str, str] = {
 """What says the middle of a page of an extension's plan or release, by its class."""
 
 
-def write_report(thing: Reported, path: str | PathLike[str], *, actual: ArrayLike | None = None) -> Path:
+def write_report(
+    thing: Reported,
+    path: str | PathLike[str],
+    *,
+    actual: ArrayLike | None = None,
+    publication: Publication | None = None,
+) -> Path:
     """Write the page about a plan or a release to one HTML file, and return its path.
 
     `actual`, the exact answers (k,), adds a comparison of predicted with actual errors; it is for tables
-    that are public. Raises OSError where the file cannot be written.
+    that are public. `publication` says what readers are told besides. Raises OSError where the file cannot be written.
     """
-    page = render(thing, actual=actual)
+    page = render(thing, actual=actual, publication=publication)
     target = Path(path)
     write_atomically(target, lambda partial: _write_page(partial, page))
     return target
@@ -99,25 +111,34 @@ def _write_page(path: Path, page: str) -> None:
     path.write_text(page, encoding="utf-8", newline="\n")
 
 
-def render(thing: Reported, *, actual: ArrayLike | None = None) -> str:
+def render(thing: Reported, *, actual: ArrayLike | None = None, publication: Publication | None = None) -> str:
     """The page as text; see `write_report`."""
-    page = describe_page(thing, actual=actual)
+    told = publication or Publication()
+    with speak(told.language, told.called()):
+        return _render_spoken(thing, actual, told)
+
+
+def _render_spoken(thing: Reported, actual: ArrayLike | None, told: Publication) -> str:
+    page = describe_page(thing, actual=actual, publication=told)
     plan: Any = thing if isinstance(thing, WorkloadPlan) else thing.plan
-    kind = "Plan of a release" if isinstance(thing, WorkloadPlan) else "Release"
-    return page_text(page, f"{kind} with differential privacy", rows_text(plan.unit))
+    planned = isinstance(thing, WorkloadPlan)
+    kind = say_words("Plan of a release with differential privacy" if planned else "Release with differential privacy")
+    return page_text(page, kind, rows_text(plan.unit), told)
 
 
-def page_text(page: Description, kind: str, counted: str) -> str:
+def page_text(page: Description, kind: str, counted: str, publication: Publication | None = None) -> str:
     """A page with its programs and styles: its headline, a lead, and its sections.
 
     Args:
         page: What it says; the first block is the lead.
         kind: The line above its title.
         counted: What counts are of, on the axes of charts.
+        publication: What readers are told besides.
 
     Returns:
         HTML that loads nothing.
     """
+    told = publication or Publication()
     specs = {c.name: c.spec for c in drawn(page.blocks)}
     charts.name_counts(specs, counted)
     programs = {"bundle": asset_text("vendor/vega-bundle.js"), "draw": asset_text("draw.js")}
@@ -133,12 +154,15 @@ def page_text(page: Description, kind: str, counted: str) -> str:
         .render(
             title=page.headline,
             kind=kind,
+            language=told.language,
+            subtitle=safe_text(told.text("subtitle")),
+            about=told.facts(),
             lead=Markup(page_html([lead])),
             warnings=Markup(page_html([b for b in rest if isinstance(b, Warnings)])),
             figures=Markup(page_html([b for b in rest if isinstance(b, Figures)])),
             menu=[(d.name, d.menu) for d in inside],
             sections=Markup(page_html(inside)),
-            charts=_embed_json({"config": charts.CONFIG, "specs": specs}) if specs else "",
+            charts=_embed_json({"config": charts.CONFIG, "specs": specs, "locale": page_locale()}) if specs else "",
             style=Markup(asset_text("style.css")),
             policy=Markup(policy),
             **{name: Markup(text) for name, text in programs.items()},
@@ -146,12 +170,15 @@ def page_text(page: Description, kind: str, counted: str) -> str:
     )
 
 
-def describe_page(thing: Reported, *, actual: ArrayLike | None = None) -> Description:
+def describe_page(
+    thing: Reported, *, actual: ArrayLike | None = None, publication: Publication | None = None
+) -> Description:
     """All that the page says: what a plan or a release says of itself, its answers and errors, and how to read them.
 
     Args:
         thing: A plan of a workload, or a release of it.
         actual: The exact answers, (k,), of a public table, to compare errors with; None for all others.
+        publication: What readers are told besides.
 
     Returns:
         A sentence, warnings, the key figures, and the sections of the page.
@@ -171,16 +198,21 @@ def describe_page(thing: Reported, *, actual: ArrayLike | None = None) -> Descri
     title = f"Plan: {plan.mechanism}" if release is None else safe_text(release.provenance.name)
     if part := getattr(release, "part", None):
         title = f"{title}: {safe_text(part)}"
+    told = publication or Publication()
+    title = safe_text(told.text("title")) or title
     if isinstance(plan, Plan):
-        blocks = _one_look_context(plan, release, actual)
+        blocks = _one_look_context(plan, release, actual, told)
     elif extension is not None:
         blocks = import_named(extension)(plan, release)
     else:
         blocks = _model(plan, release)
-    return Description(title, [*blocks, *provenance_sections(plan, release)])
+    method = [method_description(release)] if isinstance(release, Release) else []
+    return Description(title, [*blocks, *method, *provenance_sections(plan, release)])
 
 
-def _one_look_context(plan: Plan, release: Release | None, actual: ArrayLike | None) -> list[DescriptionBlock]:
+def _one_look_context(
+    plan: Plan, release: Release | None, actual: ArrayLike | None, told: Publication
+) -> list[DescriptionBlock]:
     """Errors, and the answers with their intervals."""
     projected = release is not None and release.projection is not None
     part = None if release is None else release.part
@@ -188,7 +220,7 @@ def _one_look_context(plan: Plan, release: Release | None, actual: ArrayLike | N
     queries = sum(f.queries for f in found)
     return [
         Sentences([sections.lead_sentences(plan, queries, released=release is not None, projected=projected)]),
-        *([] if release is None else answer_blocks(release)),
+        *([] if release is None else [*answer_blocks(release), *crosstab_section(release, told)]),
         sections.key_figures(plan, queries, projected=projected),
         protection_section(plan, sections.reading_advice(plan, projected=projected), released=release is not None),
         sections.asked_text(plan, found, part),

@@ -20,7 +20,8 @@ from sfumato.present.charts import moved_chart
 from sfumato.present.sections import READING, plural, table_text
 from sfumato.present.words import budget_statement, percentage_text, round_to_error, show_figures
 from sfumato.releases import ModelRelease, Release
-from sfumato.releases.tables import answer_range, moved_facts
+from sfumato.releases.ends import answer_range
+from sfumato.releases.tables import moved_facts
 from sfumato.workloads import RECORDS
 from sfumato.workloads.levels import table_names
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from decimal import Decimal
 
+from sfumato._util.catalogue import local_number, page_language, say_words
 from sfumato._util.description import Bar, Bars, Chart, Description, Facts, Figures, Sentences, TitledTable
 from sfumato._util.frames import Frame, safe_text
 from sfumato.plans.explain import bias_text, errors_by_part, noise_name, objective_text
@@ -23,6 +24,7 @@ from sfumato.present.words import (
     superscript_exponent,
 )
 from sfumato.privacy.ledger.words import attack_success, percent_up, secrecy_clause
+from sfumato.privacy.unit import PrivacyUnit
 
 _WORST = 20  # a table that fits a screen
 _REASON = 160  # characters: two lines of a cell of a table
@@ -46,16 +48,26 @@ def table_text(plan: WorkloadPlan) -> str:
 def lead_sentences(plan: Plan, queries: int, *, released: bool, projected: bool = False) -> str:
     """The page in two sentences."""
     table = table_text(plan)
-    typical = f"{show_figures(plan.mean_error)} {_error_unit(plan)}"
+    typical = f"{show_figures(plan.mean_error)} {say_words(_error_unit(plan))}"
     if plan.forecast is not None and plan.forecast.proved:
         typical = f"at most {typical} once projected, {show_figures(plan.forecast.raw)} before"
     if released:
-        first = f"{plural(queries, 'answer')} about {table}, with a typical error of {typical}."
+        text = "{queries} answers about a table of {attributes} attributes, with a typical error of {error}"
         if projected and plan.forecast is None:
-            first = f"{first[:-1]} before they were projected onto what is possible."
+            text += " before they were projected onto what is possible"
         elif plan.forecast is not None and not plan.forecast.proved:
-            first = f"{first[:-1]} for pairs of attributes, before models denoised them."
-        return f"{first} They were released under {budget_statement(plan.budget)}."
+            text += " for pairs of attributes, before models denoised them"
+        text += ". They were released under {guarantee}."
+        if queries == 1 or len(plan.workload.domain.names) == 1:
+            text = text.replace("{queries} answers", "{queries} answer" + "s" * (queries > 1))
+            text = text.replace(
+                "{attributes} attributes", "{attributes} attribute" + "s" * (len(plan.workload.domain.names) > 1)
+            )
+        counts = {
+            "queries": local_number(f"{queries:,}"),
+            "attributes": local_number(f"{len(plan.workload.domain.names):,}"),
+        }
+        return say_words(text, **counts, error=typical, guarantee=budget_statement(plan.budget))
     first = f"A plan to answer {plural(queries, 'query', 'queries')} about {table} with a typical error of {typical}."
     return f"{first} It promises {budget_statement(plan.budget)}. No data were read, and nothing was spent."
 
@@ -102,30 +114,47 @@ def guarantee_sentences(plan: WorkloadPlan, *, released: bool) -> Sentences:
     what = "this release" if released else "a release of this plan"
     right = percent_up(attack_success(plan.whole_price))
     unit = plan.unit
-    given = (
-        f"The guarantee is {budget_statement(plan.budget)} for {safe_text(unit.describe())}: "
-        f"{guarantee_sentence(plan.budget)}."
+    given = say_words(
+        "The guarantee is {guarantee} for {unit}: {meaning}.",
+        guarantee=budget_statement(plan.budget),
+        unit=_unit_text(unit),
+        meaning=guarantee_sentence(plan.budget),
     )
     if unit.total_is_public:
         own = f"that of every {safe_text(unit.within.name)}, in which every record stays" if unit.within else ""
-        given += f" The number of records is treated as public{', and so is ' * bool(own)}{own}."
-    out = [
-        "Take an attacker who knows everything about the table except one thing: they want to tell "
-        f"{secrecy_clause(unit)}. "
-        f"If they would be right half of the time by guessing, then with {what} they are right at most {right} of the "
-        "time, whatever they compute and whatever else they know or come to know.",
-        given,
-    ]
+        plain = "The number of records is treated as public."
+        given += " " + (f"{plain[:-1]}, and so is {own}." if own else say_words(plain))
+    attacker = (
+        "Take an attacker who knows everything about the table except one thing: they want to tell {secret}. If they "
+        "would be right half of the time by guessing, then with this release they are right at most {right} of the "
+        "time, whatever they compute and whatever else they know or come to know."
+    )
+    attacker = attacker if released else attacker.replace("this release", what)
+    out = [say_words(attacker, secret=_secret_text(unit), right=local_number(right)), given]
     if told := counted_rows_text(unit):
         out.append(
             f"Counted are {told}. Of a person with more, any rows are as likely to be kept as any others. "
             "Exact answers are those of the rows that are counted."
         )
-    out.append(
-        f"{what[0].upper()}{what[1:]} does not hide what is true of many people at once: such patterns are its "
+    patterns = (
+        "This release does not hide what is true of many people at once: such patterns are its "
         "purpose. Guarantees of several releases about the same people add up, which is what the ledger is for."
     )
+    out.append(say_words(patterns if released else patterns.replace("This release", "A release of this plan")))
     return Sentences(out)
+
+
+def _unit_text(unit: PrivacyUnit) -> str:
+    """Who is protected; in other languages without the name of a column and the numbers of rows."""
+    told = safe_text(unit.describe())
+    known = page_language() == "en" or (unit.person is None and not unit.within)
+    return say_words(told) if known else say_words("one person with all counted rows")
+
+
+def _secret_text(unit: PrivacyUnit) -> str:
+    """What an attacker cannot tell."""
+    known = page_language() == "en" or (unit.person is None and not unit.within)
+    return say_words(secrecy_clause(unit)) if known else say_words("what the counted rows of one given person are")
 
 
 READING = "How to read the numbers"
@@ -136,28 +165,29 @@ def reading_advice(plan: Plan, *, projected: bool = False) -> Sentences:
     projected = projected or plan.forecast is not None
     law = noise_name(plan)
     on_purpose = plan.bias_records is not None
-    near = "near the exact one, with" if on_purpose else "the exact one plus"
-    every, often = ("unprojected answer", "at least 95") if projected else ("answer", "95")
-    whole = (
+    first = (
+        "Every answer is the exact one plus random error of mean zero, made from {noise}. The standard error is "
+        "the typical size of that error: it was known before the data were read and is part of the release. It does "
+        "not include errors of the table itself, such as sampling or non-response."
+    )
+    first = first.replace("the exact one plus", "near the exact one, with") if on_purpose else first
+    first = first.replace("Every answer", "Every unprojected answer") if projected else first
+    often = "A 95 % interval contains the exact answer in 95 of 100 releases. Of many intervals, some miss."
+    often = often.replace("in 95", "in at least 95") if projected else often
+    whole = say_words(
         "Projected answers are possible ones: none is negative where a count cannot be. They are biased where that "
         "binds, so they have no standard error; add up the unprojected answers instead, which are in the files too."
         if projected
         else "Small counts can come out negative or fractional. That is no mistake: setting them to zero or rounding "
         "them would make every sum of them wrong on average. As they are, answers may be added up."
     )
-    out = [
-        f"Every {every} is {near} random error of mean zero, made from {law}. The standard error is "
-        "the typical size of that error: it was known before the data were read and is part of the release. It does "
-        "not include errors of the table itself, such as sampling or non-response.",
-        f"A 95 % interval contains the exact answer in {often} of 100 releases. Of many intervals, some miss.",
-        whole,
-    ]
+    out = [say_words(first, noise=say_words(law)), say_words(often), whole]
     bias = plan.bias_bound
     if on_purpose:
         out.append(f"{bias_text(plan).capitalize()}.")
     elif bias > 0:
         out.append(f"Rounding of coefficients can shift an answer by at most {bias:.1e} per record of the table.")
-    return Sentences(out, READING, listed=True)
+    return Sentences(out, say_words(READING), listed=True)
 
 
 def asked_text(plan: Plan, found: Sequence[FamilyErrors], part: str | None) -> Description:

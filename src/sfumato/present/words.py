@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from sfumato._util.catalogue import called_attribute, called_cells, local_number, page_language, say_note, say_words
 from sfumato._util.codec import value_fingerprint
 from sfumato._util.description import CodeLines, Description, Facts, Sentences, TitledTable
 from sfumato._util.frames import Frame, safe_text
@@ -42,7 +43,7 @@ def show_figures(value: float | None, figures: int = 3) -> str:
         return _with_sign(value, "∞")
     size = abs(value)
     if size == 0 or size >= 1e-3:
-        return _with_sign(value, f"{size:,.{_decimals_of_figures(size, figures)}f}")
+        return _with_sign(value, local_number(f"{size:,.{_decimals_of_figures(size, figures)}f}"))
     return _with_sign(value, superscript_exponent(f"{size:.2e}"))
 
 
@@ -52,7 +53,7 @@ def _decimals_of_figures(size: float, figures: int) -> int:
 
 
 def _with_sign(value: float, text: str) -> str:
-    return f"−{text}" if value < 0 and text.strip("0.,") else text
+    return f"−{text}" if value < 0 and any(c in "123456789∞" for c in text) else text
 
 
 def round_to_error(value: float, error: float) -> str:
@@ -60,8 +61,12 @@ def round_to_error(value: float, error: float) -> str:
     if math.isnan(value):
         return "–"
     if not math.isfinite(value) or not 0 < error < math.inf:
-        return show_figures(value) if not float(value).is_integer() else _with_sign(value, f"{abs(value):,.0f}")
-    return _with_sign(value, f"{abs(value):,.{min(9, _decimals_of_figures(error, 2))}f}")
+        return (
+            show_figures(value)
+            if not float(value).is_integer()
+            else _with_sign(value, local_number(f"{abs(value):,.0f}"))
+        )
+    return _with_sign(value, local_number(f"{abs(value):,.{min(9, _decimals_of_figures(error, 2))}f}"))
 
 
 def superscript_exponent(text: str) -> str:
@@ -75,46 +80,52 @@ def superscript_exponent(text: str) -> str:
 
 def parameter_text(value: Fraction) -> str:
     """A privacy parameter for people."""
-    return superscript_exponent(readable_number(value))
+    return superscript_exponent(local_number(readable_number(value)))
 
 
 def percentage_text(value: float) -> str:
     """A share as a percentage."""
     if value == 0:
         return "0 %"
-    return f"{value:.2%}".replace("%", " %") if value >= 0.0001 else "less than 0.01 %"
+    shown = local_number(f"{100 * value:.2f}")
+    return f"{shown} %" if value >= 0.0001 else say_words("less than {share} %", share=local_number("0.01"))
 
 
 def budget_statement(budget: Budget) -> str:
     """The definition's name with its parameters."""
     value = parameter_text(budget.parameter)
     if budget.delta is not None:
-        return f"({value}, {parameter_text(budget.delta)})-differential privacy"
-    return {
-        "pure": f"{value}-differential privacy (pure)",
-        "zcdp": f"{value}-zero-concentrated differential privacy",
-        "gdp": f"{value}-Gaussian differential privacy",
+        delta = parameter_text(budget.delta)
+        return say_words("({epsilon}, {delta})-differential privacy", epsilon=value, delta=delta)
+    told = {
+        "pure": "{value}-differential privacy (pure)",
+        "zcdp": "{value}-zero-concentrated differential privacy",
+        "gdp": "{value}-Gaussian differential privacy",
     }[budget.kind]
+    return say_words(told, value=value)
 
 
 def guarantee_sentence(budget: Budget) -> str:
     """What the definition says, in one sentence."""
     if budget.kind == "gdp":
-        return (
+        return say_words(
             "to tell the two cases apart is at least as hard as to tell one draw of a standard normal "
-            f"variable from one of the same variable shifted by {parameter_text(budget.parameter)}"
+            "variable from one of the same variable shifted by {mu}",
+            mu=parameter_text(budget.parameter),
         )
     if budget.kind == "zcdp":
-        return (
-            "the Rényi divergence of order α between the two cases is at most "
-            f"{parameter_text(budget.parameter)} α, for "
-            "every α above 1"
+        return say_words(
+            "the Rényi divergence of order α between the two cases is at most {rho} α, for every α above 1",
+            rho=parameter_text(budget.parameter),
         )
     factor = math.exp(min(700.0, float(budget.parameter)))
-    text = f"no result is more than {show_figures(factor)} times as likely in one case as in the other"
+    text = say_words(
+        "no result is more than {factor} times as likely in one case as in the other", factor=show_figures(factor)
+    )
     if budget.delta is None:
         return text
-    return f"{text}, apart from an excess of probability of at most {parameter_text(budget.delta)}"
+    more = say_words("apart from an excess of probability of at most {delta}", delta=parameter_text(budget.delta))
+    return f"{text}, {more}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,21 +269,25 @@ def typical_table(release: Release) -> list[TitledTable]:
     if not rows:
         return []
     columns = {
-        "Attribute": [r["attribute"] if r["first"] else "" for r in rows],
-        "Of": [r["group"] for r in rows],
-        "Median": [r["median"] for r in rows],
-        "its 95 % interval": [f"{r['median_low']} to {r['median_high']}" for r in rows],
-        "Mean": [r["mean"] for r in rows],
-        "its interval": [f"{r['mean_low']} to {r['mean_high']}" if r["mean"] else "" for r in rows],
-        "note": [r["note"] for r in rows],
+        say_words("Attribute"): [r["attribute"] if r["first"] else "" for r in rows],
+        say_words("Of"): [r["group"] for r in rows],
+        say_words("Median"): [r["median"] for r in rows],
+        say_words("its 95 % interval"): [_range_text(r["median_low"], r["median_high"]) for r in rows],
+        say_words("Mean"): [r["mean"] for r in rows],
+        say_words("its interval"): [_range_text(r["mean_low"], r["mean_high"]) if r["mean"] else "" for r in rows],
+        say_words("note"): [r["note"] for r in rows],
     }
-    caption = (
+    caption = say_words(
         "Medians and means with 95 % intervals, for everybody and by the attribute of fewest cells. Means are of the "
         "middles of the declared cells, their intervals go from the cells' lower to their upper ends; medians are told "
         "to their cells."
     )
-    numbers = ("Median", "its 95 % interval", "Mean", "its interval")
-    return [TitledTable(caption, Frame(columns), numbers, "Medians and means", len(rows))]
+    numbers = [say_words(n) for n in ("Median", "its 95 % interval", "Mean", "its interval")]
+    return [TitledTable(caption, Frame(columns), numbers, say_words("Medians and means"), len(rows))]
+
+
+def _range_text(low: str, high: str) -> str:
+    return say_words("{low} to {high}", low=low, high=high)
 
 
 def _typical_value_rows(release: Release, attribute: str, by: tuple[str, ...]) -> list[Row]:
@@ -287,7 +302,7 @@ def _typical_value_rows(release: Release, attribute: str, by: tuple[str, ...]) -
         ends = [row[end] for row in (median, mean) for end in ("low", "high")]
         if any(v is None or not math.isfinite(v) for v in (value, centre, *ends)):
             continue  # too few records, or an error that is not known
-        group = " · ".join(f"{b} = {safe_text(str(median.get(b, median.get(f'{b} (attribute)'))))}" for b in by)
+        group = " · ".join(f"{safe_text(called_attribute(b))} = {_group_text(b, median)}" for b in by)
         step = (mean["high"] - mean["low"]) / 4
         middle = {
             k: _plain_value(v, year=year) for k, v in (("median", value), *(("median_" + e, median[e]) for e in _ENDS))
@@ -296,24 +311,34 @@ def _typical_value_rows(release: Release, attribute: str, by: tuple[str, ...]) -
             k: _figures_of_error(v, step) for k, v in (("mean", centre), *(("mean_" + e, mean[e]) for e in _ENDS))
         }
         out.append(
-            {"attribute": safe_text(attribute), "group": group or "everybody", "first": not by}
-            | {"note": "" if year else safe_text(mean["note"])}
+            {
+                "attribute": safe_text(called_attribute(attribute)),
+                "group": group or say_words("everybody"),
+                "first": not by,
+            }
+            | {"note": "" if year else safe_text(say_note(mean["note"]))}
             | middle
             | (dict.fromkeys(centred, "") if year else centred)  # nobody asks for the mean of a year
         )
     return out
 
 
+def _group_text(name: str, row: Row) -> str:
+    """What readers call a cell of a group."""
+    label = str(row.get(name, row.get(f"{name} (attribute)")))
+    return safe_text(called_cells(name).get(label, label))
+
+
 def _plain_value(value: float, *, year: bool) -> str:
     if year:
         return f"{value:.0f}"
-    return f"{value:,.0f}" if float(value).is_integer() else show_figures(value, 4)
+    return local_number(f"{value:,.0f}") if float(value).is_integer() else show_figures(value, 4)
 
 
 def _figures_of_error(value: float, error: float) -> str:
     """As many decimals as show two figures of the error."""
     decimals = 0 if not 0 < error < math.inf else max(0, min(6, 1 - math.floor(math.log10(error))))
-    return f"{value:,.{decimals}f}"
+    return local_number(f"{value:,.{decimals}f}")
 
 
 _OVER_TIME = "the filter run backwards over what was published, and sums over periods"
@@ -352,24 +377,32 @@ def provenance_facts(plan: WorkloadPlan, release: Any) -> Rows:
     """What made a plan or a release, and the hashes that tell it apart."""
     measured, value = plan.measures
     hashes = [
-        ("Plan", plan.fingerprint),
-        ("Queries", value_fingerprint(plan.workload)),
-        (measured, value_fingerprint(value)),
-        ("Declared domain", value_fingerprint(plan.workload.domain)),
+        (say_words("Plan"), plan.fingerprint),
+        (say_words("Queries"), value_fingerprint(plan.workload)),
+        (say_words(measured), value_fingerprint(value)),
+        (say_words("Declared domain"), value_fingerprint(plan.workload.domain)),
     ]
     made: Rows = []
     if release is not None:
         p = release.provenance
-        made = [("Release", safe_text(p.name)), ("Made", p.created)]
-        made += [("Table", safe_text(p.table))] if p.table is not None else []
-        made += [("Snapshot of the table", safe_text(p.snapshot))] if p.snapshot is not None else []
-        made += [(f"Column {safe_text(name)}", safe_text(text)) for name, text in p.features]
-        made.append(("Software", ", ".join(f"{name} {version}" for name, version in p.versions)))
-        made.append(("Random numbers", "exact integer noise from the operating system's generator; there is no seed"))
+        made = [(say_words("Release"), safe_text(p.name)), (say_words("Made"), p.created)]
+        made += [(say_words("Table"), safe_text(p.table))] if p.table is not None else []
+        made += [(say_words("Snapshot of the table"), safe_text(p.snapshot))] if p.snapshot is not None else []
+        made += [(say_words("Column {name}", name=safe_text(name)), safe_text(text)) for name, text in p.features]
+        made.append((say_words("Software"), ", ".join(f"{name} {version}" for name, version in p.versions)))
+        noise = say_words("exact integer noise from the operating system's generator; there is no seed")
+        made.append((say_words("Random numbers"), noise))
         done = _OVER_TIME if plan.runs_over_time else release.facts()["post_processing"]
-        made.append(("Post-processing", done))
-        hashes.append(("Measured values", release.result_hash))
+        made.append((say_words("Post-processing"), _processing_text(done)))
+        hashes.append((say_words("Measured values"), release.result_hash))
     return [*made, *((f"{name}, SHA-256", value) for name, value in hashes)]
+
+
+def _processing_text(done: str) -> str:
+    """What was done to the answers; of a projection in other languages without its figures."""
+    if page_language() != "en" and "projected" in done:
+        return say_words("projected onto answers that a table could have given; the release's files say how")
+    return say_words(done)
 
 
 def _price_facts(plan: WorkloadPlan) -> Rows:

@@ -2,7 +2,7 @@
 "use strict";
 (() => {
   const get = (id) => document.getElementById(id);
-  const ROWS = 50, DRAWN = 40, GROUPS = 8;
+  const ROWS = 50, DRAWN = 40, GROUPS = 8, CROSSED = 400, GROUPED = 160;
   let site = null;
   const loaded = new Map();
   const turns = { curve: 0, table: 0, result: 0 }; // what was asked last is shown, whatever arrives last
@@ -13,6 +13,12 @@
     for (const [name, value] of Object.entries(attributes || {})) node.setAttribute(name, value);
     return node;
   }
+  /** An English text in the page's language, with values for its names in braces. */
+  function say(text, values) {
+    const found = (site && site.words[text]) || text;
+    return found.replace(/\{(\w+)\}/g, (whole, name) => (values && name in values ? values[name] : whole));
+  }
+  const called = (name) => (site.attributes[name] && site.attributes[name].heading) || name;
   const label = (text) => (text.length > 160 ? text.slice(0, 159) + "…" : text);
 
   async function fetched(file, how) {
@@ -37,9 +43,8 @@
   }
   function trouble(reason) {
     const local = location.protocol === "file:";
-    get("trouble").textContent = local
-      ? "Opened as a file, a browser loads no tables. Serve this folder instead, for example: python -m http.server -d FOLDER"
-      : "This could not be shown: " + reason.message;
+    const place = get("trouble");
+    place.textContent = local ? place.dataset.local : place.dataset.failed + " " + reason.message;
     get("trouble").hidden = false;
   }
   const safely = (f) => (...given) => Promise.resolve().then(() => f(...given)).catch(trouble);
@@ -49,9 +54,17 @@
     if (value === null || value === undefined || Number.isNaN(value)) return "–";
     let decimals = Number.isInteger(value) ? 0 : 2;
     if (error > 0 && Number.isFinite(error)) decimals = Math.max(0, Math.min(9, 1 - Math.floor(Math.log10(error))));
-    return value.toLocaleString("en", { minimumFractionDigits: decimals, maximumFractionDigits: decimals })
-      .replace(/^-(?=[0.,]*$)/, "").replace("-", "−");
+    return value.toLocaleString(site.language, { minimumFractionDigits: decimals, maximumFractionDigits: decimals })
+      .replace(/^-(?=[0.,\s]*$)/, "").replace("-", "−");
   }
+  /** The mark of an answer by its relative standard error; "" where it is well known, or where there are no marks. */
+  function flag(value, error) {
+    const relative = error === 0 ? 0 : value > 0 ? error / value : Infinity;
+    return site.flags.filter(([, above]) => !(relative <= above)).reduce((_, [mark]) => mark, "");
+  }
+  /** Texts of a number and its ends with its mark; two dots where readers are not shown them. */
+  const marked = (mark, texts) => (mark === "suppress" ? texts.map(() => "··") : [texts[0] + mark, ...texts.slice(1)]);
+  const range = (low, high) => say("{low} to {high}", { low, high });
   const percent = (value, error) => shown(100 * value, 100 * error) + " %";
 
   // -- charts: the drawing program is loaded with the first chart that comes into view ---------------------
@@ -65,7 +78,7 @@
     });
     return drawing;
   }
-  const waiting = new Map();
+  const waiting = new Map(), wantedSpec = new Map(), drawn = new Map();
   const watcher = new IntersectionObserver((entries) => {
     for (const { target, isIntersecting } of entries) {
       if (isIntersecting && waiting.has(target)) {
@@ -78,11 +91,15 @@
   async function drawNow(place, spec, text) {
     await drawer();
     const look = { config: site.config, renderer: "svg", actions: false, defaultStyle: false };
-    await vegaEmbed(place, spec, { ...look, ast: true, logLevel: 1, tooltip: { disableDefaultStyle: true } });
+    if (wantedSpec.get(place) !== spec) return;
+    const { view } = await vegaEmbed(place, spec, { ...look, ast: true, logLevel: 1, tooltip: { disableDefaultStyle: true }, formatLocale: site.locale });
     place.setAttribute("aria-label", text);
+    drawn.set(place, [view, text]);
+    if (wantedSpec.get(place) !== spec) place.replaceChildren(); // it was drawn while something else was chosen
   }
   function draw(id, spec, text) {
     const place = get(id);
+    wantedSpec.set(place, spec);
     if (!spec) { waiting.delete(place); place.replaceChildren(); return; }
     waiting.set(place, [spec, text]);
     watcher.unobserve(place);
@@ -116,11 +133,11 @@
   }
 
   // -- distributions --------------------------------------------------------------------------------------
-  const byText = (by) => by.join(" × ") || "everybody together";
+  const byText = (by) => by.map(called).join(" × ") || say("everybody together");
   function curveChoices() {
     const attributes = [...new Set(site.curves.map((c) => c.attribute))];
     if (!attributes.length) { get("distributions").hidden = true; return; }
-    choose(get("curve-attribute"), attributes.map((a) => [a, a]));
+    choose(get("curve-attribute"), attributes.map((a) => [a, called(a)]));
     get("curve-attribute").onchange = safely(() => { curveGroups(); return curve(); });
     get("curve-by").onchange = safely(curve);
     curveGroups();
@@ -140,21 +157,21 @@
     for (let g = 0; g < groups; g++) if (means[width][g] !== null) told.push(g);
     const each = quantiles[width].length / groups, at = quantiles[width].slice(0, each);
     const wanted = [0.1, 0.25, 0.5, 0.75, 0.9].map((p) => at.indexOf(p)).filter((i) => i >= 0);
-    const head = [...entry.by.map((b) => [b]), ["Mean", "n"], ["95 %", "n"]];
-    for (const i of wanted) head.push([at[i] === 0.5 ? "Median" : `${Math.round(100 * at[i])} %`, "n"], ["95 %", "n"]);
+    const head = [...entry.by.map((b) => [called(b)]), [say("Mean"), "n"], ["95 %", "n"]];
+    for (const i of wanted) head.push([at[i] === 0.5 ? say("Median") : `${Math.round(100 * at[i])} %`, "n"], ["95 %", "n"]);
     const body = told.map((g) => {
       const [mean, error, low, high] = [0, 1, 2, 3].map((i) => means[width + i][g]);
       const step = Math.max(error ?? 0, (high - low) / 4);
-      const line = [...entry.by.map((_, i) => means[i][g]), shown(mean, step), `${shown(low, step)} to ${shown(high, step)}`];
+      const line = [...entry.by.map((_, i) => means[i][g]), shown(mean, step), range(shown(low, step), shown(high, step))];
       for (const i of wanted) {
         const [value, from, to] = [1, 2, 3].map((k) => quantiles[width + k][g * each + i]);
-        line.push(shown(value), `${shown(from)} to ${shown(to)}`);
+        line.push(shown(value), range(shown(from), shown(to)));
       }
       return line;
     });
     const left = groups - told.length, notes = [...new Set(told.map((g) => means[width + 4][g]).filter(Boolean))];
-    const said = notes.length ? `The mean${told.length > 1 ? ` of ${name(means, told[0]) || "everybody"}` : ""}: ${means[width + 4][told[0]] || notes[0]}. ` : "";
-    get("curve-table").replaceChildren(rows(head, body, said + (left ? `Too few to tell: ${left} of ${groups} groups.` : "")));
+    const said = notes.length ? say(told.length > 1 ? "The mean of {group}: {note}. " : "The mean: {note}. ", { group: name(means, told[0]) || say("everybody"), note: means[width + 4][told[0]] || notes[0] }) : "";
+    get("curve-table").replaceChildren(rows(head, body, said + (left ? say("Too few to tell: {left} of {groups} groups.", { left, groups }) : "")));
     if (!shares) { draw("curve-chart", null); return; }
     const values = [];
     for (const g of told.slice(0, GROUPS)) {
@@ -163,21 +180,21 @@
         values.push({ x, share: shares.share[k], low: shares.low[k], high: shares.high[k], group: label(name(means, g)) });
       });
     }
-    const share = { title: "share of records", scale: { domain: [0, 1] }, axis: { format: "%", tickCount: 5 } };
+    const share = { title: say("share of records"), scale: { domain: [0, 1] }, axis: { format: "%", tickCount: 5 } };
     draw("curve-chart", {
       data: { values }, width: "container", height: 260,
       encoding: {
-        x: number("x", entry.attribute, { scale: { zero: false, nice: false }, axis: { grid: false } }),
+        x: number("x", called(entry.attribute), { scale: { zero: false, nice: false }, axis: { grid: false } }),
         color: entry.by.length
           ? { field: "group", type: "nominal", sort: null, legend: { title: byText(entry.by), columns: 4 } }
           : { value: "var(--series-1)" },
-        tooltip: tips([["group", "group"], ["x", "up to"], ["share", "share"], ["low", "95 % from"], ["high", "to"]]),
+        tooltip: tips([["group", say("group")], ["x", say("up to")], ["share", say("share")], ["low", say("95 % from")], ["high", say("to")]]),
       },
       layer: [
-        { mark: { type: "area", opacity: 0.22 }, encoding: { y: number("low", "share of records", share), y2: { field: "high" } } },
-        { mark: { type: "line", strokeWidth: 2 }, encoding: { y: number("share", "share of records", share) } },
+        { mark: { type: "area", opacity: 0.22 }, encoding: { y: number("low", say("share of records"), share), y2: { field: "high" } } },
+        { mark: { type: "line", strokeWidth: 2 }, encoding: { y: number("share", say("share of records"), share) } },
       ],
-    }, `Cumulative shares of ${entry.attribute}, ${byText(entry.by)}`);
+    }, say("Cumulative shares of {attribute}, {groups}", { attribute: called(entry.attribute), groups: byText(entry.by) }));
   }
 
   // -- tables -----------------------------------------------------------------------------------------------
@@ -191,7 +208,7 @@
     names = [...tables.find((t) => t.names.length === Math.min(2, Math.max(...tables.map((u) => u.names.length)))).names];
     get("table-names").replaceChildren(...attributes.map((name) => {
       const box = make("input", null, { type: "checkbox", value: name }), chip = make("label", null, { class: "chip" });
-      chip.append(box, make("bdi", label(name)));
+      chip.append(box, make("bdi", label(called(name))));
       box.onchange = safely(() => {
         names = box.checked ? [...names, name] : names.filter((n) => n !== name);
         page = 0;
@@ -199,8 +216,9 @@
       });
       return chip;
     }));
-    for (const id of ["table-sort", "table-find"]) get(id).oninput = safely(() => { page = 0; return showTable(); });
+    for (const id of ["table-sort", "table-find", "table-as"]) get(id).oninput = safely(() => { page = 0; return showTable(); });
     get("table-save").onclick = safely(save);
+    get("chart-save").onclick = safely(saveChart);
   }
   const entryOf = (release, wanted) => real(release).find((t) => same(t.names, wanted));
   function allowed() {
@@ -230,24 +248,26 @@
     allowed();
     const entry = entryOf(site.releases[0], names);
     if (!entry) {
-      get("table-told").textContent = names.length ? "Tick one more: this table was asked for only within larger ones." : "Tick an attribute.";
+      get("table-told").textContent = names.length ? say("Tick one more: this table was asked for only within larger ones.") : say("Tick an attribute.");
       for (const id of ["table-rows", "table-pages"]) get(id).replaceChildren();
       draw("table-chart", null);
       return;
     }
     const mine = ++turns.table, found = await table(site.releases[0], entry);
     if (mine !== turns.table) return;
+    get("table-as").disabled = !(found.names.length > 1 && found.value.length <= CROSSED);
+    if (!get("table-as").disabled && get("table-as").value !== "list") return crossed(found, get("table-as").value);
     const cells = listed(found), pages = Math.max(1, Math.ceil(cells.length / ROWS));
     page = Math.min(page, pages - 1);
     const part = cells.slice(page * ROWS, (page + 1) * ROWS);
-    get("table-told").textContent = `${cells.length.toLocaleString("en")} of ${found.value.length.toLocaleString("en")} cells` +
-      (pages > 1 ? `; page ${page + 1} of ${pages.toLocaleString("en")}` : "") + ". Intervals at 95 %.";
-    const head = [...found.names.map((n) => [n]), ["Answer", "n"], ...(found.projected ? [["Before projection", "n"]] : []),
-      ["95 % from", "n"], ["to", "n"], ["Standard error", "n"]];
+    const counts = { cells: shown(cells.length), all: shown(found.value.length), page: page + 1, pages: shown(pages) };
+    get("table-told").textContent = say(pages > 1 ? "{cells} of {all} cells; page {page} of {pages}. Intervals at 95 %." : "{cells} of {all} cells. Intervals at 95 %.", counts);
+    const head = [...found.names.map((n) => [called(n)]), [say("Answer"), "n"], ...(found.projected ? [[say("Before projection"), "n"]] : []),
+      [say("95 % from"), "n"], [say("to"), "n"], [say("Standard error"), "n"]];
     const body = part.map((c) => {
       const error = found.error(c), [low, high] = found.interval(c);
-      return [...texts(found, c), shown(found.value[c], error), ...(found.projected ? [shown(found.raw[c], error)] : []),
-        shown(low, error), shown(high, error), shown(error, error)];
+      const told = [found.value[c], ...(found.projected ? [found.raw[c]] : []), low, high].map((x) => shown(x, error));
+      return [...texts(found, c), ...marked(flag(found.value[c], error), told), shown(error, error)];
     });
     get("table-rows").replaceChildren(rows(head, body));
     const turn = (text, by, off) => {
@@ -256,23 +276,121 @@
       button.onclick = safely(() => { page += by; return showTable(); });
       return button;
     };
-    get("table-pages").replaceChildren(...(pages > 1 ? [turn("Back", -1, !page), turn("On", 1, page === pages - 1)] : []));
+    get("table-pages").replaceChildren(...(pages > 1 ? [turn(say("Back"), -1, !page), turn(say("On"), 1, page === pages - 1)] : []));
     const values = part.slice(0, DRAWN).map((c) => {
       const [low, high] = found.interval(c);
       return { cell: label(texts(found, c).join(" · ")), answer: found.value[c], low, high };
     });
-    const along = (field) => number(field, "records", { axis: { tickCount: 5, format: ",.6~r" } });
+    const along = (field) => number(field, say("records"), { axis: { tickCount: 5, format: ",.6~r" } });
     draw("table-chart", values.length ? {
       data: { values }, width: "container", height: { step: 20 },
       encoding: {
         y: { field: "cell", type: "nominal", sort: null, title: null, axis: { ticks: false, domain: false } },
-        tooltip: tips([["cell", "cell"], ["answer", "answer"], ["low", "95 % from"], ["high", "to"]]),
+        tooltip: tips([["cell", say("cell")], ["answer", say("answer")], ["low", say("95 % from")], ["high", say("to")]]),
       },
       layer: [
         { mark: { type: "bar", height: { band: 0.62 }, color: "var(--series-1)", opacity: 0.55 }, encoding: { x: along("answer") } },
         { mark: { type: "rule", strokeWidth: 1.5, color: "var(--ink)" }, encoding: { x: along("low"), x2: { field: "high" } } },
       ],
-    } : null, `Answers with intervals: ${found.names.join(" by ")}`);
+    } : null, say("Answers with intervals: {table}", { table: found.names.map(called).join(" × ") }));
+  }
+  /** The first attribute down, the others across, with totals; per cents with intervals that know both errors. */
+  function crossed(found, per) {
+    const down = found.sizes[0], across = found.value.length / down, z = site.multipliers["0.95"];
+    const wanted = get("table-find").value.trim().toLowerCase(), how = get("table-sort").value;
+    const span = (n, i) => (i < n ? [i] : Array.from({ length: n }, (_, k) => k));
+    const sum = (i, j) => Calc.Linear.of(found, span(down, i).flatMap((a) => span(across, j).map((b) => a * across + b)));
+    const base = { row: (i) => [i, across], column: (_, j) => [down, j], all: () => [down, across] }[per];
+    const all = Array.from({ length: across + 1 }, (_, j) => j);
+    /** Of a cell, or of a total, its value with the ends of its interval and its error; null where it cannot be told. */
+    function cell(i, j) {
+      try {
+        if (!base) {
+          if (i === down || j === across) return sum(i, j).answer(z);
+          const [low, high] = found.interval(i * across + j);
+          return { value: found.value[i * across + j], error: found.error(i * across + j), low, high };
+        }
+        const [k, l] = base(i, j);
+        if (k === i && l === j) return { value: 1, error: 0, low: 1, high: 1 };
+        const told = Calc.ratio(sum(i, j), sum(k, l), z), clip = (x) => Math.min(1, Math.max(0, x));
+        return { ...told, value: clip(told.value), low: clip(told.low), high: clip(told.high) };
+      } catch (reason) {
+        if (!(reason instanceof Calc.Refused)) throw reason;
+        return null;
+      }
+    }
+    const cells = Array.from({ length: down + 1 }, (_, i) => all.map((j) => cell(i, j)));
+    // all numbers with as many decimals as show the first figure of half of the middle interval
+    const scale = base ? 100 : 1, unit = base ? " %" : "";
+    const halves = cells.flat().filter((c) => c && c.high > c.low).map((c) => scale * (c.high - c.low) / 2).sort((a, b) => a - b);
+    const size = halves.length ? Math.min(6, Math.max(0, -Math.floor(Math.log10(halves[Math.floor(halves.length / 2)])))) : 0;
+    const plain = (x) => shown(scale * x, 10 ** (1 - size));
+    function text(c) {
+      if (!c) return "–";
+      const error = c.error ?? (c.high - c.low) / 4, mark = flag(c.value, error);
+      if (mark === "suppress") return "··";
+      if (c.low === c.high) return shown(scale * c.value) + unit + mark;
+      const [below, above] = [c.value - c.low, c.high - c.value];
+      return Math.abs(below - above) <= 0.05 * Math.max(below, above)
+        ? `${plain(c.value)}${unit}${mark} ± ${plain((below + above) / 2)}`
+        : `${plain(c.value)}${unit}${mark} [${plain(c.low)}; ${plain(c.high)}]`;
+    }
+    const heads = Array.from({ length: across }, (_, j) => texts(found, j).slice(1).join(" · "));
+    let lines = Array.from({ length: down }, (_, i) => i);
+    const name = (i) => (i < down ? texts(found, i * across)[0] : say("Total"));
+    if (wanted) lines = lines.filter((i) => name(i).toLowerCase().includes(wanted));
+    const totals = new Map(how === "cell" ? [] : lines.map((i) => [i, sum(i, across).value]));
+    if (how !== "cell") lines.sort((a, b) => (how === "down" ? 1 : -1) * (totals.get(b) - totals.get(a)));
+    const body = [...lines, down].map((i) => [name(i), ...cells[i].map(text)]);
+    get("table-told").textContent = say("Totals are of all cells. Intervals at 95 %; those of per cents know how a cell and its total err together.");
+    get("table-rows").replaceChildren(rows([[called(found.names[0])], ...heads.map((h) => [h, "n"]), [say("Total"), "n"]], body));
+    get("table-pages").replaceChildren();
+    const values = lines.flatMap((i) => all.slice(0, across).map((j) => ({ ...cells[i][j], i, j, names: texts(found, i * across + j).map(label) })))
+      .filter((c) => c.value !== undefined && flag(c.value, c.error ?? (c.high - c.low) / 4) !== "suppress")
+      .map(({ names: [row, column, ...more], value, low, high }) => ({ row, column, more: more.join(" · "), answer: value, low, high }));
+    draw("table-chart", values.length && values.length <= GROUPED && found.sizes[1] <= GROUPS ? grouped(found, values, base) : null,
+      say("Answers with intervals: {table}", { table: found.names.map(called).join(" × ") }));
+  }
+  /** Bars in groups for a second attribute, one picture for each cell of others. */
+  function grouped(found, values, share) {
+    const title = share ? get("table-as").selectedOptions[0].textContent : say("records");
+    const along = (field) => number(field, title, { axis: { tickCount: 5, format: share ? "%" : ",.6~r" } });
+    const rows = { field: "row", type: "nominal", sort: null, title: null, axis: { ticks: false, domain: false } };
+    const columns = { field: "column", type: "nominal", sort: null };
+    const spec = {
+      height: { step: Math.max(20, 9 * found.sizes[1]), for: "position" },
+      encoding: {
+        y: rows, yOffset: columns, color: { ...columns, legend: { title: called(found.names[1]), columns: 3 } },
+        tooltip: tips([["row", called(found.names[0])], ["column", called(found.names[1])], ["answer", say("answer")], ["low", say("95 % from")], ["high", say("to")]]),
+      },
+      layer: [
+        { mark: { type: "bar", opacity: 0.55 }, encoding: { x: along("answer") } },
+        { mark: { type: "rule", strokeWidth: 1.2, color: "var(--ink)" }, encoding: { x: along("low"), x2: { field: "high" }, color: { value: "var(--ink)" } } },
+      ],
+    };
+    if (found.names.length === 2) return { data: { values }, width: "container", ...spec };
+    const facet = { field: "more", type: "nominal", sort: null, title: found.names.slice(2).map(called).join(" · ") };
+    return { data: { values }, facet, columns: innerWidth < 700 ? 1 : 3, spec: { ...spec, width: 200 } };
+  }
+  /** The chart as a file to print: on white, with its title above and the source below. */
+  async function saveChart() {
+    const [view, title] = drawn.get(get("table-chart")) || [];
+    if (!view || !get("table-chart").firstChild) return;
+    const light = { ink: "#1b2430", muted: "#56606d", line: "#dde1e6", paper: "#ffffff" }, look = getComputedStyle(document.documentElement);
+    const inside = (await view.toSVG()).replace(/var\(--([\w-]+)\)/g, (_, name) => light[name] || look.getPropertyValue(`--${name}`).trim());
+    const box = make("div");
+    box.innerHTML = inside; // of Vega's own making, whose texts are escaped
+    const [width, height] = ["width", "height"].map((n) => Number(box.firstChild.getAttribute(n)));
+    const told = (text, y, size) => { const node = make("text", text, { x: 8, y, "font-family": "sans-serif", "font-size": size }); return node.outerHTML; };
+    const svg = `<svg xmlns="http://www.w3.org/2000/svg" width="${width + 16}" height="${height + 64}"><rect width="100%" height="100%" fill="#fff"/>` +
+      `${told(title, 22, 15)}<g transform="translate(8 34)">${inside}</g>${told(site.source, height + 54, 11)}</svg>`;
+    handOut(new Blob([svg], { type: "image/svg+xml" }), names.join(".").replace(/[^\w.-]/g, "_") + ".svg");
+  }
+  function handOut(blob, download) {
+    const link = make("a", null, { download });
+    link.href = URL.createObjectURL(blob);
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 60000);
   }
   async function save() {
     const entry = entryOf(site.releases[0], names);
@@ -283,14 +401,12 @@
       const safe = /^[=+\-@\t]/.test(text) && !Number.isFinite(Number(text)) ? "'" + text : text;
       return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
     };
-    const lines = [[...found.names.map(field), "answer", "standard_error", "low", "high"].join(",")];
+    const lines = [[...found.names.map(field), "answer", "standard_error", "low", "high", ...(site.flags.length ? ["flag"] : [])].join(",")];
     for (const c of listed(found)) {
-      lines.push([...texts(found, c).map(field), found.value[c], found.error(c), ...found.interval(c)].join(","));
+      lines.push([...texts(found, c).map(field), found.value[c], found.error(c), ...found.interval(c),
+        ...(site.flags.length ? [flag(found.value[c], found.error(c))] : [])].join(","));
     }
-    const link = make("a", null, { download: found.names.join(".").replace(/[^\w.-]/g, "_") + ".csv" });
-    link.href = URL.createObjectURL(new Blob([lines.join("\n") + "\n"], { type: "text/csv" }));
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+    handOut(new Blob([lines.join("\n") + "\n"], { type: "text/csv" }), found.names.join(".").replace(/[^\w.-]/g, "_") + ".csv");
   }
 
   // -- calculator ---------------------------------------------------------------------------------------------
@@ -306,11 +422,11 @@
     box.append(make("legend", `${letter}: ${sentence(terms[letter])}`));
     terms[letter].forEach((condition, i) => {
       const line = make("div", null, { class: "condition" });
-      const which = make("select", null, { "aria-label": `${letter}, attribute ${i + 1}` });
-      choose(which, attributes().map((n) => [n, n]), condition.name);
+      const which = make("select", null, { "aria-label": say("{letter}, attribute {number}", { letter, number: i + 1 }) });
+      choose(which, attributes().map((n) => [n, called(n)]), condition.name);
       which.onchange = safely(() => { condition.name = which.value; condition.chosen = [0]; return kindChanged(); });
       const labels = site.attributes[condition.name].labels;
-      const cells = make("select", null, { multiple: "", size: Math.min(6, labels.length), "aria-label": `${letter}, cells of ${condition.name}` });
+      const cells = make("select", null, { multiple: "", size: Math.min(6, labels.length), "aria-label": say("{letter}, cells of {attribute}", { letter, attribute: called(condition.name) }) });
       choose(cells, labels.map((t, k) => [String(k), t]));
       for (const option of cells.options) option.selected = condition.chosen.includes(Number(option.value));
       cells.onchange = safely(() => {
@@ -318,13 +434,13 @@
         box.querySelector("legend").textContent = `${letter}: ${sentence(terms[letter])}`;
         return calculate();
       });
-      const drop = make("button", "Remove", { type: "button", "aria-label": `${letter}: remove ${condition.name}` });
+      const drop = make("button", say("Remove"), { type: "button", "aria-label": say("{letter}: remove {attribute}", { letter, attribute: called(condition.name) }) });
       drop.onclick = safely(() => { terms[letter].splice(i, 1); return kindChanged(); });
       line.append(which, cells, drop);
       box.append(line);
     });
-    const text = terms[letter].length ? "And …" : "Only those with …";
-    const more = make("button", text, { type: "button", "aria-label": `${text} (a condition on ${letter})` });
+    const text = terms[letter].length ? say("And …") : say("Only those with …");
+    const more = make("button", text, { type: "button", "aria-label": say("{text} (a condition on {letter})", { text, letter }) });
     more.onclick = safely(() => {
       const free = attributes().find((n) => !terms[letter].some((c) => c.name === n));
       if (free) terms[letter].push({ name: free, chosen: [0] });
@@ -335,12 +451,12 @@
   }
   const attributes = () => Object.keys(site.attributes);
   function sentence(conditions) {
-    if (!conditions.length) return "everybody";
+    if (!conditions.length) return say("everybody");
     return conditions.map(({ name, chosen }) => {
       const labels = chosen.map((i) => label(site.attributes[name].labels[i]));
-      const few = labels.length > 4 ? [labels[0], "…", labels[labels.length - 1], `(${labels.length} cells)`] : labels;
-      return `${name} ${labels.length === 1 ? "=" : "in"} ${few.join(labels.length > 4 ? " " : ", ")}`;
-    }).join(" and ");
+      const few = labels.length > 4 ? [labels[0], "…", labels[labels.length - 1], say("({number} cells)", { number: labels.length })] : labels;
+      return `${called(name)} ${labels.length === 1 ? "=" : say("in")} ${few.join(labels.length > 4 ? " " : ", ")}`;
+    }).join(say(" and "));
   }
   /** The smallest table over all these attributes. */
   function holding(release, wanted) {
@@ -351,7 +467,7 @@
   async function term(release, conditions, along) {
     const wanted = [...new Set([...conditions.map((c) => c.name), ...along])];
     const entry = holding(release, wanted);
-    if (!entry) throw new Calc.Refused(`${wanted.join(", ")} were not measured together`);
+    if (!entry) throw new Calc.Refused(say("{attributes} were not measured together", { attributes: wanted.map(called).join(", ") }));
     const found = await table(release, entry);
     const chosen = found.names.map((n) => {
       const named = conditions.filter((c) => c.name === n).map((c) => c.chosen);
@@ -378,7 +494,7 @@
       if (mine === turns.result) out.replaceChildren(...nodes);
     } catch (reason) {
       if (!(reason instanceof Calc.Refused)) throw reason;
-      if (mine === turns.result) out.replaceChildren(make("p", `Not told: ${reason.message}.`, { class: "quiet" }));
+      if (mine === turns.result) out.replaceChildren(make("p", say("Not told: {reason}.", { reason: say(reason.message) }), { class: "quiet" }));
     }
   }
   async function result(kind, z) {
@@ -398,21 +514,23 @@
     const found = Calc.ratio(a, old, z), grown = (x) => x - 1;
     return told({ ...found, value: grown(found.value), low: grown(found.low), high: grown(found.high) }, percent, level, given);
   }
-  const points = (value, error) => shown(100 * value, 100 * error) + " points";
+  const points = (value, error) => say("{number} points", { number: shown(100 * value, 100 * error) });
   function told(found, text, level, given) {
     const error = found.error === null ? (found.high - found.low) / 4 : found.error;
     const who = given.map((c, i) => `${"ABCD"[i]}: ${sentence(c)}`).join("; ");
     return [
       make("p", text(found.value, error), { class: "big" }),
-      make("p", `${level} interval: ${text(found.low, error)} to ${text(found.high, error)}` +
-        (found.error === null ? "; of projected answers no standard error is known" : `; standard error ${text(found.error, error)}`)),
+      make("p", say(found.error === null
+        ? "{level} interval: {low} to {high}; of projected answers no standard error is known"
+        : "{level} interval: {low} to {high}; standard error {error}",
+      { level, low: text(found.low, error), high: text(found.high, error), error: text(found.error, error) })),
       make("p", who, { class: "quiet" }),
     ];
   }
   async function ranked(release, conditions) {
     const along = get("calc-along").value, labels = site.attributes[along].labels;
     const z = site.together[String(labels.length - 1)];
-    if (!z) throw new Calc.Refused(`${along} has too many cells to rank`);
+    if (!z) throw new Calc.Refused(say("{attribute} has too many cells to rank", { attribute: called(along) }));
     const own = conditions.filter((c) => c.name !== along), { found, chosen } = await term(release, own, [along]);
     const all = labels.map((_, i) => {
       let cells = [0];
@@ -423,9 +541,9 @@
       return Calc.Linear.of(found, cells);
     });
     const ranks = Calc.ranks(all, z), orderly = Array.from(labels.keys()).sort((i, j) => ranks[i].rank - ranks[j].rank);
-    const body = orderly.map((i) => [labels[i], String(ranks[i].rank), `${ranks[i].low} to ${ranks[i].high}`, shown(ranks[i].value, all[i].answer(1).error)]);
-    const box = make("div", null, { class: "scroll", tabindex: "0", role: "region", "aria-label": "Ranks" });
-    box.append(rows([[along], ["Rank", "n"], ["95 %", "n"], ["Count", "n"]], body, "Each interval holds with 95 % for its cell, all its comparisons together."));
+    const body = orderly.map((i) => [labels[i], String(ranks[i].rank), range(ranks[i].low, ranks[i].high), shown(ranks[i].value, all[i].answer(1).error)]);
+    const box = make("div", null, { class: "scroll", tabindex: "0", role: "region", "aria-label": say("Ranks") });
+    box.append(rows([[called(along)], [say("Rank"), "n"], ["95 %", "n"], [say("Count"), "n"]], body, say("Each interval holds with 95 % for its cell, all its comparisons together.")));
     return [box];
   }
 
@@ -439,7 +557,7 @@
       terms.A = [{ name: pair[0], chosen: [0] }];
       if (pair[1]) terms.B = [{ name: pair[1], chosen: [0] }];
       const rankable = attributes().filter((n) => site.together[String(site.attributes[n].labels.length - 1)]);
-      choose(get("calc-along"), rankable.map((n) => [n, n]));
+      choose(get("calc-along"), rankable.map((n) => [n, called(n)]));
       for (const id of ["calc-kind", "calc-level", "calc-along"]) get(id).onchange = safely(kindChanged);
     }
     // what is below the fold waits until somebody looks

@@ -17,6 +17,7 @@ import itertools
 import json
 import math
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -28,8 +29,10 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
+from sfumato._util.catalogue import page_language, page_locale, read_catalogue, say_note, say_words, speak
 from sfumato._util.description import Description, DescriptionBlock, Facts, Sentences, Warnings, page_html
 from sfumato._util.frames import Frame, safe_text
+from sfumato.domain import Domain
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import Block, Identity
 from sfumato.operators.base import FloatArray
@@ -40,8 +43,11 @@ from sfumato.present.page import asset_text, template_environment
 from sfumato.present.words import CONFIDENCE, numeric_names, provenance_facts, small_groupings, typical_table
 from sfumato.releases import Release
 from sfumato.releases.comparing import check_comparable
+from sfumato.releases.ends import answer_range
 from sfumato.releases.files import Draft
-from sfumato.releases.tables import answer_range
+from sfumato.releases.methods import method_description
+from sfumato.releases.publication import Publication
+from sfumato.releases.reliability import read_reliability
 from sfumato.releases.warnings import reader_lines
 from sfumato.strategies.residuals import Residuals
 from sfumato.workloads import RECORDS, QueryBlock, Workload
@@ -299,7 +305,8 @@ def _distribution_facts(release: Release, attribute: str, by: tuple[str, ...]) -
 
 def _columns_by_place(frame: Frame) -> dict[str, list[Any]]:
     """Columns by place, for an attribute may be called like one of them: groups, then what is told."""
-    return {str(i): [_seven_figures(v) for v in column] for i, column in enumerate(frame.columns.values())}
+    found = {str(i): [_seven_figures(v) for v in column] for i, column in enumerate(frame.columns.values())}
+    return found | ({str(len(found) - 1): [*map(say_note, frame["note"])]} if "note" in frame.columns else {})
 
 
 def _seven_figures(value: Any) -> Any:
@@ -307,6 +314,7 @@ def _seven_figures(value: Any) -> Any:
     return float(f"{value:.7g}") if isinstance(value, float) else value
 
 
+_QUOTED = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 _CONFIDENCES = (0.8, 0.9, 0.95, 0.99)  # what readers choose from
 _MOST_RANKED = 200  # cells that are ranked, every one against every other
 POLICY = (
@@ -314,14 +322,21 @@ POLICY = (
 )
 
 
-def publish(release: Release, folder: str | PathLike[str], *, earlier: Release | None = None) -> Path:
+def publish(
+    release: Release,
+    folder: str | PathLike[str],
+    *,
+    earlier: Release | None = None,
+    publication: Publication | None = None,
+) -> Path:
     """Write a static site about a release to a new folder, for any web server to host, and return its path.
 
     Tables are small files that the page loads when they are asked for; the calculator computes shares, ratios,
     differences and ranks from them in the browser, by the arithmetic of `Answer`. The 150,000 cells of the smallest
     tables are exact, those of larger ones are rounded to a 256th of their standard error. With an `earlier` release
-    of the same queries, changes and growth are told too. It costs nothing. Raises PlanError for what has no known
-    errors, InvalidInput for a folder that is neither new or empty nor the site of that very release.
+    of the same queries, changes and growth are told too. A `publication` says title, institution, labels, marks and the
+    language. It costs nothing. Raises PlanError for what has no known errors and for a label of what is not declared,
+    InvalidInput for a folder that is neither new or empty nor the site of that very release.
 
     >>> import tempfile, pathlib
     >>> from sfumato.publishing import publish
@@ -339,20 +354,23 @@ def publish(release: Release, folder: str | PathLike[str], *, earlier: Release |
             )
     if earlier is not None:
         check_comparable(release, earlier)
+    told = publication or Publication()
+    told.check_names(release.plan.workload.domain)
     of = [r.result_hash for r in (release, *(() if earlier is None else (earlier,)))]
+    of += [] if publication is None else [told.fingerprint()]
     with suppress(AttributeError, OSError, TypeError, ValueError):
         # it appeared at once and complete, and whoever wrote it ended before it could say so
         if json.loads((Path(folder) / "site.json").read_text(encoding="utf-8")).get("of") == of:
             return Path(folder)
-    with Draft(folder) as draft:
-        _write_site(release, earlier, draft.partial, of)
+    with Draft(folder) as draft, speak(told.language, told.called()):
+        _write_site(release, earlier, draft.partial, of, told)
         if hasattr(os, "sync"):
             os.sync()  # its files are many, and free to write again
         draft.publish()
     return draft.folder
 
 
-def _write_site(release: Release, earlier: Release | None, folder: Path, of: list[str]) -> None:
+def _write_site(release: Release, earlier: Release | None, folder: Path, of: list[str], told: Publication) -> None:
     shelves = [(release, write_tables(release, folder / "tables"))]
     if earlier is not None:
         shelves.append((earlier, write_tables(earlier, folder / "earlier")))
@@ -362,18 +380,31 @@ def _write_site(release: Release, earlier: Release | None, folder: Path, of: lis
     _write_site_text(folder / "style.css", asset_text("style.css") + (own / "style.css").read_text(encoding="utf-8"))
     for name, text in (("charts.js", "vendor/vega-bundle.js"), ("LICENSES.txt", "vendor/LICENSES.txt")):
         _write_site_text(folder / name, asset_text(text))
-    facts = _site_facts(shelves) | {"of": of, "curves": write_curves(release, folder / "curves")}
+    facts = _site_facts(shelves, told) | {"of": of, "curves": write_curves(release, folder / "curves")}
     _write_site_text(
         folder / "site.json", json.dumps(facts, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     )
-    _write_site_text(folder / "index.html", _site_page(release, earlier, shelves[0][1]))
+    _write_site_text(folder / "index.html", _site_page(release, earlier, shelves[0][1], told))
 
 
 def _write_site_text(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8", newline="\n")  # the folder appears at once and complete
 
 
-def _site_facts(shelves: list[tuple[Release, Shelf]]) -> dict[str, Any]:
+def _script_words() -> dict[str, str]:
+    """The texts of the page's program in the language that is spoken, by the English ones."""
+    program = (resources.files("sfumato.publishing") / "app.js").read_text(encoding="utf-8")
+    program += (resources.files("sfumato.publishing") / "calc.js").read_text(encoding="utf-8")
+    known = read_catalogue(page_language()).words
+    return {text: known[text] for text in script_texts(program) if text in known}
+
+
+def script_texts(program: str) -> list[str]:
+    """Every text between quotes that a program may say: those given to `say`, and reasons for which it refuses."""
+    return list(dict.fromkeys(json.loads(f'"{t}"') for t in _QUOTED.findall(program)))
+
+
+def _site_facts(shelves: list[tuple[Release, Shelf]], told: Publication) -> dict[str, Any]:
     """What the page reads first."""
     release = shelves[0][0]
     domain = release.plan.workload.domain
@@ -383,7 +414,12 @@ def _site_facts(shelves: list[tuple[Release, Shelf]]) -> dict[str, Any]:
     others = sorted({domain[n].size - 1 for n in used if 1 < domain[n].size <= _MOST_RANKED})
     return {
         "format": "sfumato site 1",
-        "attributes": {n: {"labels": list(domain[n].labels), "ordered": domain[n].ordered} for n in used},
+        "language": told.language,
+        "source": told.source_line(release),
+        "locale": page_locale(),
+        "words": _script_words(),
+        "flags": [list(c) for c in read_reliability(told.flags).classes],
+        "attributes": {n: _attribute_facts(domain, n, told) for n in used},
         "releases": [
             {"name": r.provenance.name, "tables": shelf.tables, "agree": shelf.agree, "tilts": shelf.tilts}
             for r, shelf in shelves
@@ -395,26 +431,39 @@ def _site_facts(shelves: list[tuple[Release, Shelf]]) -> dict[str, Any]:
     }
 
 
-def _site_page(release: Release, earlier: Release | None, shelf: Shelf) -> str:
+def _attribute_facts(domain: Domain, name: str, told: Publication) -> dict[str, Any]:
+    """How an attribute is called, and its cells."""
+    words = told.category_texts(name)
+    found = {"labels": [words.get(t, t) for t in domain[name].labels], "ordered": domain[name].ordered}
+    return found if told.heading(name) == name else found | {"heading": told.heading(name)}
+
+
+def _site_page(release: Release, earlier: Release | None, shelf: Shelf, told: Publication) -> str:
     plan, projected = release.plan, release.projection is not None
     glance = [*measures_table(release), *singles_table(release), *typical_table(release)]
     reading = sections.reading_advice(plan, projected=projected)
-    rounding = (
+    rounding = say_words(
         "Cells of large tables are rounded here to less than a two-hundredth of their standard error; the release's "
         "own files are exact."
     )
+    rule = read_reliability(told.flags)
     return (
         template_environment("sfumato.publishing")
         .get_template("page.html")
         .render(
             policy=POLICY,
-            title=safe_text(release.provenance.name),
+            title=safe_text(told.text("title") or release.provenance.name),
+            language=told.language,
+            subtitle=safe_text(told.text("subtitle")),
+            about=told.facts(),
+            rule=rule.statement() if rule.classes else "",
             earlier="" if earlier is None else safe_text(earlier.provenance.name),
             lead=sections.lead_sentences(plan, len(release.workload), released=True, projected=projected),
             warnings=_markup(Warnings(reader_lines(release))),
-            glance=_markup(*glance or [Sentences(["This release holds tables; choose one below."])]),
+            glance=_markup(*glance or [Sentences([say_words("This release holds tables; choose one below.")])]),
             read=_markup(replace(reading, title=""), Sentences([rounding], quiet=True)),
             protects=_markup(sections.guarantee_sentences(plan, released=True)),
+            method=_markup(*method_description(release).blocks),
             provenance=_markup(Facts(provenance_facts(plan, release))),
             left_out=shelf.left_out,
         )

@@ -24,7 +24,7 @@ from sfumato.domain import Domain
 from sfumato.errors import InvalidInput
 from sfumato.operators import Family
 from sfumato.plans.predictions import expand_to_queries
-from sfumato.releases.tables import column_heading
+from sfumato.releases.ends import column_heading
 from sfumato.workloads import RECORDS, Workload
 from sfumato.workloads.levels import table_names
 

@@ -28,9 +28,9 @@ from sfumato.operators.base import FloatArray
 from sfumato.plans.planned import is_answered
 from sfumato.plans.predictions import check_confidence, simultaneous_confidence, widest_sum_margin
 from sfumato.releases.answers import SIZE_ERRORS, fieller_interval, too_few_note
+from sfumato.releases.ends import column_heading
 from sfumato.releases.moments import joint_noise, shown_answers
 from sfumato.releases.quantiles import by_names, declared_rows, read_probabilities, rows_block
-from sfumato.releases.tables import column_heading
 
 if TYPE_CHECKING:
     from sfumato.releases.release import Release

@@ -34,9 +34,10 @@ from sfumato.postprocess.possible import CellCounts, Possible
 from sfumato.postprocess.projection import Projection
 from sfumato.postprocess.values import ValueCounts, ValueTable
 from sfumato.releases.answers import Answer
+from sfumato.releases.ends import answer_range
 from sfumato.releases.files import Contents, cell_columns, write_parquet
 from sfumato.releases.released import Provenance, WorkloadRelease
-from sfumato.releases.tables import Table, answer_range, answers_frame, part_and_label
+from sfumato.releases.tables import Table, answers_frame, part_and_label
 from sfumato.workloads import RECORDS, QueryBlock, QueryFamily, Workload
 from sfumato.workloads.levels import table_block
 

@@ -28,9 +28,9 @@ from sfumato.operators.base import FloatArray
 from sfumato.plans.planned import is_answered
 from sfumato.plans.predictions import check_confidence, widest_sum_margin
 from sfumato.releases.answers import SIZE_ERRORS, too_few_note
+from sfumato.releases.ends import column_heading
 from sfumato.releases.nearest import Statistic, interval_within, nearest_pairs, with_neighbours
 from sfumato.releases.quantiles import by_names, measures_beside
-from sfumato.releases.tables import column_heading
 from sfumato.workloads.levels import table_block
 
 if TYPE_CHECKING:

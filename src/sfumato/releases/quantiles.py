@@ -29,7 +29,7 @@ from sfumato.operators.base import FloatArray
 from sfumato.plans.planned import is_answered
 from sfumato.plans.predictions import check_confidence, entry_biases, widest_sum_margin
 from sfumato.releases.answers import SIZE_ERRORS, fieller_interval, too_few_note
-from sfumato.releases.tables import column_heading
+from sfumato.releases.ends import column_heading
 from sfumato.workloads.levels import lift_to_attribute, table_block
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ __all__ = [
     "numeric_attribute",
 ]
 
-__all__ += ["group_shares", "ratio_interval", "read_probabilities", "rows_block"]
+__all__ += ["clip_interval", "group_shares", "ratio_interval", "read_probabilities", "rows_block"]
 
 Numbers = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
 """Values, standard errors, lower and upper ends: (rows, groups) each, NaN where nothing is known."""
@@ -213,7 +213,7 @@ def ratio_interval(
     top, bottom = parts[:2]
     first = slice(bottom.at.start or 0, (bottom.at.start or 0) + 1)
     sizes = _group_sizes(release, replace(bottom, at=first), level)
-    value, error, low, high = _clip_interval(_fieller_arrays(raw, parts, level, sizes.told), clip)
+    value, error, low, high = clip_interval(_fieller_arrays(raw, parts, level, sizes.told), clip)
     if release.projection is not None:
         a, b = (part.shaped(release.answer_block) for part in (top, bottom))
         value = np.clip(np.divide(a, b, out=np.full_like(a, np.nan), where=(b > 0) & sizes.told), *clip)
@@ -234,7 +234,7 @@ def _fieller_arrays(raw: Release, parts: Sequence[RowsWithin], level: float, tol
     return fieller_interval(a, b, va, vb, both, widest_sum_margin(level, raw.measurement.noise))
 
 
-def _clip_interval(numbers: Numbers, clip: tuple[float | FloatArray, float | FloatArray]) -> Numbers:
+def clip_interval(numbers: Numbers, clip: tuple[float | FloatArray, float | FloatArray]) -> Numbers:
     """Values that a table could have: a value beyond takes its interval along, which so never shrinks to a point.
 
     The interval still contains all that is possible of the unmoved one, so it holds as before.

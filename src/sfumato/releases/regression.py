@@ -26,10 +26,10 @@ from sfumato.operators.base import FloatArray
 from sfumato.plans.predictions import check_confidence, widest_sum_margin
 from sfumato.privacy.measures import MAX_MEASURES
 from sfumato.releases.answers import SIZE_ERRORS, too_few_note
+from sfumato.releases.ends import column_heading
 from sfumato.releases.moments import inverse_covariance, moment_powers, read_moments
 from sfumato.releases.nearest import NEAR, interval_within, with_neighbours
 from sfumato.releases.quantiles import by_names
-from sfumato.releases.tables import column_heading
 
 if TYPE_CHECKING:
     from sfumato.releases.release import Release

@@ -12,6 +12,7 @@ from typing import Any, overload
 
 import numpy as np
 
+from sfumato._util.catalogue import speak
 from sfumato._util.codec import storable, value_fingerprint
 from sfumato._util.description import Description, Facts
 from sfumato._util.display import Progress, show_progress
@@ -20,7 +21,13 @@ from sfumato.errors import InvalidInput, NotAnswerable, PlanError
 from sfumato.measurements import Measurement
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray
-from sfumato.plans.explain import chart_cumulative_shares, chart_shares, predicted_errors, starving_line_text
+from sfumato.plans.explain import (
+    chart_cumulative_shares,
+    chart_shares,
+    chart_with_words,
+    predicted_errors,
+    starving_line_text,
+)
 from sfumato.plans.plan import Plan
 from sfumato.plans.planned import rows_text
 from sfumato.plans.predictions import (
@@ -47,8 +54,10 @@ from sfumato.releases.comparing import (
     combine_answers,
     comparison_frame,
 )
+from sfumato.releases.ends import interval_ends, possible_answers
 from sfumato.releases.files import Contents
 from sfumato.releases.linear import single_rows, split_into_products
+from sfumato.releases.methods import method_description
 from sfumato.releases.modelled import Synthetic, projected_answer, synthesize_records
 from sfumato.releases.released import Provenance, WorkloadRelease
 from sfumato.releases.tables import (
@@ -56,10 +65,8 @@ from sfumato.releases.tables import (
     Intervals,
     Table,
     answers_frame,
-    interval_ends,
     moved_facts,
     part_and_label,
-    possible_answers,
 )
 from sfumato.releases.top import top_cells
 from sfumato.releases.warnings import (
@@ -363,7 +370,7 @@ class Release(WorkloadRelease):
         if self.projection is None:
             errors = np.broadcast_to(np.sqrt(self.variances(block)), sizes).copy()
         labels = tuple(domain[n].labels for n in attributes)
-        return Table(attributes, labels, values, errors, low, high, confidence, rows_text(self.plan.unit))
+        return Table(attributes, labels, values, errors, low, high, confidence, rows_text(self.plan.unit), self)
 
     def top(self, attribute: str, count: int = 20, confidence: float = 0.95) -> Frame:
         """The labels of an attribute with the largest counts, and of which it is sure that they are among the largest.
@@ -502,7 +509,15 @@ class Release(WorkloadRelease):
         """
         return self.plan.table_covariances(first, second)
 
-    def plot(self, attribute: str, by: str | Sequence[str] = (), confidence: float = 0.95) -> Any:
+    def plot(
+        self,
+        attribute: str,
+        by: str | Sequence[str] = (),
+        confidence: float = 0.95,
+        *,
+        title: str = "",
+        source: str = "",
+    ) -> Any:
         """An Altair chart of how an attribute is distributed (extra: plots).
 
         Of ordered attributes it shows cumulative shares with bands, of others shares with intervals. Groups of which
@@ -512,9 +527,11 @@ class Release(WorkloadRelease):
             attribute: The attribute or level.
             by: Attributes or levels; the distribution is shown within each of their cells.
             confidence: The probability, strictly between 0 and 1, with which each interval holds.
+            title: What stands above it.
+            source: The line below it, such as the office and the year.
 
         Returns:
-            The chart.
+            The chart; `.save("chart.svg")`, or .png or .pdf, writes it to a file (extra: charts).
 
         Raises:
             MissingExtra: Altair is not installed.
@@ -522,9 +539,12 @@ class Release(WorkloadRelease):
             DomainError: A name is unknown.
             PlanError: The confidence is no such probability.
         """
+        counted = rows_text(self.plan.unit)
         if self.plan.workload.domain[attribute].ordered:
-            return chart_cumulative_shares(self.cdf(attribute, by, confidence), attribute, rows_text(self.plan.unit))
-        return chart_shares(self.share(attribute, by, confidence), attribute, rows_text(self.plan.unit))
+            drawn = chart_cumulative_shares(self.cdf(attribute, by, confidence), attribute, counted)
+        else:
+            drawn = chart_shares(self.share(attribute, by, confidence), attribute, counted)
+        return chart_with_words(drawn, title, source)
 
     quantiles = statistics.attribute_quantiles
     cdf = statistics.cumulative_shares
@@ -652,6 +672,27 @@ class Release(WorkloadRelease):
         return synthesize_records(self, records)
 
     # -- files and words ----------------------------------------------------------------------------------
+
+    def methods(self, language: str = "en") -> Description:
+        """A paragraph on method for a publication, and BibTeX of what it rests on.
+
+        Args:
+            language: "en", "de" or "fr".
+
+        Returns:
+            A description of 120 to 200 words: what was measured, the noise, the guarantee and who is protected, errors,
+            what was left out, the software; and the citations.
+
+        Raises:
+            InvalidInput: The language has no catalogue.
+
+        >>> made = sf.plan(sf.identity(sf.Domain({"age": 4})), sf.gdp(1), neighbours="add-remove")
+        >>> ages = sf.release(made, sf.Histogram([30, 20, 10, 0]), ledger=None, name="ages")
+        >>> 120 <= len(ages.methods().blocks[0].texts[0].split()) <= 200
+        True
+        """
+        with speak(language):
+            return method_description(self)
 
     def _processing(self) -> dict[str, Any]:
         return released.processing_facts(self) | caution_facts(self) | cut_facts(self)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from sfumato._util.description import Facts
 from sfumato._util.frames import Frame, FrameConvertible
 from sfumato.errors import PlanError
-from sfumato.operators import Block
-from sfumato.operators.base import FloatArray, LinearOperator
-from sfumato.plans.explain import chart_cells
-from sfumato.postprocess.denoising import AdaptedTables
-from sfumato.strategies.strategy import row_shape
+from sfumato.operators.base import FloatArray
+from sfumato.plans.explain import chart_cross_table
+from sfumato.releases.crosstab import CrossTable, cross_table
+from sfumato.releases.ends import column_heading, shown_cells
+from sfumato.releases.reliability import read_reliability, relative_errors
 from sfumato.workloads import RECORDS, Workload
 from sfumato.workloads.levels import table_names
 
@@ -30,29 +30,11 @@ __all__ = [
     "Intervals",
     "ProjectionChange",
     "Table",
-    "answer_range",
     "answers_frame",
-    "column_heading",
-    "interval_ends",
     "moved_facts",
     "part_and_label",
-    "possible_answers",
     "projection_changes",
 ]
-
-
-_COLUMNS = ("answer", "unprojected", "standard_error", "low", "high", "share", "probability", "quantile")
-
-
-def column_heading(attribute: str) -> str:
-    """A column's name for an attribute, which may be called like one of our own columns."""
-    return f"{attribute} (attribute)" if attribute.casefold() in _COLUMNS else attribute
-
-
-def answer_range(operator: LinearOperator, total: int | None) -> tuple[float, float]:
-    """The least and the largest answer that nonnegative cells can give, of that total where it is known."""
-    most = math.inf if total is None else total * operator.max_abs
-    return (0.0 if operator.nonnegative else -most), most
 
 
 def part_and_label(work: Workload) -> dict[str, Any]:
@@ -115,6 +97,7 @@ class Table(FrameConvertible):
         high: The upper ends of their intervals.
         confidence: The probability with which intervals hold.
         of: What is counted: "records", or "counted records" where further ones of a person are left out.
+        release: The release that answers it, for totals and per cents; None of a model's.
 
     >>> domain = sf.Domain({"age": 4, "sex": sf.Categories(["f", "m"])})
     >>> made = sf.plan(sf.identity(domain), sf.gdp(1), neighbours="add-remove")
@@ -133,88 +116,144 @@ class Table(FrameConvertible):
     confidence: float
     of: str = "records"
     """What is counted; "counted records" where further ones of a person are left out."""
+    release: Release | None = None
+    """The release that answers it, for totals and per cents; None of a model's."""
 
-    def frame(self) -> Frame:
+    def frame(self, flags: Mapping[str, float] | None = None) -> Frame:
         """The cells as a frame.
 
+        Args:
+            flags: Marks of an office with the relative standard errors above which each is set, such as {"*": .15,
+                "**": .30, "suppress": .50}.
+
         Returns:
-            One row per cell: the labels, answer, standard_error, low, high.
+            One row per cell: the labels, answer, standard_error, low, high; with flags also relative_standard_error and
+            flag. No number is left out.
+
+        Raises:
+            InvalidInput: The flags are no marks with thresholds.
         """
         cells = list(itertools.product(*self.labels))
         columns: dict[str, Sequence[Any]] = {
             column_heading(a): [c[i] for c in cells] for i, a in enumerate(self.attributes)
         }
         errors = self.standard_errors
-        return answers_frame(columns, answer=self.values, standard_error=errors, low=self.low, high=self.high)
+        found = answers_frame(columns, answer=self.values, standard_error=errors, low=self.low, high=self.high)
+        if flags is None:
+            return found
+        marks, known = read_reliability(flags), self.noise_errors()
+        relative = relative_errors(self.values, known).reshape(-1)
+        told = {"relative_standard_error": [v if math.isfinite(v) else None for v in relative.tolist()]}
+        return Frame(dict(found.columns) | told | {"flag": marks.flags(self.values, known)})
 
-    def plot(self) -> Any:
-        """An Altair chart of the cells with their intervals, for one or two attributes (extra: plots).
+    def labelled(self, publication: Any) -> Table:
+        """The same in the words of a publication, for readers and charts; it belongs to no release any more.
+
+        Args:
+            publication: What a reader is told, as `sfumato.publishing.Publication` has it.
 
         Returns:
-            The chart.
+            The table, whose arrays are the same.
+        """
+        texts = self.labels
+        if self.release is not None:
+            texts = tuple(tuple(shown_cells(self.release.plan.workload.domain, n)) for n in self.attributes)
+        told = [publication.category_texts(n) for n in self.attributes]
+        labels = (
+            tuple(words.get(label, text) for label, text in zip(given, shown, strict=True))
+            for given, shown, words in zip(self.labels, texts, told, strict=True)
+        )
+        headings = tuple(publication.heading(n) for n in self.attributes)
+        return replace(self, attributes=headings, labels=tuple(labels), release=None)
+
+    def noise_errors(self) -> FloatArray:
+        """Standard errors of the unprojected answers, which flags are set by.
+
+        Returns:
+            Standard errors in the shape of the table, NaN where none is known.
+        """
+        if self.standard_errors is not None:
+            return self.standard_errors
+        if self.release is None:
+            return np.full(self.values.shape, math.nan)
+        raw = self.release.raw.table(*self.attributes, confidence=self.confidence).standard_errors
+        assert raw is not None
+        return raw
+
+    def crosstab(
+        self,
+        rows: str | Sequence[str],
+        columns: str | Sequence[str] | None = None,
+        *,
+        per: str | None = "row",
+        sort: str | None = None,
+        top: int | None = None,
+        flags: Mapping[str, float] | None = None,
+    ) -> CrossTable:
+        """The table in rows and columns, with totals and per cents, each with its interval.
+
+        Args:
+            rows: The attributes that run down.
+            columns: Those that run across; all others of the table, unless given.
+            per: Of what per cents are: "row", "column", "all", or None for none.
+            sort: "total", or the labels of a column, by whose answers rows are sorted, the largest first; as declared
+                unless given.
+            top: How many rows are shown, the first of that order.
+            flags: Marks of an office with the relative standard errors above which each is set, such as {"*": .15,
+                "**": .30, "suppress": .50}; a cell that is flagged "suppress" is shown as two dots.
+
+        Returns:
+            The cross-table. A per cent whose total is below 5 standard errors is not told.
 
         Raises:
-            PlanError: The table has no attribute, or more than two.
+            PlanError: An attribute is in none of both or in two, an option is not allowed, or there are more than
+                20,000 cells.
+            InvalidInput: The flags are no marks with thresholds.
+            NotAnswerable: Per cents need unbiased answers, and these have a bias.
+
+        >>> domain = sf.Domain({"age": 3, "sex": sf.Categories(["f", "m"])})
+        >>> made = sf.plan(sf.identity(domain), sf.gdp(1), neighbours="add-remove")
+        >>> cells = sf.release(made, sf.Histogram(np.full((3, 2), 900)), ledger=None, name="cells").table("age", "sex")
+        >>> list(cells.crosstab(rows="age", columns="sex", flags={"*": 0.15}).grid().columns)
+        ['age', 'f', 'm', 'Total']
+        """
+        return cross_table(self, rows, columns, per=per, sort=sort, top=top, flags=flags)
+
+    def plot(self, *, title: str = "", source: str = "") -> Any:
+        """An Altair chart of the cells with their intervals, for one to three attributes (extra: plots).
+
+        Args:
+            title: What stands above it.
+            source: The line below it, such as the office and the year.
+
+        Returns:
+            The chart; `.save("chart.svg")`, or .png or .pdf, writes it to a file (extra: charts).
+
+        Raises:
+            PlanError: The table has no attribute, or more than three.
             MissingExtra: Altair is not installed.
         """
-        if len(self.attributes) not in (1, 2):
-            raise PlanError(f"a table over {len(self.attributes)} attributes has no simple picture; choose one or two")
-        return chart_cells(self.frame(), [column_heading(a) for a in self.attributes], self.of)
+        if len(self.attributes) not in (1, 2, 3):
+            raise PlanError(
+                f"a table over {len(self.attributes)} attributes has no simple picture; choose one to three"
+            )
+        texts = self.labels
+        if self.release is not None:
+            domain = self.release.plan.workload.domain
+            texts = [shown_cells(domain, name) for name in self.attributes]
+        ends = zip(self.values.flat, self.low.flat, self.high.flat, strict=True)
+        rows: list[dict[str, Any]] = [
+            {f"axis{k}": text for k, text in enumerate(cell)}
+            | {"answer": value, "low": value if low != low else low, "high": value if high != high else high}
+            for cell, (value, low, high) in zip(itertools.product(*texts), ends, strict=True)
+        ]
+        return chart_cross_table(rows, list(self.attributes), self.of, title, source)
 
     def __repr__(self) -> str:
         return str(self.frame())
 
     def _repr_html_(self) -> str:
         return self.frame().to_html()
-
-
-def interval_ends(
-    release: Release, block: Block, widths: FloatArray, level: float
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """(answers, low, high), each (rows,), from half-widths of the unbiased answers at a pointwise confidence."""
-    values = release.answer_block(block)
-    if release.projection is None:
-        return values, values - widths, values + widths
-    least, most = _possible_range(release, block, level)
-    if not np.isfinite(widths).all():
-        return values, np.full(len(values), least), np.maximum(most, values)
-    raw = release.raw.answer_block(block)
-    low, high = np.clip(raw - widths, least, most), np.clip(raw + widths, least, most)
-    return values, np.minimum(low, values), np.maximum(high, values)
-
-
-def possible_answers(release: Release, level: float) -> tuple[FloatArray, FloatArray]:
-    """(k,) the least and the largest answers that a table could have."""
-    blocks = [q.block for i in release.workload.items for q in i.blocks()]
-    found = [_possible_range(release, b, level) for b in blocks]
-    rows = [b.rows for b in blocks]
-    low = np.repeat([least for least, _ in found], rows)
-    return low, np.concatenate([np.broadcast_to(most, n) for (_, most), n in zip(found, rows, strict=True)])
-
-
-def _possible_range(release: Release, block: Block, level: float) -> tuple[float, FloatArray]:
-    """The least answer, and the largest: beyond what was measured, as many as in the finest smaller table with noise.
-
-    That table is chosen by its size, so before data, and its upper ends hold with the confidence asked.
-    """
-    least, most = answer_range(block.operator, release.measurement.total)
-    held = None if release.projection is None else release.projection.possible
-    if least < 0 or not isinstance(held, AdaptedTables) or np.isfinite(release.variances(block)).all():
-        return least, np.array(most)
-    shape = row_shape(block)
-    every = range(len(shape))
-    sets = [c for size in range(len(shape)) for c in itertools.combinations(every, size)]
-    for kept in sorted(sets, key=lambda c: (-math.prod(shape[i] for i in c), c)):
-        smaller = Block(tuple(block.groups[i] for i in kept), tuple(block.factors[i] for i in kept))
-        if np.isfinite(release.variances(smaller)).all():
-            break
-    else:
-        return least, np.array(most)
-    across = tuple(shape[i] if i in kept else 1 for i in every)
-    width = np.broadcast_to(release.margins(smaller, level), row_shape(smaller)).reshape(-1)
-    top = width + release.raw.answer_block(smaller)
-    top = top * math.prod(block.factors[i].max_abs for i in every if i not in kept)
-    return least, np.minimum(np.broadcast_to(np.maximum(top, 0.0).reshape(across), shape).reshape(-1), most)
 
 
 _CONFIDENCE = 0.95  # the usual one, so that shifts are told in the intervals that were printed

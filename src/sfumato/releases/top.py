@@ -10,7 +10,8 @@ import numpy as np
 from sfumato._util.frames import Frame
 from sfumato.errors import InvalidInput
 from sfumato.operators.base import FloatArray
-from sfumato.releases.tables import answers_frame, column_heading
+from sfumato.releases.ends import column_heading
+from sfumato.releases.tables import answers_frame
 
 if TYPE_CHECKING:
     from sfumato.releases.release import Release

@@ -27,6 +27,8 @@ from sfumato._util.description import Description, Warnings
 from sfumato.errors import BudgetExceeded, InvalidInput, LedgerMismatch, NameTaken, SfumatoError
 from sfumato.present.charts import CONFIG
 from sfumato.present.page import asset_text, template_environment
+from sfumato.publishing.workbook import release_workbook
+from sfumato.releases.publication import folder_publication
 from sfumato.studio import conversations, paying, reading
 from sfumato.studio import reading as downloads
 from sfumato.studio.calls import CALLS, Asked, Json, release_of
@@ -436,7 +438,8 @@ def _download(desk: Workspace, request: Request) -> Response:
         )
     if what == "tables.xlsx":
         kind = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
-        return _attachment_response(downloads.release_workbook(release), f"{name}.xlsx", kind)
+        told = folder_publication(desk.stored(name))
+        return _attachment_response(release_workbook(release, told), f"{name}.xlsx", kind)
     raise InvalidInput("there is no such file")
 
 

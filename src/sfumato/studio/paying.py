@@ -26,6 +26,7 @@ from sfumato.planner.opening import open_plan
 from sfumato.plans.streams import StreamPlan
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger, words
+from sfumato.releases.publication import Publication
 from sfumato.releasing import release
 from sfumato.studio import conversations
 from sfumato.studio.workspace import AnyPlan, Workspace, checked_name
@@ -83,7 +84,7 @@ class Payments:
         if other.exists():
             raise NameTaken(f"{called} is the name of {'a session' if own.parent != other.parent else 'another'} here")
         self._turn(called, "opening the table")
-        self._start(lambda: self._carried(plan, spec.source, spec.table, called), _LOST)
+        self._start(lambda: self._carried(plan, spec.source, spec.table, called, spec.publication), _LOST)
         return self.status()
 
     def append(self, version: object, name: object, seen: object, period: object) -> dict[str, Any]:
@@ -152,7 +153,9 @@ class Payments:
     def _start(self, work: Callable[[], str], lost: str) -> None:
         threading.Thread(target=self._ended, args=(work, lost), daemon=False).start()
 
-    def _carried(self, plan: AnyPlan, source: Any, table: str | None, name: str) -> str:
+    def _carried(
+        self, plan: AnyPlan, source: Any, table: str | None, name: str, publication: Publication | None = None
+    ) -> str:
         """Pay and carry out; what came of it, in words."""
         job, ledger = self._job, self.desk.places.ledger
         place, _ = self._places(plan, name)
@@ -173,7 +176,8 @@ class Payments:
         there = (place / "release.json").exists()
         job.step = "paying, counting, adding noise, writing"
         place.parent.mkdir(parents=True, exist_ok=True)
-        release(plan, source, ledger=ledger, name=name, out=place, table=table, progress=progress)
+        about: Any = {"table": table, "publication": publication}
+        release(plan, source, ledger=ledger, name=name, out=place, progress=progress, **about)
         if there:
             return "It was paid for before: nothing was measured or spent, and the table was not read."
         return "Paid, measured, written."

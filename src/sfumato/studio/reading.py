@@ -5,17 +5,15 @@ Everything is Python's own answer, rounded to what its error allows; nothing is 
 
 from __future__ import annotations
 
-import io
 import itertools
 import math
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import xlsxwriter
 
 from sfumato._util.description import Chart, Description, Facts, Figures, TitledTable, Warnings
 from sfumato._util.frames import Frame, safe_text
@@ -23,7 +21,7 @@ from sfumato.errors import InvalidInput, NotAnswerable, SfumatoError
 from sfumato.plans.planned import is_answered
 from sfumato.plans.predictions import check_confidence
 from sfumato.present import charts
-from sfumato.present.answers import attribute_distribution, measures_table, single_answers, singles_table, small_table
+from sfumato.present.answers import attribute_distribution, measures_table, singles_table, small_table
 from sfumato.present.projected import moved_section
 from sfumato.present.sections import errors_text, guarantee_equation, guarantee_sentences, reading_advice
 from sfumato.present.words import predicted_families, round_to_error, show_figures
@@ -32,7 +30,7 @@ from sfumato.releases.answers import Answer, LinearAnswer
 from sfumato.releases.streams import StreamRelease
 from sfumato.terminal import csv_text
 from sfumato.workloads import predicates, total
-from sfumato.workloads.levels import table_block, table_names
+from sfumato.workloads.levels import table_block
 
 OPERATIONS = {
     "share": "A as a share of B",
@@ -385,8 +383,6 @@ FILES = {
     "measurements.npz": "application/octet-stream",
 }
 """Files of a release's folder that pages hand out."""
-_MOST_ROWS = 200_000  # of a workbook: spreadsheets open that in seconds; the Parquet file has all
-_MOST_SHEETS = 60  # tabs that still can be found
 
 
 def stored_file(folder: Path, name: str) -> Path:
@@ -417,66 +413,3 @@ def stream_file(found: object) -> bytes:
 def table_csv(release: Release, names: tuple[str, ...]) -> str:
     """A marginal table with every digit."""
     return csv_text(release.table(*names).frame())
-
-
-def release_workbook(release: Release) -> bytes:
-    """What was asked as an Excel workbook: words, single answers, one sheet for each table until it is large."""
-    out = io.BytesIO()
-    with xlsxwriter.Workbook(out, {"in_memory": True, "strings_to_formulas": False, "strings_to_urls": False}) as book:
-        words = book.add_worksheet("read me")
-        words.set_column(0, 0, 110)
-        wrapped = book.add_format({"text_wrap": True, "valign": "top"})
-        said = (guarantee_sentences(release.plan, released=True), reading_advice(release.plan))
-        texts = [safe_text(release.provenance.name), *(text for block in said for text in block.texts)]
-        for i, text in enumerate(texts):
-            words.write_string(i, 0, text, wrapped)
-        found, _ = single_answers(release)
-        names = ("part", "label", "value", "low", "high", "error")
-        _write_sheet(book, "single answers", Frame({n: [getattr(s, n) for s in found] for n in names}))
-        used: set[str] = {"read me", "single answers"}
-        for title, frame in _workbook_tables(release):
-            _write_sheet(book, _tab_name(title, used), frame)
-    return out.getvalue()
-
-
-def _workbook_tables(release: Release) -> Iterator[tuple[str, Frame]]:
-    """Tables that were asked, the small ones first, until a workbook is full."""
-    domain, left = release.plan.workload.domain, _MOST_ROWS
-    asked: dict[tuple[str, ...], int] = {}
-    for item in release.workload.items:
-        for query in item.blocks():
-            names = table_names(domain, query.block)
-            if names:
-                asked[names] = query.rows
-    for names, rows in sorted(asked.items(), key=lambda t: (len(t[0]), t[1]))[: _MOST_SHEETS - 2]:
-        if rows > left:
-            return
-        left -= rows
-        try:
-            yield " x ".join(names), release.table(*names).frame()
-        except NotAnswerable:
-            continue
-
-
-def _write_sheet(book: xlsxwriter.Workbook, title: str, frame: Frame) -> None:
-    sheet = book.add_worksheet(title)
-    bold = book.add_format({"bold": True})
-    for j, (name, column) in enumerate(frame.columns.items()):
-        sheet.write_string(0, j, safe_text(name), bold)
-        for i, value in enumerate(column, 1):
-            if isinstance(value, str):
-                sheet.write_string(i, j, safe_text(value))
-            elif value is not None:
-                sheet.write_number(i, j, value)
-    sheet.freeze_panes(1, 0)
-
-
-def _tab_name(title: str, used: set[str]) -> str:
-    """A tab's name as Excel takes them: at most 31 characters, some forbidden, each once whatever the case."""
-    clean = "".join("-" if c in "[]:*?/\\'" else c for c in safe_text(title)).strip() or "table"
-    name, number = clean[:31], 1
-    while name.casefold() in used:
-        number += 1
-        name = f"{clean[: 31 - len(str(number)) - 1]} {number}"
-    used.add(name.casefold())
-    return name

@@ -19,7 +19,7 @@ from sfumato.domain import Attribute, Bins, Booleans, Categories, Dates, Domain,
 from sfumato.errors import DomainError, InvalidInput, SpecError
 from sfumato.workloads.reading import Section, check_public, find_fault
 
-__all__ = ["import_schema", "read_schema", "spec_template", "spec_text", "toml_text"]
+__all__ = ["WORDS", "import_schema", "read_schema", "spec_template", "spec_text", "toml_text"]
 
 Columns = Mapping[str, Attribute | None]
 
@@ -31,6 +31,8 @@ _TYPES = {
     "hierarchy": ("levels", "values", "values_from", "labels"),
     "boolean": (),
 }
+WORDS = ("label", "unit", "categories")
+"""What a declaration may say for readers alone: `releases.publication` reads it, and no domain knows it."""
 _POLICIES = {"outside": ("other", "clamp", "drop"), "missing": ("other", "drop")}
 _MAX_CODES_BYTES = 64 * 2**20  # a million codes of 64 bytes with their labels, as many as a hierarchy takes
 DISCOVER = "discover"
@@ -74,7 +76,7 @@ def _measures(root: Section, folder: Path) -> dict[str, Measure]:
         table = tables.section(name)
         with table.guard():
             check_public(table, root, folder)
-            table.allow("min", "max", "outside", "knots")
+            table.allow("min", "max", "outside", "knots", *WORDS)
             for key in ("min", "max"):
                 table.need(key, "numbers outside are cut to the range, which is public knowledge or a guess")
             outside = table.text("outside") or "clamp"
@@ -91,7 +93,7 @@ def _read_attribute(table: Section, defaults: Section, folder: Path) -> Attribut
     kind = table.text("type")
     if kind not in _TYPES:
         raise table.refuse(f"no type is called {kind!r}; there are {', '.join(_TYPES)}", "type")
-    table.allow("type", "outside", "missing", *_TYPES[kind])
+    table.allow("type", "outside", "missing", *_TYPES[kind], *WORDS)
     policies: dict[str, Any] = {}
     for policy in ("outside", "missing"):
         source = table if policy in table else defaults
@@ -126,7 +128,7 @@ def _read_attribute(table: Section, defaults: Section, folder: Path) -> Attribut
         return Dates(low, high, cast(Any, table.text("by") or "day"), **policies)
     policies["levels"] = _read_cell_levels(table)
     if "edges" in table:
-        table.allow("type", "outside", "missing", "edges", "levels")
+        table.allow("type", "outside", "missing", "edges", "levels", *WORDS)
         edges = cast(list[Number], table.numbers("edges"))
         if kind == "integer" and not all(isinstance(e, int) for e in edges):
             raise table.refuse("edges of an integer attribute are whole numbers", "edges")

@@ -1,0 +1,141 @@
+"""The words of pages in a reader's language: English texts are the keys of the catalogues of all others.
+
+A catalogue is a TOML file of this package's `catalogues`, called by its language: `[numbers]` has the marks of
+decimals and thousands, `[words]` a text for each English one, with the same names in braces. English has no file: what
+a catalogue leaves out is said in English.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+from sfumato._util.checks import suggest_name
+from sfumato.errors import InvalidInput
+
+__all__ = [
+    "Called",
+    "Catalogue",
+    "called_attribute",
+    "called_cells",
+    "known_languages",
+    "local_number",
+    "page_language",
+    "page_locale",
+    "read_catalogue",
+    "say_note",
+    "say_words",
+    "speak",
+]
+
+_ENGLISH = "en"
+Called = tuple[Mapping[str, str], Mapping[str, Mapping[str, str]]]
+"""What readers call attributes, by their names, and cells, by attribute and label."""
+_SPOKEN: ContextVar[str] = ContextVar("language", default=_ENGLISH)
+_CALLED: ContextVar[Called] = ContextVar("called", default=({}, {}))
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """The texts of one language by the English ones, and the marks of its numbers."""
+
+    words: dict[str, str]
+    decimal: str = "."
+    group: str = ","
+
+
+def known_languages() -> tuple[str, ...]:
+    """The languages that pages speak, English first."""
+    folder = resources.files("sfumato._util") / "catalogues"
+    return (_ENGLISH, *sorted(p.name.removesuffix(".toml") for p in folder.iterdir() if p.name.endswith(".toml")))
+
+
+@cache
+def read_catalogue(language: str) -> Catalogue:
+    """The catalogue of a language. Raises InvalidInput for one that there is none of."""
+    if language not in known_languages():
+        raise InvalidInput(f"pages have no words in {language!r}; {suggest_name(language, known_languages())}")
+    if language == _ENGLISH:
+        return Catalogue({})
+    text = (resources.files("sfumato._util") / "catalogues" / f"{language}.toml").read_text(encoding="utf-8")
+    held = tomllib.loads(text)
+    return Catalogue(held["words"], held["numbers"]["decimal"], held["numbers"]["group"])
+
+
+def page_language() -> str:
+    """The language that is spoken now."""
+    return _SPOKEN.get()
+
+
+@contextmanager
+def speak(language: str, called: Called = ({}, {})) -> Generator[None]:
+    """Speak a language as long as a page is made, and call attributes and cells as readers do.
+
+    Raises InvalidInput for a language without a catalogue.
+    """
+    read_catalogue(language)
+    tokens = _SPOKEN.set(language), _CALLED.set(called)
+    try:
+        yield
+    finally:
+        _SPOKEN.reset(tokens[0])
+        _CALLED.reset(tokens[1])
+
+
+def called_attribute(name: str) -> str:
+    """What readers call an attribute: its name, where nobody said anything else."""
+    return _CALLED.get()[0].get(name, name)
+
+
+def called_cells(name: str) -> Mapping[str, str]:
+    """What readers call the cells of an attribute, of those that have another name than their label."""
+    return _CALLED.get()[1].get(name, {})
+
+
+def say_words(text: str, **values: object) -> str:
+    """An English text in the language that is spoken, its names in braces replaced by values."""
+    found = read_catalogue(_SPOKEN.get()).words.get(text, text)
+    return found.format(**values) if values else found
+
+
+_NOTES = (
+    "of records from {low} to {high}",
+    "of values cut to {low} to {high}",
+    "of values cut at {value}",
+    "mostly cut at {value}, where its mean is {low} to {high}",
+    "{share} % of the interval is the width of cells, most of it that of {cell}",
+    "too few to tell: {size} ± {half} records",
+    "no records",
+)
+"""Notes that frames have, in English as all frames: pages say them in their language."""
+
+
+def say_note(note: str) -> str:
+    """A note of a frame in the language that is spoken; in English as it is, and so are parts that nobody knows."""
+    return note if _SPOKEN.get() == _ENGLISH else "; ".join(map(_say_part, note.split("; ")))
+
+
+def _say_part(part: str) -> str:
+    for text in _NOTES:
+        pattern = re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>.+)", re.escape(text))
+        if found := re.fullmatch(pattern, part):
+            return say_words(text, **{k: local_number(v) for k, v in found.groupdict().items()})
+    return part
+
+
+def local_number(text: str) -> str:
+    """A number with the marks that the language has for decimals and thousands, from one written as in English."""
+    known = read_catalogue(_SPOKEN.get())
+    return text if known.decimal == "." else text.translate({ord(","): known.group, ord("."): known.decimal})
+
+
+def page_locale() -> dict[str, object]:
+    """The marks of numbers as charts take them."""
+    known = read_catalogue(_SPOKEN.get())
+    return {"decimal": known.decimal, "thousands": known.group, "grouping": [3], "currency": ["", ""]}

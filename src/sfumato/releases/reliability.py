@@ -1,0 +1,103 @@
+"""Marks of an office for how well an answer is known: its relative standard error, class by class.
+
+Marks say nothing of privacy, which noise alone protects: they keep readers from leaning on a number that is mostly
+noise. Nothing is hidden by them unless that is asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sfumato._util.catalogue import local_number, say_words
+from sfumato._util.frames import printable
+from sfumato.errors import InvalidInput
+from sfumato.operators.base import FloatArray
+
+__all__ = ["SUPPRESS", "Reliability", "read_reliability", "relative_errors"]
+
+SUPPRESS = "suppress"
+"""The flag of a cell that tables for readers leave out."""
+_LONGEST = 8  # characters of a mark: it stands behind a number, in a cell of a table
+
+
+@dataclass(frozen=True, slots=True)
+class Reliability:
+    """Flags with the relative standard errors above which each is set, the smallest first.
+
+    Args:
+        classes: A flag and its threshold, as a share of the answer; `suppress` comes last if there is one.
+    """
+
+    classes: tuple[tuple[str, float], ...] = ()
+
+    def flags(self, values: ArrayLike, errors: ArrayLike) -> list[str]:
+        """The flag of every answer, in the order of the flat arrays; "" for one that is well known.
+
+        Args:
+            values: Answers.
+            errors: Their standard errors, of the same shape; NaN where none is known, which is flagged as badly as
+                possible.
+
+        Returns:
+            Flags.
+        """
+        found = np.zeros(np.size(values), dtype=np.intp)
+        relative = relative_errors(values, errors).reshape(-1)
+        for _, above in self.classes:
+            found += ~(relative <= above)
+        names = ("", *(flag for flag, _ in self.classes))
+        return [names[i] for i in found.tolist()]
+
+    def statement(self) -> str:
+        """The rule in one sentence, for whoever reads the flags."""
+        told = [
+            say_words("{flag} above {share} %", flag=_flag_words(flag), share=local_number(f"{100 * above:.4g}"))
+            for flag, above in self.classes
+        ]
+        return say_words(
+            "Flags tell the relative standard error, the standard error divided by the answer: {classes}. They follow "
+            "from the noise and the published answers alone, and hide nothing for privacy.",
+            classes=", ".join(told),
+        )
+
+
+def _flag_words(flag: str) -> str:
+    return say_words("left out") + " (··)" if flag == SUPPRESS else flag
+
+
+def relative_errors(values: ArrayLike, errors: ArrayLike) -> FloatArray:
+    """Standard errors as shares of their answers' sizes: infinite for an answer of 0 or less, 0 for what is exact."""
+    value, error = np.broadcast_arrays(np.asarray(values, dtype=np.float64), np.asarray(errors, dtype=np.float64))
+    found = np.divide(error, value, out=np.full(value.shape, math.inf), where=value > 0)
+    return np.where(error == 0, 0.0, np.where(np.isnan(found), math.inf, found))
+
+
+def read_reliability(flags: Mapping[str, float] | Reliability | None) -> Reliability:
+    """Flags as an office writes them, such as {"*": .15, "**": .30, "suppress": .50}.
+
+    Raises InvalidInput unless thresholds are positive numbers, no two alike, and `suppress` has the largest.
+    """
+    if flags is None or isinstance(flags, Reliability):
+        return flags or Reliability()
+    if not isinstance(flags, Mapping):
+        raise InvalidInput(f"flags are marks with their thresholds, such as {{'*': 0.15}}, not {flags!r}")
+    for flag, above in flags.items():
+        if not isinstance(flag, str) or not flag.strip() or len(flag) > _LONGEST or flag != printable(flag):
+            raise InvalidInput(f"a flag is a text of 1 to {_LONGEST} characters, such as '*', not {flag!r}")
+        number = isinstance(above, (int, float)) and not isinstance(above, bool)
+        if not number or not 0 < above < math.inf:
+            raise InvalidInput(
+                f"the threshold of {flag!r} must be a positive share such as 0.15, for a relative standard error of "
+                f"15 %, not {above!r}"
+            )
+    ordered = sorted(flags.items(), key=lambda c: c[1])
+    if len({above for _, above in ordered}) < len(ordered):
+        raise InvalidInput("two flags have one threshold, so that one of them would never be set; give each its own")
+    if any(flag == SUPPRESS for flag, _ in ordered[:-1]):
+        raise InvalidInput(f"{SUPPRESS!r} must have the largest threshold: marks above it would never be seen")
+    return Reliability(tuple((flag, float(above)) for flag, above in ordered))
