@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         total,
         windows,
     )
+    from sfumato.workloads.sql import sql
 
 pure = Budget.pure
 approx = Budget.approx
@@ -127,6 +128,7 @@ __all__ = [
     "release",
     "rows",
     "simulate",
+    "sql",
     "stack",
     "sums",
     "total",
@@ -178,6 +180,7 @@ _LATE = {
     "records_for": "sfumato.planner.inverse",
     "release": "sfumato.releasing",
     "simulate": "sfumato.planner.simulate",
+    "sql": "sfumato.workloads.sql",
     "stack": "sfumato.workloads",
     "sums": "sfumato.workloads",
     "total": "sfumato.workloads",

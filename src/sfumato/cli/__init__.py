@@ -12,7 +12,7 @@ import typer
 import typer.core
 import typer.main
 
-from sfumato.cli import keys, ledgers, pages, planning, releases, sessions, streams
+from sfumato.cli import keys, ledgers, pages, planning, releases, sessions, sql, streams
 from sfumato.cli.options import message_for_command, typed_command
 from sfumato.errors import NotWritten, SfumatoError
 from sfumato.terminal import use_utf8_output
@@ -98,6 +98,7 @@ def _about(
 app.add_typer(planning.commands)
 app.add_typer(releases.commands)
 app.add_typer(pages.commands)
+app.add_typer(sql.commands)
 app.add_typer(planning.schema, name="schema")
 app.add_typer(ledgers.commands, name="ledger")
 app.add_typer(sessions.commands, name="session")
