@@ -57,7 +57,7 @@ GROUPS = {
             "gaps",
             "hierarchy",
         ),
-        *("queries", "parities", "conjunctions", "disjunctions", "periods", "stack"),
+        *("queries", "parities", "conjunctions", "disjunctions", "periods", "stack", "sql"),
     ],
     "Budgets and the ledger": ["Budget", "pure", "approx", "zcdp", "gdp", "Neighbours", "Ledger"],
     "Planning": [
@@ -87,6 +87,7 @@ GUIDE = (
         "start",
         "tutorial",
         "studio",
+        "sql",
         "how-to",
         "how-to-choose",
         "who-wins-where",

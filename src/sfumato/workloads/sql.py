@@ -14,28 +14,15 @@ Whatever else SQL has is refused with the reason and, where there is one, the ne
 
 from __future__ import annotations
 
-import functools
-import itertools
-import math
-import operator
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from sfumato._util.checks import suggest_name
-from sfumato._util.frames import Frame
 from sfumato.domain import OTHER, Bins, Domain, Integers
 from sfumato.domain.predicates import compile_predicate
-from sfumato.errors import InvalidInput, NotAnswerable, WorkloadError
-from sfumato.operators import Block, Dense, Total
-from sfumato.operators.base import FloatArray, LinearOperator
-from sfumato.workloads.builders import identity, means, moments, prefix, stack, total
-from sfumato.workloads.core import QueryBlock, Workload
-from sfumato.workloads.levels import lift_to_attribute
+from sfumato.errors import InvalidInput, WorkloadError, how_to_install
+from sfumato.workloads.sql_question import SqlItem, SqlQuestion, quoted_name
 
 try:
     import sqlglot
@@ -43,7 +30,6 @@ try:
 except ImportError:  # an extra
     sqlglot = exp = None  # type: ignore[assignment]
 
-_MOST_ROWS = 100_000  # of a result: more are not read by people, and a table of the release has them
 _MOST_RATIOS = 2_000  # averages under a condition, each of which has an interval of its own: some seconds
 _MOST_STEPS = 6  # from a statement to one that is answered, a clause at a time
 _MOST_STATEMENT = 10_000  # characters: statements of people are shorter, and a parser may recurse
@@ -60,296 +46,6 @@ _ASKED = {  # what may stand in place of a function that is not answered
     "CovarPop": "release.covariance_between, of a plan of sf.moments",
     "CovarSamp": "release.covariance_between, of a plan of sf.moments",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class SqlItem:
-    """One column of the result: what it is called, what it is, of which column, under which condition of its own.
-
-    kind: "group", "count", "sum", "mean", "variance", "std" or "quantile".
-    """
-
-    name: str
-    kind: str
-    column: str | None = None
-    condition: str | None = None
-    probability: float | None = None
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class SqlQuestion:
-    """A statement as it was read. `sf.sql` makes it.
-
-    Args:
-        statement: The statement.
-        domain: The attributes and measures.
-        items: The columns of the result.
-        groups: The attributes or levels of GROUP BY.
-        condition: WHERE as a predicate, or None.
-        order: Columns to sort by, and whether largest come first.
-        limit: How many rows are shown, or None for all.
-
-    Raises:
-        WorkloadError: The statement asks for what is not answered; `sf.sql` says what and what is nearest.
-    """
-
-    statement: str
-    domain: Domain
-    items: tuple[SqlItem, ...]
-    groups: tuple[str, ...] = ()
-    condition: str | None = None
-    order: tuple[tuple[str, bool], ...] = ()
-    limit: int | None = None
-
-    @property
-    def workload(self) -> Workload:
-        """The queries that answer it, one part for each column."""
-        parts: dict[str, Workload] = {}
-        for item in self.items:
-            work = self._asked(item)
-            if work is not None:
-                parts[item.name] = work
-        return stack(*(w.named(n) if len(w.parts) == 1 else w for n, w in parts.items()))
-
-    def rows(self) -> list[tuple[int, ...]]:
-        """The groups that WHERE leaves: the cell of each attribute of GROUP BY, in the order of the result."""
-        return sorted(count_groups(self.domain, self.groups, self.condition)[1])
-
-    def answer(self, release: Any, confidence: float = 0.95) -> Frame:
-        """The statement's result from a release.
-
-        Args:
-            release: A release whose plan has `workload`, or any that holds the answers.
-            confidence: The probability, strictly between 0 and 1, with which an interval holds.
-
-        Returns:
-            One row per group, with the ends of each number's interval beside it. What noise does not tell is None.
-
-        Raises:
-            NotAnswerable: Something was not measured.
-            PlanError: The confidence is no such probability, or the release is of other attributes.
-        """
-        rows = self.rows()
-        columns: dict[str, list[Any]] = {}
-        for item in self.items:
-            if item.kind == "group":
-                at = self.groups.index(str(item.column))
-                labels = self.domain[self.groups[at]].labels
-                columns[item.name] = [labels[cells[at]] for cells in rows]
-                continue
-            found = self._numbers(release, item, rows, confidence)
-            ends = ("", " low", " high")
-            columns |= {item.name + end: [row[k] for row in found] for k, end in enumerate(ends)}
-        order = list(range(len(rows)))
-        for name, largest in reversed(self.order):
-            keys = [columns[name][i] for i in range(len(rows))]
-            known = [i for i in order if keys[i] is not None]
-            known.sort(key=lambda i, keys=keys: keys[i], reverse=largest)  # type: ignore[misc]
-            order = [*known, *(i for i in order if keys[i] is None)]
-        order = order[: self.limit]
-        return Frame({name: [values[i] for i in order] for name, values in columns.items()})
-
-    def __str__(self) -> str:
-        said = [f"{i.name}: {_described(i)}" for i in self.items]
-        of = f"records with {self.condition}" if self.condition else "all records"
-        by = f", by {', '.join(self.groups)}" if self.groups else ""
-        return f"{self.statement}\nreads as, of {of}{by}:\n  " + "\n  ".join(said)
-
-    def __repr__(self) -> str:
-        return f"SqlQuestion({self.statement!r})"
-
-    # -- what is asked ---------------------------------------------------------------------------------------
-
-    def _where(self, item: SqlItem) -> str | None:
-        both = [c for c in (self.condition, item.condition) if c is not None]
-        return both[0] if len(both) == 1 else " and ".join(f"({c})" for c in both) or None
-
-    def _asked(self, item: SqlItem) -> Workload | None:
-        where, domain, column = self._where(item), self.domain, item.column
-        if item.kind == "group" or column is None:
-            return None if item.kind == "group" else count_groups(domain, self.groups, where)[0]
-        if column in domain.measures:
-            if item.kind == "count":
-                own = _records_with(domain, column)
-            else:
-                own = (moments if item.kind in ("variance", "std") else means)(domain, column)
-            return own * count_groups(domain, self.groups, where)[0] if self.groups or where else own
-        if item.kind == "sum":
-            return self._summed(item)
-        used = {domain.owner(g) for g in self.groups}
-        used |= set(compile_predicate(domain, where).attributes) if where else set()
-        if domain.owner(column) in used:
-            return count_groups(domain, (*self.groups, column), where)[0]
-        own = prefix(domain, column) if item.kind == "quantile" else identity(domain, column)
-        return own * count_groups(domain, self.groups, where)[0] if self.groups or where else own
-
-    # -- what is answered ------------------------------------------------------------------------------------
-
-    def _numbers(self, release: Any, item: SqlItem, rows: list[tuple[int, ...]], confidence: float) -> list[Any]:
-        """(value, low, high) of every row."""
-        where, column = self._where(item), item.column
-        if column is None or item.kind == "count":
-            asked = self._asked(item)
-            assert asked is not None
-            frame = release.ask(asked, confidence)
-            return self._padded(item, rows, list(zip(frame["answer"], frame["low"], frame["high"], strict=True)))
-        if item.kind == "sum":
-            frame = release.ask(self._summed(item), confidence)
-            return self._padded(item, rows, list(zip(frame["answer"], frame["low"], frame["high"], strict=True)))
-        if where is not None:  # a mean: others were refused when the statement was read
-            return [_of_answer(release, column, self._row_condition(where, cells), confidence) for cells in rows]
-        by = self.groups
-        if item.kind == "mean":
-            frame, name = release.mean(column, by=by, confidence=confidence), f"mean {column}"
-        elif item.kind == "quantile":
-            frame, name = release.quantiles(column, [item.probability], by=by, confidence=confidence), "quantile"
-        else:
-            read = release.variance if item.kind == "variance" else release.std
-            frame = read(column, by=by, confidence=confidence)
-            name = next(c for c in frame.columns if c.endswith(f" {column}"))
-        return list(zip(frame[name], frame["low"], frame["high"], strict=True))
-
-    def _padded(self, item: SqlItem, rows: list[tuple[int, ...]], found: list[Any]) -> list[Any]:
-        """Of groups that WHERE leaves and the item's own condition does not, 0 records."""
-        own = count_groups(self.domain, self.groups, self._where(item))[1]
-        known = dict(zip(own, found, strict=True))
-        return [known.get(cells, (0.0, 0.0, 0.0)) for cells in rows]
-
-    def _summed(self, item: SqlItem) -> Workload:
-        """The sum of a column in every group."""
-        domain, column = self.domain, str(item.column)
-        attribute = domain[column]
-        assert attribute.midpoints is not None
-        values = np.append(attribute.midpoints, np.zeros(attribute.size - len(attribute.midpoints)))
-        work = count_groups(domain, self.groups, self._where(item), {column: values})[0]
-        return Workload(domain, tuple(replace(i, unit=column) for i in work.items))
-
-    def _row_condition(self, where: str, cells: Sequence[int]) -> str:
-        own = [_cell_condition(self.domain, g, i) for g, i in zip(self.groups, cells, strict=True)]
-        return " and ".join(f"({text})" for text in (where, *own))
-
-
-def _records_with(domain: Domain, measure: str) -> Workload:
-    """How many records have a number of a measure."""
-    row = np.append(np.ones(domain[measure].declared_size), np.zeros(int(domain[measure].has_other)))
-    block = Block(((measure,),), (Dense(row[None, :]),))
-    name = f"records with {measure}"
-    return Workload(domain, (QueryBlock(name, block, labels=((name,),)),))
-
-
-def _of_answer(release: Any, column: str, where: str, confidence: float) -> tuple[float | None, ...]:
-    try:
-        found = release.mean(column, where=where, confidence=confidence)
-    except NotAnswerable as error:
-        if "too few" not in str(error) and "may be 0" not in str(error):
-            raise
-        return (None, None, None)
-    return (found.value, found.low, found.high)
-
-
-def _described(item: SqlItem) -> str:
-    of = f" of records with {item.condition}" if item.condition else ""
-    said = {
-        "group": "the group",
-        "count": "number of records" + (f" with {item.column}" if item.column else ""),
-        "sum": f"sum of {item.column}",
-        "mean": f"mean of {item.column}",
-        "variance": f"variance of {item.column}",
-        "std": f"standard deviation of {item.column}",
-        "quantile": f"quantile {item.probability} of {item.column}",
-    }
-    return said[item.kind] + of
-
-
-# ---- groups and conditions as blocks ----------------------------------------------------------------------------
-
-
-def _cell_condition(domain: Domain, name: str, cell: int) -> str:
-    """A cell of an attribute or level as a predicate."""
-    attribute = domain[name]
-    text = _quoted(name)
-    if cell >= attribute.declared_size or not isinstance(attribute, Integers | Bins):
-        return f"{text} == '{attribute.labels[cell].replace(chr(39), chr(39) * 2)}'"
-    if isinstance(attribute, Integers):
-        low = attribute.low + cell * attribute.width
-        return f"{low} <= {text} <= {min(low + attribute.width - 1, attribute.high)}"
-    upto = "<=" if attribute.holds_last and cell == attribute.declared_size - 1 else "<"
-    return f"{attribute.edges[cell]!r} <= {text} {upto} {attribute.edges[cell + 1]!r}"
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
-def _members(domain: Domain, group: str) -> NDArray[np.bool_]:
-    """(groups, cells) which cells of its attribute are in which group."""
-    return np.asarray(lift_to_attribute(domain, group)[1].dense(), dtype=bool)
-
-
-def count_groups(
-    domain: Domain, groups: Sequence[str], where: str | None, weights: Mapping[str, FloatArray] | None = None
-) -> tuple[Workload, list[tuple[int, ...]]]:
-    """How many records satisfy a condition in each group that it leaves, and of each query the cells of `groups`.
-
-    Attributes that a condition joins are one factor, all others have their own, by place in the domain. Where an
-    attribute has weights, one for each of its cells, records count so much in place of 1.
-
-    Raises:
-        WorkloadError: There are more groups than a result has rows.
-        DomainError: Two groups are of one attribute.
-    """
-    domain.check_names([domain.owner(g) for g in groups])
-    if math.prod(domain[g].size for g in groups) > _MOST_ROWS:
-        raise WorkloadError(f"GROUP BY {', '.join(groups)} has more than {_MOST_ROWS:,} groups; take fewer attributes")
-    owned = {domain.owner(g): g for g in groups}
-    found = None if where is None else compile_predicate(domain, where)
-    factors: dict[tuple[str, ...], tuple[LinearOperator, list[dict[str, int]]]] = {}
-
-    def weighed(names: tuple[str, ...], rows: NDArray[Any]) -> NDArray[Any]:
-        own = [(weights or {}).get(a, np.ones(domain[a].size, dtype=np.int64)) for a in names]
-        return rows.astype(np.int64) * functools.reduce(np.kron, own)
-
-    joined = () if found is None else found.attributes
-    if found is not None:
-        sides = [found.mask.any(axis=tuple(j for j in range(found.mask.ndim) if j != i)) for i in range(len(joined))]
-        if np.array_equal(functools.reduce(np.multiply.outer, sides), found.mask):
-            for name, side in zip(joined, sides, strict=True):
-                cells = _members(domain, owned[name]) & side if name in owned else side[None, :]
-                kept = np.flatnonzero(cells.any(axis=1))
-                factors[(name,)] = Dense(weighed((name,), cells[kept])), _cells_of(owned, name, kept.tolist())
-        else:
-            members = [_members(domain, owned[a]) if a in owned else np.ones((1, domain[a].size), bool) for a in joined]
-            rows = functools.reduce(np.kron, [m.astype(np.int64) for m in members]) * found.mask.reshape(1, -1)
-            each = list(
-                itertools.product(*(_cells_of(owned, a, range(len(m))) for a, m in zip(joined, members, strict=True)))
-            )
-            kept = np.flatnonzero(rows.any(axis=1))
-            factors[joined] = (
-                Dense(weighed(joined, rows[kept])),
-                [functools.reduce(operator.or_, each[k]) for k in kept],
-            )
-    for name in [*owned, *(n for n in weights or {} if n not in owned)]:
-        if name in joined:
-            continue
-        lifted = lift_to_attribute(domain, owned[name])[1] if name in owned else Total(domain[name].size)
-        if weights and name in weights:
-            lifted = Dense(weighed((name,), np.asarray(lifted.dense())))
-        factors[(name,)] = lifted, _cells_of(owned, name, range(lifted.shape[0]))
-    if not factors:
-        return total(domain), [()]
-    place = {name: i for i, name in enumerate(domain.names)}
-    held = sorted(factors.items(), key=lambda f: place[f[0][0]])
-    block = Block(tuple(names for names, _ in held), tuple(factor for _, (factor, _) in held))
-    every = itertools.product(*(cells for _, (_, cells) in held))
-    rows = [functools.reduce(operator.or_, cells, {}) for cells in every]
-    return Workload(domain, (QueryBlock("records", block),)), [tuple(row[g] for g in groups) for row in rows]
-
-
-def _cells_of(owned: Mapping[str, str], name: str, cells: Iterable[int]) -> list[dict[str, int]]:
-    return [{owned[name]: i} if name in owned else {} for i in cells]
-
-
-# ---- reading a statement ----------------------------------------------------------------------------------------
 
 
 def sql(statement: str, domain: Domain) -> SqlQuestion:
@@ -377,7 +73,7 @@ def sql(statement: str, domain: Domain) -> SqlQuestion:
     (['region', 'people', 'people low', 'people high'], ['north', 'south'])
     """
     if sqlglot is None:
-        raise InvalidInput("SQL is parsed by the package sqlglot, which is not installed: pip install sqlglot")
+        raise InvalidInput(f"SQL is parsed by the package sqlglot, which is not installed: {how_to_install('sql')}")
     if not isinstance(statement, str) or len(statement) > _MOST_STATEMENT:
         raise WorkloadError(f"a statement is a text of at most {_MOST_STATEMENT:,} characters")
     try:
@@ -428,7 +124,8 @@ class _Reader:
             self.statement, self.domain, tuple(items), groups, condition, self._order(items), self._limit()
         )
         ratios = any(i.kind == "mean" and (condition or i.condition) for i in items)
-        if ratios and len(question.rows()) > _MOST_RATIOS:
+        rows = len(question.rows())
+        if ratios and rows > _MOST_RATIOS:
             raise self._refuse(f"averages under a condition are answered for at most {_MOST_RATIOS:,} groups")
         return question
 
@@ -519,10 +216,11 @@ class _Reader:
             given = [e for e in map(_inner, self.tree.expressions) if isinstance(e, exp.Column)]
         else:
             given = list(group.expressions)
-        other = next((k for k in ("rollup", "cube", "grouping_sets") if group.args.get(k)), None)
-        if other:
+        if any(group.args.get(k) for k in ("rollup", "cube", "grouping_sets")) or any(
+            isinstance(e, exp.Cube | exp.Rollup | exp.GroupingSets) for e in group.expressions
+        ):
             raise self._refuse(
-                f"{other.replace('_', ' ').upper()} asks for several tables: plan sf.marginals(domain, upto=...)"
+                "CUBE, ROLLUP and GROUPING SETS ask for several tables: plan sf.marginals(domain, upto=...)"
             )
         found: list[str] = []
         for node in given:
@@ -615,6 +313,8 @@ class _Reader:
             column = node.find(exp.Column)
             text = _ASKED.get(type(node).__name__, "a count, COUNT(*)")
             text = text.format(column=column.name if column is not None else "column")
+            if column is not None and self._column(column) in self.domain.measures and "QUANTILE" in text:
+                text = f"an average, AVG({column.name})"  # a measure has no quantiles
             raise self._refuse(
                 f"{outer.sql(dialect='duckdb')} is not answered; ask {text}",
                 self._replaced(outer, exp.Count(this=exp.Star())),
@@ -655,7 +355,7 @@ class _Reader:
             )
         if kind == "count" and not measure:
             if attribute.has_other:
-                also = f"{_quoted(column)} != '{OTHER}'"
+                also = f"{quoted_name(column)} != '{OTHER}'"
                 condition = also if condition is None else f"({condition}) and ({also})"
             return SqlItem(name, kind, None, condition)
         if kind == "quantile":
@@ -722,14 +422,14 @@ class _Reader:
             name = self._column(node.this)
             listed = ", ".join(self._constant(c) for c in node.expressions)
             if not negated:
-                return f"{_quoted(name)} in ({listed})"
-            return self._known(name, f"{_quoted(name)} not in ({listed})")
+                return f"{quoted_name(name)} in ({listed})"
+            return self._known(name, f"{quoted_name(name)} not in ({listed})")
         op = _COMPARISONS.get(type(node).__name__)
         if op is not None:
             return self._compared(op, node.left, node.right, negated=negated)
         if isinstance(node, exp.Column):
             name = self._column(node)
-            return f"{_quoted(name)} == {'false' if negated else 'true'}"
+            return f"{quoted_name(name)} == {'false' if negated else 'true'}"
         if isinstance(node, exp.Like | exp.ILike) and isinstance(node.this, exp.Column):
             raise self._refuse(
                 f"{node.sql(dialect='duckdb')} is not read: list the labels",
@@ -770,7 +470,7 @@ class _Reader:
         if isinstance(right, exp.Column):
             raise self._refuse(f"{left.sql()} and {right.sql()} are compared with each other; compare with constants")
         op = _NEGATED[op] if negated else op
-        text = f"{_quoted(name)} {op} {self._constant(right)}"
+        text = f"{quoted_name(name)} {op} {self._constant(right)}"
         return self._known(name, text) if op == "!=" else text
 
     def _known(self, name: str, text: str) -> str:
@@ -784,7 +484,7 @@ class _Reader:
             )
         if not self.domain[name].has_other:
             raise self._refuse(f"no record that is counted has no {name}: it is declared without a cell {OTHER}")
-        return f"{_quoted(name)} {'!=' if negated else '=='} '{OTHER}'"
+        return f"{quoted_name(name)} {'!=' if negated else '=='} '{OTHER}'"
 
     def _constant(self, node: Any) -> str:
         if isinstance(node, exp.Cast | exp.Paren):

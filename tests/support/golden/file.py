@@ -39,7 +39,7 @@ _MOST = 0.1  # the questions of the local model differ by 3 % from kernel to ker
 
 
 def where() -> str:
-    """What the last bits of a search hang on: kernels, versions, instructions that numpy uses, and who made the processor.
+    """What the last bits of a search hang on: kernels, versions, instructions that numpy uses, the processor's maker.
 
     The same instructions of AMD and of Intel differ in the last bits of reciprocals, from which numpy's vectors begin.
     """
