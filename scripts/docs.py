@@ -59,7 +59,7 @@ GROUPS = {
             "gaps",
             "hierarchy",
         ),
-        *("queries", "parities", "conjunctions", "disjunctions", "periods", "stack"),
+        *("queries", "parities", "conjunctions", "disjunctions", "periods", "stack", "sql"),
     ],
     "Budgets and the ledger": ["Budget", "pure", "approx", "zcdp", "gdp", "Neighbours", "Ledger"],
     "Planning": [
@@ -90,7 +90,7 @@ GALLERY = sorted((ROOT / "examples").glob("*.ipynb"))
 COURSE = sorted((ROOT / "examples" / "course").glob("*.ipynb"))
 START = ("start", "idea", "tutorial", "studio")
 GUIDE = {
-    "What do I want to know?": ("how-to-choose", "how-to"),
+    "What do I want to know?": ("how-to-choose", "how-to", "sql"),
     "What is in the table?": ("describe", "data", "money", "persons", "hospital"),
     "Where is it?": ("engines", "spark"),
     "Are there places inside places?": ("census",),

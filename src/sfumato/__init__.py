@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         total,
         windows,
     )
+    from sfumato.workloads.sql import sql
 
 pure = Budget.pure
 approx = Budget.approx
@@ -132,6 +133,7 @@ __all__ = [
     "rows",
     "share_budget",
     "simulate",
+    "sql",
     "stack",
     "sums",
     "total",
@@ -186,6 +188,7 @@ _LATE = {
     "release": "sfumato.releasing",
     "share_budget": "sfumato.planner.shares",
     "simulate": "sfumato.planner.simulate",
+    "sql": "sfumato.workloads.sql",
     "stack": "sfumato.workloads",
     "sums": "sfumato.workloads",
     "total": "sfumato.workloads",

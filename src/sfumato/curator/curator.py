@@ -293,7 +293,7 @@ class Curator:
             raise PlanError("a family of blocks numbers the attributes of the curator's domain")
         grid = self._holding.grid
         families_sum = any(grid.names[i] in grid.measures for f in families for i in f.used.tolist())
-        if families_sum or any(type(b) is CombinationMap for b in maps if grid.measures):
+        if families_sum or (self._summed(maps) and any(type(b) is CombinationMap for b in maps)):
             raise PlanError("measures are summed by blocks, not by families or combinations of these")
         check_countable(grid, self._asked(maps), measures=True)
         power = sensitivity_power(noise)
