@@ -449,6 +449,10 @@ new MutationObserver(named).observe(document.body, { childList: true, subtree: t
 addEventListener("resize", named);
 """
 _STYLE = """
+/* sliders: one below the other; what they stand at is said above the chart */
+.vega-bind label { display: flex; gap: 0.5rem; }
+.vega-bind-name { flex: 0 0 11rem; }
+.vega-bind input + span { display: none; }
 /* code of 120 characters a line fits in the column of a desk's screen */
 .md-grid { max-width: 82rem; }
 .md-typeset pre > code { font-size: 0.62rem; }

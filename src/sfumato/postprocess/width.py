@@ -182,7 +182,8 @@ def width(work: Workload, body: str = "auto", *, draws: int = _DRAWS, rng: int |
         rng: A seed, or a generator of numpy.
 
     Returns:
-        The widths with the standard errors of their simulation, and the support function.
+        The widths with the standard errors of their simulation; `support`, the support function, and
+        `separation_oracle`, which says whether answers are possible.
 
     Raises:
         InvalidInput: There is no such body, it does not take these queries, or `draws` is not allowed.
