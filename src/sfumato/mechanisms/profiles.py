@@ -113,7 +113,7 @@ def plan_profile(
     >>> import pandas as pd
     >>> people = pd.DataFrame({"age": [20, 30, 40], "city": ["Bonn", "Bonn", "Ulm"]})
     >>> sf.plan_profile(people, sf.gdp(1), records=10_000).promise
-    'of 10,000 records, shares ± 0.053 %, quartiles ± 0.086 % of ranks (95 %)'
+    'of 10,000 records, shares ± 0.048 %, quartiles ± 0.089 % of ranks (95 %)'
     """
     if not isinstance(budget, Budget):
         raise PlanError("a description needs a budget: sf.approx(1, '1e-6', thresholds='5e-7'), or another")
