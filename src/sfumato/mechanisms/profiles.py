@@ -46,7 +46,6 @@ from sfumato.privacy.noise import NoiseLaw
 from sfumato.privacy.sensitivity import Certificate
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.releases.profiles import Profile, ProfileLook, column_kinds, counts_in, kind_of, load_profile
-from sfumato.releases.released import Provenance
 from sfumato.strategies.calibration import noise_of
 from sfumato.strategies.certificates import search_certificate
 
@@ -492,7 +491,7 @@ def look_at_columns() -> PlanKind:
         assert paid is not None
         looks = tuple(k for k in found if isinstance(k, ProfileLook))
         labels = next((k for k in found if isinstance(k, dict)), {})
-        return paid, lambda where: Profile(plan, looks, labels, cast(Provenance, where))
+        return paid, lambda where: Profile(plan, looks, labels, where)
 
     return PlanKind(
         look,
