@@ -32,6 +32,7 @@ from sfumato.plans.keys import KeyPlan
 from sfumato.plans.labels import LabelPlan
 from sfumato.plans.plan import Plan
 from sfumato.plans.planned import WorkloadPlan
+from sfumato.plans.profiles import ProfilePlan
 from sfumato.plans.streams import StreamPlan
 from sfumato.present import write_report
 from sfumato.present.profiles import profile_page, profile_spec
@@ -87,9 +88,11 @@ def release(plan: Plan | LabelPlan, source: Any, **terms: Unpack[_ReleaseOptions
 @overload
 def release(plan: IterativePlan, source: Any, **terms: Unpack[_ReleaseOptions]) -> ModelRelease: ...
 @overload
+def release(plan: ProfilePlan, source: Any, **terms: Unpack[_ReleaseOptions]) -> Profile: ...
+@overload
 def release(plan: KeyPlan, source: Any, **terms: Unpack[_ReleaseOptions]) -> SketchRelease: ...
 def release(
-    plan: Plan | LabelPlan | IterativePlan | KeyPlan,
+    plan: Plan | LabelPlan | IterativePlan | ProfilePlan | KeyPlan,
     source: Any,
     *,
     ledger: str | os.PathLike[str] | Ledger | None,
@@ -99,7 +102,7 @@ def release(
     snapshot: str | None = None,
     publication: Publication | None = None,
     progress: Progress | None = None,
-) -> Release | ModelRelease | SketchRelease:
+) -> Release | ModelRelease | Profile | SketchRelease:
     """Pay for a plan, measure, and return the release; with `out` it is stored before the call returns.
 
     A plan of several looks debits its whole price before the first, and its release answers from a model. So does a

@@ -43,6 +43,8 @@ from sfumato.strategies.certificates import find_certificate
 if TYPE_CHECKING:
     from sfumato.plans.keys import KeyPlan
     from sfumato.plans.labels import LabelPlan
+    from sfumato.plans.profiles import ProfilePlan
+    from sfumato.releases.profiles import Profile
     from sfumato.releases.sketches import SketchRelease
 
 __all__ = ["Access", "Made", "PlanKind", "carry_out", "look_once", "projected_release"]
@@ -132,6 +134,8 @@ def _find_kind(plan: object) -> PlanKind | None:
 def carry_out(plan: Plan | LabelPlan, source: Any, *, ledger: Place | Ledger | None, **options: Any) -> Release: ...
 @overload
 def carry_out(plan: IterativePlan, source: Any, *, ledger: Place | Ledger | None, **options: Any) -> ModelRelease: ...
+@overload
+def carry_out(plan: ProfilePlan, source: Any, *, ledger: Place | Ledger | None, **options: Any) -> Profile: ...
 @overload
 def carry_out(plan: KeyPlan, source: Any, *, ledger: Place | Ledger | None, **options: Any) -> SketchRelease: ...
 def carry_out(  # type: ignore[reportInconsistentOverload]  (the options are those named here)

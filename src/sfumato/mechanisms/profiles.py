@@ -46,7 +46,6 @@ from sfumato.privacy.noise import NoiseLaw
 from sfumato.privacy.sensitivity import Certificate
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.releases.profiles import Profile, ProfileLook, column_kinds, counts_in, kind_of, load_profile
-from sfumato.releases.released import Provenance
 from sfumato.strategies.calibration import noise_of
 from sfumato.strategies.certificates import search_certificate
 
@@ -113,7 +112,7 @@ def plan_profile(
     >>> import pandas as pd
     >>> people = pd.DataFrame({"age": [20, 30, 40], "city": ["Bonn", "Bonn", "Ulm"]})
     >>> sf.plan_profile(people, sf.gdp(1), records=10_000).promise
-    'of 10,000 records, shares ± 0.053 %, quartiles ± 0.086 % of ranks (95 %)'
+    'of 10,000 records, shares ± 0.048 %, quartiles ± 0.089 % of ranks (95 %)'
     """
     if not isinstance(budget, Budget):
         raise PlanError("a description needs a budget: sf.approx(1, '1e-6', thresholds='5e-7'), or another")
@@ -492,7 +491,7 @@ def look_at_columns() -> PlanKind:
         assert paid is not None
         looks = tuple(k for k in found if isinstance(k, ProfileLook))
         labels = next((k for k in found if isinstance(k, dict)), {})
-        return paid, lambda where: Profile(plan, looks, labels, cast(Provenance, where))
+        return paid, lambda where: Profile(plan, looks, labels, where)
 
     return PlanKind(
         look,

@@ -101,7 +101,7 @@ class ColumnCounts:
 def _tree_inverse(tree: Tree) -> tuple[FloatArray, FloatArray]:
     """(n, l) the least squares of a tree, and (n, n) their covariance at noise of variance 1."""
     matrix = tree.rows(0, tree.shape[0])
-    inverse = np.linalg.inv(matrix.T @ matrix)
+    inverse = np.linalg.inv(matrix.T @ matrix).astype(np.float64)
     return inverse @ matrix.T, inverse
 
 
@@ -233,8 +233,8 @@ def clear_cells(found: ColumnCounts) -> NDArray[np.bool_]:
     return found.values[:-1] > _SURE * found.errors[:-1]
 
 
-def counted_mean(found: ColumnCounts, edges: Sequence[float], first: int, last: int) -> tuple[float, float]:
-    """The mean of values at the middles of their cells, and its standard error.
+def counted_mean(found: ColumnCounts, edges: Sequence[float], first: int, last: int) -> tuple[float, float, float]:
+    """The mean of values at the middles of their cells, its standard error, and how far it may be off for the middles.
 
     Args:
         found: The counts.
@@ -243,10 +243,11 @@ def counted_mean(found: ColumnCounts, edges: Sequence[float], first: int, last: 
         last: The last of them; values above count as its upper end.
 
     Returns:
-        Both, in the unit of the edges.
+        All three in the unit of the edges.
     """
-    at = np.asarray(edges)
-    middles = np.clip((at[:-1] + at[1:]) / 2, at[first], at[last + 1])
+    at = np.clip(np.asarray(edges), edges[first], edges[last + 1])
+    middles, halves = (at[:-1] + at[1:]) / 2, np.diff(at) / 2
     size = float(found.values[:-1].sum())
     mean = float(found.values[:-1] @ middles) / size
-    return mean, found.error_of(np.append((middles - mean) / size, 0.0))
+    within = float(np.maximum(found.values[:-1], 0.0) @ halves) / size
+    return mean, found.error_of(np.append((middles - mean) / size, 0.0)), within

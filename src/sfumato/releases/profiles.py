@@ -161,7 +161,7 @@ class ColumnProfile:
         beyond: The share of the values that lies below the lower end, and above the upper one, or less.
         quartiles: The three quartiles of the values.
         mean: The mean of the values, where values beyond the ends count as these.
-        mean_error: Half of its 95 % interval for noise; where in their cells values lie comes on top.
+        mean_error: Half of its 95 % interval for noise, and how far it may be off as middles of cells are counted.
         edges: The edges of the cells that were counted; of dates days by their number.
         counts: How many records each cell has, noisy.
         labels: The labels that were shown, with the number of records of each, most frequent first.
@@ -364,10 +364,11 @@ def _measured(base: Any, rule: Edges | Days, counts: ColumnCounts) -> ColumnProf
     first, last, beyond = found_range(counts)
     shape["beyond"] = beyond
     if days:
-        ends = (date.fromordinal(int(d)).isoformat() for d in (edges[first], edges[last + 1] - 1))
-        return ColumnProfile(*base, *ends, **shape)
-    mean, error = counted_mean(counts, edges, first, last)
-    return ColumnProfile(*base, edges[first], edges[last + 1], **shape, mean=mean, mean_error=_TWO * error)
+        low, high = (date.fromordinal(int(d)).isoformat() for d in (edges[first], edges[last + 1] - 1))
+        return ColumnProfile(*base, low=low, high=high, **shape)
+    mean, error, within = counted_mean(counts, edges, first, last)
+    shape |= {"mean": mean, "mean_error": _TWO * error + within}
+    return ColumnProfile(*base, low=edges[first], high=edges[last + 1], **shape)
 
 
 def proposed_attribute(column: ColumnProfile) -> Attribute | None:

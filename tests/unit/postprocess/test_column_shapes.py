@@ -150,8 +150,8 @@ def test_quantiles_means_and_clear_cells() -> None:
     assert quantile_cell(counts.values[:-1], 0.5) == (2, pytest.approx(0.5))
     assert found_range(counts)[:2] == (1, 3)
     assert clear_cells(counts).tolist() == [False, True, True, True, False]
-    mean, error = counted_mean(counts, [0, 1, 2, 3, 4, 5], 1, 3)
-    assert mean == pytest.approx(2.5)
+    mean, error, within = counted_mean(counts, [0, 1, 2, 3, 4, 5], 1, 3)
+    assert (mean, within) == (pytest.approx(2.5), pytest.approx(0.5))
     assert 0 < error < 1e-3
     noisy = smoothed_counts(np.array([5.0, -5.0, 3.0, 10.0, -2.0]))
     assert (np.diff(noisy) >= 0).all()

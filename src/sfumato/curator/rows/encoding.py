@@ -337,14 +337,14 @@ def field_sql(rule: Rule, column: Column, raw: str) -> str:
 
 def _kind_sql(column: Column, raw: str) -> str:
     """0 for a number, 1 for a day, 2 for another text, NULL for none; of a typed column one of these or NULL."""
-    kinds = (column.number, lambda field: column.day(field, ""), column.text)
+    kinds = column.number(raw), column.day(raw, "") if column.type != "UUID" else "NULL", column.text(raw)
     if column.family == "text":
         tried = [0, 1, 2]
     elif column.family in ("label", "moment") and column.type != "UUID":
         tried = [1]
     else:
         tried = [0] if column.family in _NUMBERS else [2]
-    return f"CASE {' '.join(f'WHEN ({kinds[k](raw)}) IS NOT NULL THEN {k}' for k in tried)} END"
+    return f"CASE {' '.join(f'WHEN ({kinds[k]}) IS NOT NULL THEN {k}' for k in tried)} END"
 
 
 def cell_sql(rule: Rule, i: int, decimal: str = ".") -> str:

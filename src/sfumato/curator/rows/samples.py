@@ -222,8 +222,17 @@ def column_names(source: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
-_TYPES = {"whole": "integer", "exact": "integer", "decimal": "number", "float": "number", "double": "number"}
-_TYPES |= {"text": "", "boolean": "boolean", "label": "date", "moment": "date"}
+_TYPES = {
+    "whole": "integer",
+    "exact": "integer",
+    "decimal": "number",
+    "float": "number",
+    "double": "number",
+    "text": "",
+    "boolean": "boolean",
+    "label": "date",
+    "moment": "date",
+}
 
 
 def column_types(source: Any, columns: Sequence[str] | None = None) -> dict[str, str]:
