@@ -32,7 +32,8 @@ from sfumato.workloads.core import RECORDS
 __all__ = ["choose_rows"]
 
 _MOST = 128  # numbers of rows that are compared, each with a query of its own
-_DOUBT = 12.25  # three and a half standard deviations, squared: by so much may fewer rows fit worse
+_DOUBT = 9.0  # three standard deviations, squared: by so much may fewer rows fit worse
+_OF_NUMBERS = Fraction(9, 10)  # of the share, for how many rows persons have; where they lie is known well for little
 _PLANS = 12  # plans that are made where errors do not follow from one of them
 
 
@@ -101,7 +102,8 @@ def choose_rows(
         raise PlanError("rows are chosen where once_per= names one attribute, one row per group; leave it out, or plan")
     account, folder = as_ledger(ledger), None if out is None else Path(out)
     pays = {"ledger": account, "table": table}
-    look, once = _look_plan(most, part / 2), replan(most, part_of(most.budget, part / 2), 1)
+    look = _look_plan(most, part * _OF_NUMBERS)
+    once = replan(most, part_of(most.budget, part * (1 - _OF_NUMBERS)), 1)
     second = f"{name}, one each"
     if account is not None:
         _check_both_are_paid(account, {name: look, second: once})
