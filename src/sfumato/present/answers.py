@@ -353,7 +353,7 @@ def measures_table(release: Release) -> list[TitledTable]:
 def _statistics_of(release: Release, measure: str, by: tuple[str, ...]) -> Iterator[tuple[str, Frame]]:
     """What can be told of a measure by some attributes."""
     declared = cast("Measure", release.plan.workload.domain[measure])
-    level = {"by": by, "confidence": CONFIDENCE}
+    level: dict[str, Any] = {"by": by, "confidence": CONFIDENCE}
     tell: dict[str, Callable[[], Frame]] = {
         "sum": lambda: _sum_of(release, measure, by),
         "mean": lambda: release.mean(measure, **level),

@@ -166,9 +166,11 @@ class GroupSizes:
 def _group_sizes(release: Release, counts: RowsWithin, level: float) -> GroupSizes:
     """`counts`: the records of each group."""
     raw = release.raw
-    size, variance, half = (
-        counts.shaped(f)[0] for f in (raw.answer_block, raw.variances, lambda b: raw.margins(b, level))
-    )
+
+    def margins(block: Block) -> FloatArray:
+        return raw.margins(block, level)
+
+    size, variance, half = (counts.shaped(what)[0] for what in (raw.answer_block, raw.variances, margins))
     error = np.sqrt(variance)
     bias = entry_biases(raw.plan.strategy, counts.block)[0]
     off = 0.0 if bias is None else float(bias.max())

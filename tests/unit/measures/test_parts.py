@@ -47,8 +47,8 @@ def _shares(rng: np.random.Generator) -> Any:
 @pytest.mark.parametrize("unit", ["add-remove", "replace-one"])
 @pytest.mark.parametrize("name", WORKS)
 def test_no_record_changes_more_than_is_paid(name: str, unit: str, law: str) -> None:
-    """Of 200 drawn records, or pairs of them, in whole units of all blocks. Mutants: the largest of the parts' prices
-    in place of their sum; parts with their own prices, unshared."""
+    """Of 200 drawn records, or pairs of them, in whole units of all blocks. Mutant: the mean of the parts' prices in
+    place of their sum."""
     plan = _plan(name, unit, law)
     rng = np.random.default_rng([189, 2])
 
