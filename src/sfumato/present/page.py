@@ -72,7 +72,8 @@ def template_environment(package: str = "sfumato.present", folder: str = ".") ->
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.globals |= {"say": say_words}
+    known: dict[str, Any] = made.globals
+    known["say"] = say_words
     return made
 
 

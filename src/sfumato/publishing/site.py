@@ -376,7 +376,8 @@ def _write_site(release: Release, earlier: Release | None, folder: Path, of: lis
         shelves.append((earlier, write_tables(earlier, folder / "earlier")))
     own = resources.files("sfumato.publishing")
     for name in ("calc.js", "app.js"):
-        _write_site_text(folder / name, (own / name).read_text(encoding="utf-8"))
+        lines = (own / name).read_text(encoding="utf-8").splitlines(keepends=True)
+        _write_site_text(folder / name, "".join(line.lstrip(" ") for line in lines))  # a phone loads no indentation
     _write_site_text(folder / "style.css", asset_text("style.css") + (own / "style.css").read_text(encoding="utf-8"))
     for name, text in (("charts.js", "vendor/vega-bundle.js"), ("LICENSES.txt", "vendor/LICENSES.txt")):
         _write_site_text(folder / name, asset_text(text))

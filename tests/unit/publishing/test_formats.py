@@ -16,7 +16,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import InvalidInput, PlanError
-from sfumato.publishing import FORMATS, Publication, write_formats
+from sfumato.publishing import FORMATS, Publication, publish, write_formats
 from sfumato.releases.crosstab import CrossTable
 
 FLAGS = {"*": 0.02, "**": 0.1, "suppress": 0.4}
@@ -266,3 +266,16 @@ def test_what_cannot_be_written_is_refused(release: sf.Release, tmp_path: Path) 
         write_formats(release, tmp_path / "x", publication=Publication(categories={"the sex": {"q": "x"}}))
     assert not (tmp_path / "x").exists()
     assert list(FORMATS)[-1] == "dcat"
+
+
+def test_a_release_of_a_measure_is_published(tmp_path: Path) -> None:
+    """A measure is summed, not counted: nothing is told by its cells. Mutant: groupings by measures."""
+    policies = {"outside": "other", "missing": "other"}
+    axes = {"ward": sf.Categories(["a", "b"], **policies), "age": sf.Integers(0, 3, **policies)}  # type: ignore[arg-type]
+    domain = sf.Domain(axes, measures={"cost": sf.Measure(0, 100)})
+    work = sf.stack(tables=sf.marginals(domain, sets=[("ward", "age")]), means=sf.means(domain, "cost", by=["ward"]))
+    plan = sf.plan(work, sf.gdp(1), neighbours="add-remove")
+    rows = pd.DataFrame({"ward": ["a", "b"] * 200, "age": [0, 1, 2, 3] * 100, "cost": [5.0, 50.0] * 200})
+    made = sf.release(plan, rows, ledger=None)
+    assert (publish(made, tmp_path / "site") / "index.html").is_file()
+    assert (write_formats(made, tmp_path / "files") / "csv" / "ward.age.csv").is_file()
