@@ -236,11 +236,7 @@ def small_groupings(release: Release, attribute: str) -> Iterator[tuple[str, ...
     """By what an attribute may be looked at: by nothing, then by others of few cells, the fewest first."""
     domain = release.plan.workload.domain
     yield ()
-<<<<<<< HEAD
-    others = [n for n in (*domain.names, *domain.levels) if domain.owner(n) not in (attribute, *domain.measures)]
-=======
     others = [n for n in (*domain.dimensions, *domain.levels) if domain.owner(n) != attribute]
->>>>>>> office
     for name in sorted(others, key=lambda n: domain[n].size):
         if domain[name].size <= _MAX_GROUPS:
             yield (name,)
