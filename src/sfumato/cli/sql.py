@@ -77,8 +77,8 @@ def sql_command(
     if data is None:
         raise InvalidInput("which table? Name it with --source, or as source under [data] in the spec")
     with show_activity("releasing") as progress:
-        options = {"table": table or spec.table}
-        done = carry_out(plan, data, ledger=ledger, name=str(name), out=out, **options, progress=progress)
+        named = table or spec.table
+        done = carry_out(plan, data, ledger=ledger, name=str(name), out=out, table=named, progress=progress)  # type: ignore[call-overload, arg-type]
     _show(asked, done, confidence, as_csv=as_csv, as_json=as_json)
 
 

@@ -34,7 +34,7 @@ def share_budget(budget: Budget, *plans: Plan, weights: Sequence[Number] | None 
 
     Args:
         budget: What all plans may spend together.
-        plans: Plans of one look by `sf.plan`, two or more, with one objective, relation and `person=`, made with any
+        *plans: Plans of one look by `sf.plan`, two or more, with one objective, relation and `person=`, made with any
             budgets.
         weights: For each plan what its squared errors are multiplied by, 1 for each where it is left out. Errors of
             visits are far above those of patients, and so take most of the budget.

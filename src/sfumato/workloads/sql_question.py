@@ -76,7 +76,11 @@ class SqlQuestion:
         return stack(*(w.named(n) if len(w.parts) == 1 else w for n, w in parts.items()))
 
     def rows(self) -> list[tuple[int, ...]]:
-        """The groups that WHERE leaves: the cell of each attribute of GROUP BY, in the order of the result."""
+        """The groups that WHERE leaves, in the order of the result.
+
+        Returns:
+            Of each group the cell of every attribute of GROUP BY.
+        """
         return sorted(count_groups(self.domain, self.groups, self.condition)[1])
 
     def answer(self, release: Any, confidence: float = 0.95) -> Frame:
@@ -279,7 +283,8 @@ def count_groups(
 
     joined = () if found is None else found.attributes
     if found is not None:
-        sides = [found.mask.any(axis=tuple(j for j in range(found.mask.ndim) if j != i)) for i in range(len(joined))]
+        others = [tuple(j for j in range(found.mask.ndim) if j != i) for i in range(len(joined))]
+        sides = [np.asarray(found.mask.any(axis=axes)) for axes in others]
         if np.array_equal(functools.reduce(np.multiply.outer, sides), found.mask):
             for name, side in zip(joined, sides, strict=True):
                 cells = _members(domain, owned[name]) & side if name in owned else side[None, :]
