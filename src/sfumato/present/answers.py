@@ -356,7 +356,7 @@ def _statistics_of(release: Release, measure: str, by: tuple[str, ...]) -> Itera
     level: dict[str, Any] = {"by": by, "confidence": CONFIDENCE}
     tell: dict[str, Callable[[], Frame]] = {
         "sum": lambda: _sum_of(release, measure, by),
-        "mean": lambda: release.mean(measure, **level),
+        "mean": lambda: release.mean(measure, by=by, confidence=CONFIDENCE),
         "variance": lambda: release.variance(measure, **level),
     }
     for z in declared.knots if len(declared.knots) <= _MAX_LINES else ():
