@@ -196,7 +196,9 @@ class _Reader:
         known = {"expressions", "from_", "from", "where", "group", "order", "limit", "kind", "hint"}
         for key, value in args.items():
             if value and key not in known:
-                raise self._refuse(f"{key.strip('_').replace('_', ' ').upper()} is not read", self._with(**{key: None}))
+                raise self._refuse(
+                    f"{key.strip('_').replace('_', ' ').upper()} is not read", self._with(None, (), **{key: None})
+                )
 
     # -- columns ---------------------------------------------------------------------------------------------
 
