@@ -20,9 +20,6 @@ from sfumato._util.codec import deferred_field, rebuild, storable
 from sfumato._util.text import date_format_fields
 from sfumato.errors import DomainError
 
-__all__ = ["EDITION", "MAX_CELLS", "POINTS", "WHOLE", "Amounts", "Codes", "Days", "Edges", "Grid", "Kinds", "Moves"]
-__all__ += ["MAX_KNOTS", "Rule", "Truths", "Wholes", "whole_text"]
-
 MAX_CELLS = 10_000_000  # 80 MB of counts of one attribute; by mistake such a domain is an identifier, which is sf.Keys
 EDITION = 2
 """Of the rules. In 1, that of 0.2, texts are compared as they are stored, a fraction is no value of whole numbers, and

@@ -23,8 +23,6 @@ from sfumato.releasing import REPORT, describe, plan_from_spec, release
 from sfumato.specs import read_spec
 from sfumato.workloads import Workload
 
-__all__ = ["exact_answers", "run_demo"]
-
 _FOLDER = "sfumato-demo"
 _DECILES = [i / 10 for i in range(1, 10)]
 _QUESTIONS = (

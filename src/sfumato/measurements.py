@@ -15,8 +15,6 @@ from sfumato.privacy.noise import NoiseLaw
 if TYPE_CHECKING:
     from sfumato.operators import Block, Combination, Family
 
-__all__ = ["Measurement", "Selection"]
-
 
 @storable
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -47,21 +47,6 @@ from sfumato.specs import Spec, read_spec
 from sfumato.strategies.design import DEFAULT_OBJECTIVE
 from sfumato.workloads.core import exact_weight
 
-__all__ = [
-    "PROFILE",
-    "REPORT",
-    "PageWarning",
-    "Variant",
-    "budget_of_margin",
-    "describe",
-    "plan_from_spec",
-    "plan_of_margins",
-    "plan_or_spec",
-    "release",
-    "spec_variants",
-    "write_profile",
-]
-
 REPORT = "report.html"
 """The page's name in a release's folder."""
 _MAX_VARIANTS = 24  # more columns of margins than a screen is wide

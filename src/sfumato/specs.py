@@ -45,8 +45,6 @@ from sfumato.workloads import (
 from sfumato.workloads.reading import Section, read_toml
 from sfumato.workloads.schema import read_schema
 
-__all__ = ["QUERIES", "Spec", "read_spec", "spec_from_root_table"]
-
 _MAX_QUERIES = 1_000  # more tables [[queries]] are not written by hand; a program has the library
 # each alone, so that a value that no budget may have is refused on its own line
 _PARAMETERS: dict[str, Callable[[Any], Budget]] = {

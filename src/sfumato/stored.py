@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from importlib import import_module
 
-__all__ = ["ELSEWHERE", "import_stored_class"]
-
 ELSEWHERE: dict[str, str] = {
     "Adapted": "sfumato.postprocess.denoising",
     "AdaptedTables": "sfumato.postprocess.denoising",

@@ -18,17 +18,6 @@ import typer
 from sfumato._util.frames import Frame, safe_text
 from sfumato.errors import InvalidInput
 
-__all__ = [
-    "csv_text",
-    "print_csv",
-    "print_json",
-    "refuse_write_errors",
-    "replace_nonfinite",
-    "show_activity",
-    "use_utf8_output",
-    "write_new",
-]
-
 
 def use_utf8_output() -> None:
     """Print UTF-8 with plain line ends whatever the locale says."""

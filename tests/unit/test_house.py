@@ -151,3 +151,12 @@ def test_nobody_is_told_to_install_a_package_of_our_name_from_an_index() -> None
     files += [f for f in ROOT.iterdir() if f.is_file() and f.suffix in {".md", ".toml"}]
     assert [f.name for f in files if named.search(f.read_text(encoding="utf-8"))] == []
     assert [f.name for f in files if re.search(r"sfumato\[[a-z]+\]", f.read_text(encoding="utf-8"))] == []
+
+
+# -- faces of folders --------------------------------------------------------------------------------------
+
+
+def test_only_faces_of_folders_list_what_is_public() -> None:
+    """What a folder offers stands in its `__init__`, and errors.py is public as it is. Mutant: a list in a module."""
+    listed = [f for f in SRC.rglob("*.py") if re.search(r"^__all__", f.read_text(encoding="utf-8"), re.MULTILINE)]
+    assert [str(f.relative_to(SRC)) for f in listed if f.name not in ("__init__.py", "errors.py")] == []

@@ -19,9 +19,6 @@ from sfumato._util.codec import decode_value, encode_value, little_endian_array
 from sfumato.check_forms import check_document_forms, parse_strict_json
 from sfumato.errors import DomainError, InvalidInput
 
-__all__ = ["UNREADABLE", "check_text", "pack_value", "read_zip_document", "shorten", "unpack_value", "zip_writer"]
-
-
 Arrays = dict[str, NDArray[Any]]
 
 # What one file holds at most: parsed text takes some forty times its size, so this needs 10 GB; arrays take their own.

@@ -19,21 +19,6 @@ from importlib import resources
 from sfumato._util.checks import suggest_name
 from sfumato.errors import InvalidInput
 
-__all__ = [
-    "Called",
-    "Catalogue",
-    "called_attribute",
-    "called_cells",
-    "known_languages",
-    "local_number",
-    "page_language",
-    "page_locale",
-    "read_catalogue",
-    "say_note",
-    "say_words",
-    "speak",
-]
-
 _ENGLISH = "en"
 Called = tuple[Mapping[str, str], Mapping[str, Mapping[str, str]]]
 """What readers call attributes, by their names, and cells, by attribute and label."""

@@ -22,18 +22,6 @@ from sfumato._util.bundles import shorten
 from sfumato._util.elsewhere import find_engine
 from sfumato.errors import DomainError, SpecError
 
-__all__ = [
-    "Number",
-    "check_distinct",
-    "read_number",
-    "read_text",
-    "same_table",
-    "show_count",
-    "show_number",
-    "suggest_name",
-]
-
-
 Number = int | float
 
 _MAX_NUMBER = 1e150  # its square is a float still

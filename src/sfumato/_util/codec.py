@@ -22,20 +22,6 @@ from numpy.typing import NDArray
 from sfumato._util.files import release_pages
 from sfumato.errors import InvalidInput
 
-__all__ = [
-    "decode_value",
-    "deferred_defaults",
-    "deferred_field",
-    "distinct_rows",
-    "encode_value",
-    "little_endian_array",
-    "rebuild",
-    "storable",
-    "stored_fields",
-    "value_fingerprint",
-]
-
-
 _LATER = "later"
 
 

@@ -16,23 +16,6 @@ from typing import Any
 
 from sfumato._util.frames import SHOWN_ROWS, Frame, printable
 
-__all__ = [
-    "Bar",
-    "Bars",
-    "Chart",
-    "CodeLines",
-    "Describable",
-    "Description",
-    "DescriptionBlock",
-    "Facts",
-    "Figures",
-    "Sentences",
-    "TitledTable",
-    "Warnings",
-    "drawn",
-    "page_html",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Facts:

@@ -11,9 +11,6 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-__all__ = ["EMPTY", "Progress", "in_notebook", "show_progress"]
-
-
 Progress = Callable[[int, float], None]
 """Called with the number of steps so far and the proved relative distance from the optimum, nan if none is proved.
 

@@ -22,9 +22,6 @@ from sfumato._util.files import scratch_folder, sync_folder
 from sfumato.check_forms import check_document_forms
 from sfumato.errors import InvalidInput, SfumatoError
 
-__all__ = ["ENDINGS", "defer_signals", "file_name_beside", "read_document", "write_atomically", "write_document"]
-
-
 Arrays = dict[str, NDArray[Any]]
 
 _OUTSIDE = "~outside"

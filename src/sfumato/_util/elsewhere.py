@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["engines", "find_engine"]
-
-
 engines: list[Callable[[object], Any]] = []
 """From a source of data to what opens it (a `Stream` of `curator.engines.streams`), or None where it is not theirs."""
 

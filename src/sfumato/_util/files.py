@@ -24,17 +24,6 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "PAID",
-    "ScratchFolder",
-    "abandoned_folders",
-    "allocate_zeros",
-    "release_pages",
-    "scratch_folder",
-    "sync_folder",
-]
-
-
 try:
     import fcntl
 except ImportError:  # no POSIX: nothing is locked, so nothing is taken away

@@ -12,9 +12,6 @@ from typing import Any
 
 from sfumato.errors import InvalidInput, MissingExtra, how_to_install
 
-__all__ = ["SHOWN_ROWS", "Frame", "FrameConvertible", "optional_package", "printable", "safe_text"]
-
-
 SHOWN_ROWS = 40
 """Rows of a table that are shown where nobody says how many: about a screen."""
 _WIDE = 160  # pixels of an error bar: what is left beside a few columns

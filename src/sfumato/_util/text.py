@@ -14,18 +14,6 @@ from functools import cache
 
 from sfumato.errors import DomainError
 
-__all__ = [
-    "BLANKS",
-    "SHARP",
-    "case_folding_pairs",
-    "comparable_text",
-    "date_format_fields",
-    "date_pattern",
-    "normalize_nfc",
-    "parse_day_number",
-]
-
-
 BLANKS = " \t\n\v\f\r\u00a0"  # what DuckDB, spreadsheets and keyboards leave around a text
 SHARP = ("ß", "ss")  # the one letter in use whose capitals are two: GROSS is Groß, and so is GROẞ
 _CASED = range(0x20000)  # beyond are ideographs and signs, which have no capitals

@@ -28,9 +28,6 @@ from sfumato.privacy.sensitivity import Certificate, Sensitivity
 if TYPE_CHECKING:
     from sfumato.privacy.accounting import Event
 
-__all__ = ["ByPartCurator", "curator_for"]
-
-
 _PART = 2**24  # cells of the table that is counted at a time: 128 MB, and as much for each of its rows and its noise
 
 Codes = NDArray[np.integer]

@@ -32,17 +32,6 @@ from sfumato.privacy.reserved_budget import ReservedBudget
 from sfumato.privacy.sensitivity import Certificate, Sensitivity, certified_bound, noise_fits_price, sensitivity_power
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
-__all__ = [
-    "MAX_VALUES",
-    "CuratedTable",
-    "Curator",
-    "check_plan_hash",
-    "curator_holding",
-    "lower_blocks",
-    "rebuild_values",
-]
-
-
 MAX_VALUES = 500_000_000  # of a measurement: 4 GB, in files where memory is short
 
 

@@ -35,9 +35,6 @@ from sfumato.privacy.noise import BitSource
 from sfumato.privacy.reserved_budget import ReservedBudget
 from sfumato.privacy.unit import PrivacyUnit
 
-__all__ = ["OTHER", "LabelCurator", "LabelOpening", "LabelStore", "LabelTable", "OwedLook", "open_labels"]
-__all__ += ["refuse_one_reading"]
-
 OTHER = "(other)"  # where labels count that are not shown: no label of its own
 _LONGEST = 256  # bytes of a label: what `check_text` allows a name
 

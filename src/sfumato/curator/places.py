@@ -16,8 +16,6 @@ from sfumato.privacy.debits import Debits, Receipt
 from sfumato.privacy.files import is_nonempty_file
 from sfumato.privacy.unit import PrivacyUnit, is_file_of_kind
 
-__all__ = ["check_place", "check_same_opening", "check_unopened", "pay_for_file"]
-
 
 def check_place(store: str | os.PathLike[str], noun: str, begun: Format | None = None) -> Path:
     """A path in a folder that is there, at which nothing is but an empty file, or one of the kind `begun`.

@@ -16,8 +16,6 @@ from sfumato.privacy.boosting_score import Misses
 from sfumato.privacy.debits import Receipt
 from sfumato.privacy.selection import Candidates, exponential_mechanism, score_sensitivity, selection_rate
 
-__all__ = ["admit_candidates", "exact_candidate_answers", "select"]
-
 
 def select(
     curator: Curator, candidates: Candidates | Misses, price: Event, *, name: str, plan_hash: str

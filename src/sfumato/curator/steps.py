@@ -21,8 +21,6 @@ from sfumato.privacy.files import Wording
 from sfumato.privacy.reserved_budget import ReservedBudget
 from sfumato.privacy.unit import PrivacyUnit
 
-__all__ = ["StepBudget", "StepOpening", "StepStore"]
-
 FORMAT = Format(
     words=Wording(
         noun="file of looks",

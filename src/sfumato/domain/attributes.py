@@ -18,24 +18,6 @@ from sfumato._util.text import comparable_text, normalize_nfc
 from sfumato.cells import EDITION, MAX_CELLS, Codes, Rule, Truths
 from sfumato.errors import DomainError
 
-__all__ = [
-    "MAX_CELLS",
-    "MAX_LEVELS",
-    "MOST_FOUND",
-    "NONE_FOUND",
-    "OTHER",
-    "TO_BE_FOUND",
-    "Attribute",
-    "Booleans",
-    "Categories",
-    "Level",
-    "Missing",
-    "Outside",
-    "check_cell_limit",
-    "check_policies",
-    "read_code",
-]
-
 Outside = Literal["other", "clamp", "drop"]
 Missing = Literal["other", "drop"]
 

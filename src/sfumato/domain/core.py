@@ -26,9 +26,6 @@ from sfumato.domain.ordered import Integers
 from sfumato.domain.predicates import Mask
 from sfumato.errors import DomainError
 
-__all__ = ["Domain", "cell_texts", "has_unequal_widths", "is_year", "range_restriction", "range_text"]
-
-
 _SHOWN = 4  # predicates in a line that people read; a plan's facts have all of them
 
 

@@ -22,8 +22,6 @@ from sfumato.cells import Codes, Rule
 from sfumato.domain.attributes import MAX_LEVELS, Attribute, Categories, Level, check_policies, read_code
 from sfumato.errors import DomainError, SpecError
 
-__all__ = ["Hierarchy"]
-
 _MAX_ROWS = 1_000_000  # finest codes: rows are Python values, a million of them some hundred MB
 _MAX_BYTES = 64 * 2**20  # a million codes with their parents, 64 bytes each
 _LABEL = " label"

@@ -30,19 +30,6 @@ from sfumato.errors import DomainError, WorkloadError
 if TYPE_CHECKING:
     from sfumato.domain.core import Domain
 
-__all__ = [
-    "Tied",
-    "cell_value_ranges",
-    "compile_impossible",
-    "group_tied_attributes",
-    "joint_possible_mask",
-    "lower_rows",
-    "possible_cells_mask",
-    "record_moves",
-    "upper_rows",
-]
-
-
 _MOST_CELLS = 10_000_000  # of the attributes of one group: 80 MB where each of its cells goes, held by every plan
 
 

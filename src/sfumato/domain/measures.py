@@ -14,8 +14,6 @@ from sfumato.cells import MAX_KNOTS, Amounts, Rule
 from sfumato.domain.attributes import Attribute
 from sfumato.errors import DomainError
 
-__all__ = ["Measure"]
-
 
 @storable
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,6 @@ from sfumato.domain.hierarchies import Hierarchy
 from sfumato.domain.ordered import Dates
 from sfumato.errors import DomainError
 
-__all__ = ["MAX_MOCK_ROWS", "mock_columns"]
-
 MAX_MOCK_ROWS = 1_000_000  # rows are Python values; to try a spec, thousands do
 _LABELS = 5  # that stand for those nobody listed: enough to be told apart in a few rows
 _STEPS = 10  # numbers of an interval that rows are drawn from: they only have to fall inside

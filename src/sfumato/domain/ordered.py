@@ -30,9 +30,6 @@ from sfumato.domain.attributes import (
 )
 from sfumato.errors import DomainError
 
-__all__ = ["PERIODS", "Bins", "Dates", "Integers", "format_day"]
-
-
 Levels = Mapping[str, Number | Sequence[Number]] | Sequence[tuple[str, Number | Sequence[Number]]]
 """Names of coarser cells with their width or their edges."""
 _Declared = tuple[tuple[str, Number | tuple[Number, ...]], ...]

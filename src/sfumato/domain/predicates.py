@@ -48,9 +48,6 @@ from sfumato.errors import WorkloadError
 if TYPE_CHECKING:
     from sfumato.domain.core import Domain
 
-__all__ = ["CompiledPredicate", "Constant", "Mask", "PredicateColumn", "compile_predicate"]
-
-
 Mask = NDArray[np.bool_]
 
 

@@ -31,9 +31,6 @@ from sfumato.privacy.unit import PrivacyUnit
 from sfumato.sketches import Keys
 from sfumato.strategies.calibration import price_of
 
-__all__ = ["HistogramPlan", "SparsePlan", "plan_histogram", "plan_sparse"]
-
-
 _MOST_UPDATES = 10**5  # that a session may be promised for, as in `parameters`
 
 

@@ -34,18 +34,6 @@ from sfumato.releases.sketches import SketchRelease
 from sfumato.sketches import Listed
 from sfumato.sketches.maps import Words
 
-__all__ = [
-    "KeyBelief",
-    "LazyHistogramSession",
-    "SparseSession",
-    "describe_shown",
-    "open_key_histogram",
-    "open_sparse",
-    "resume_key_histogram",
-    "resume_sparse",
-]
-
-
 _PASSES = 50  # over all that was measured, as `sfumato.interactive.session` has it
 
 

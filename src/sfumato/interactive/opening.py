@@ -56,19 +56,6 @@ from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.releases import Release, load_release
 from sfumato.releases.released import as_ledger
 
-__all__ = [
-    "KEPT",
-    "HistogramSession",
-    "OnlineSession",
-    "histogram_session",
-    "keeps_session",
-    "open_session",
-    "public_records",
-    "read_kept_session",
-    "resume_session",
-    "session_status",
-]
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class HistogramSession(QuerySession):

@@ -35,22 +35,6 @@ from sfumato.privacy.selection import Epochs
 from sfumato.privacy.unit import Neighbours
 from sfumato.strategies.calibration import noise_of, price_of
 
-__all__ = [
-    "SessionBounds",
-    "SessionShape",
-    "farthest_draw",
-    "largest_sum",
-    "noise_energy_bound",
-    "noise_of_answers",
-    "pmw_min_alpha",
-    "practical_terms",
-    "promised_bounds",
-    "search_least_alpha",
-    "session_bounds",
-    "session_terms",
-]
-
-
 _STEPS = 2**13  # of the grid on which laws are summed: a bound is above the truth by one step at most
 _BITS = 60  # 2^-60 of the mass is left outside, and counted as too much
 

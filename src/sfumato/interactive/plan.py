@@ -34,19 +34,6 @@ from sfumato.privacy.noise import NoiseLaw
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.strategies.calibration import cheapest_noise, price_of
 
-__all__ = [
-    "BETA",
-    "QUESTIONS",
-    "ConversationPlan",
-    "SessionPlan",
-    "check_options",
-    "check_shape",
-    "check_whole",
-    "make_plan",
-    "settle_terms",
-]
-
-
 QUESTIONS = 10_000  # expected where none are stated; thresholds grow with its logarithm, so any near would do
 BETA = 0.05  # the failure probability where none is given, as that of 95 % intervals
 _MAX_CELLS = 10**7  # of the model, which every answer sums over: 80 MB, some hundredths of a second

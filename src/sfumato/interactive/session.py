@@ -33,25 +33,6 @@ from sfumato.privacy.conversation_price import Step
 from sfumato.privacy.ledger import Ledger, Receipt
 from sfumato.workloads import RECORDS, Workload, predicates
 
-__all__ = [
-    "Asked",
-    "Belief",
-    "ConversingSession",
-    "KeySession",
-    "MeasuredQuestion",
-    "QuerySession",
-    "Session",
-    "SessionAnswer",
-    "SessionOpening",
-    "begin_session",
-    "describe_steps",
-    "mark_kept",
-    "mark_opened",
-    "question_rows",
-    "span_of",
-    "status_facts",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class SessionAnswer:

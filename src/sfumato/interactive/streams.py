@@ -22,9 +22,6 @@ from sfumato.releases.released import Provenance, Versions, make_provenance, one
 from sfumato.releases.streams import History, StreamAnswer, StreamRelease
 from sfumato.workloads import Workload
 
-__all__ = ["Stream", "open_stream", "read_status", "resume_stored", "stored_release"]
-
-
 _MOST_PEOPLE = 10**9  # 32 GB a file: a disk
 
 

@@ -32,9 +32,6 @@ from sfumato.releases.released import ReleaseBase
 if TYPE_CHECKING:
     from sfumato.local.plan import LocalPlan
 
-__all__ = ["LocalRelease", "answer_reports", "draw_report", "record_cell", "report_cells"]
-
-
 _ZEROS = re.compile(r"-?(0|[1-9][0-9]*)[.]0+", re.ASCII)
 _FALSE = ("0", "f", "false", "n", "no")
 _TRUE = ("1", "t", "true", "y", "yes")

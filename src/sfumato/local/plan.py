@@ -36,19 +36,6 @@ from sfumato.privacy.local import check_epsilon
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.workloads import Workload
 
-__all__ = [
-    "MAX_CELLS",
-    "MAX_ENTRIES",
-    "REPORTERS",
-    "LocalCandidate",
-    "LocalPlan",
-    "ball_constant",
-    "dense_queries",
-    "plan_local",
-    "search_effort",
-]
-
-
 MAX_CELLS = 2_048  # planning takes about two minutes and 1.2 GB there (docs/local.md)
 MAX_ENTRIES = 2**25  # 256 MB of coefficients, dense
 

@@ -29,26 +29,6 @@ from sfumato.errors import NotInRowSpace, PlanError
 from sfumato.operators.base import FloatArray, single_thread
 from sfumato.privacy.local import MAX_LABELS
 
-__all__ = [
-    "CentredOptimum",
-    "Effort",
-    "LocalReconstruction",
-    "Questions",
-    "best_labellings",
-    "centred_optimum",
-    "design_questions",
-    "distinct_partitions",
-    "hard_constant",
-    "invert_moment",
-    "label_contrasts",
-    "optimize_question_weights",
-    "question_features",
-    "random_direction_labels",
-    "simplex_code",
-    "truth_share",
-]
-
-
 SLOTS = 2**16  # probabilities of questions are multiples of 1 / SLOTS
 _CHUNK = 2**24  # 128 MB at a time
 _TOLERANCE = 1e-7  # relative: half of a double's digits, as the design was solved for in doubles

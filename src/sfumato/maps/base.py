@@ -12,24 +12,6 @@ from numpy.typing import NDArray
 
 from sfumato.errors import WorkloadError
 
-__all__ = [
-    "DENSE_LIMIT",
-    "INT64",
-    "FloatArray",
-    "IntArray",
-    "LinearMap",
-    "Map",
-    "Numbers",
-    "absolute_sums",
-    "check_cell_count",
-    "check_price",
-    "integer_products",
-    "own_array",
-]
-
-
-__all__ += ["exact_matmul", "sum_objects"]
-
 Numbers = NDArray[Any]
 FloatArray = NDArray[np.float64]
 

@@ -21,9 +21,6 @@ from sfumato.errors import WorkloadError
 from sfumato.maps.base import INT64, IntArray, LinearMap, Map, Numbers, exact_matmul, own_array
 from sfumato.maps.explicit import AlikeMap
 
-__all__ = ["BlockMap", "CombinationMap", "FamilyMap", "KroneckerMap", "MergedMap", "MultipleMap", "StackMap"]
-
-
 _LONG_BLOCK = 256  # rows: above, one copy a block is faster than an index for every row
 _MAX_MULTIPLE = 2**62  # multiples are 63-bit integers, with a bit to spare
 

@@ -22,9 +22,6 @@ from sfumato.maps.base import (
     own_array,
 )
 
-__all__ = ["AlikeMap", "DenseMap", "RangesMap", "SparseMap", "ToeplitzMap", "TotalMap", "causal_exact", "fft_length"]
-
-
 ETA = 16 * 2.0**-53  # of the roundings of one pass: derived in the docstring above, and more than it
 _KERNEL_BITS = 18  # of a limb: any split is exact, as those of the values are made short enough by the proof above
 _ERROR = 0.25  # what an entry may err by, half of what rounding to the nearest integer allows

@@ -33,9 +33,6 @@ from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.privacy.rounding import sqrt_down
 from sfumato.strategies.design import Candidate, Problem
 
-__all__ = ["AtOnePrice", "Auto", "at_one_price"]
-
-
 _MOST_EPSILON = 1_000  # of Laplace noise: a finer lattice would leave no room for records in 64 bits
 _CELLS = 512  # up to which plans of Laplace noise are priced, too, for what is said of them
 

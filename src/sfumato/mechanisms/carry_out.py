@@ -47,9 +47,6 @@ if TYPE_CHECKING:
     from sfumato.releases.profiles import Profile
     from sfumato.releases.sketches import SketchRelease
 
-__all__ = ["Access", "Made", "PlanKind", "carry_out", "look_once", "projected_release"]
-
-
 Place = str | os.PathLike[str]
 Made = Callable[[Provenance], Any]
 

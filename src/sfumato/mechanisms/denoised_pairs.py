@@ -41,16 +41,6 @@ if TYPE_CHECKING:
     from sfumato.postprocess.consistency import ResidualNoise
     from sfumato.releases import Release
 
-__all__ = [
-    "BODY",
-    "Adaptive",
-    "EarlierMeasurement",
-    "denoising_candidate",
-    "divide_residual_budget",
-    "plan_denoised_pairs",
-]
-
-
 # that independence is denied though it holds costs what no first look would have cost; that it is believed though pairs
 # say something costs less than they were told apart by
 _DENIED = 0.02

@@ -39,25 +39,6 @@ from sfumato.strategies.certificates import exact_sensitivity, search_certificat
 from sfumato.strategies.design import Candidate, Problem
 from sfumato.workloads import Workload
 
-__all__ = [
-    "TOTAL",
-    "UNPROMISED",
-    "AskedQueries",
-    "Iterative",
-    "Mwem",
-    "MwemRounds",
-    "check_rounds",
-    "least_noise_at_price",
-    "plan_mwem",
-    "price_per_measurement",
-    "price_per_selection",
-    "rounds_for",
-    "run_mwem",
-    "run_rounds",
-    "spent_on",
-    "zero_cost_event",
-]
-
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Iterative(Mechanism[IterativePlan]):

@@ -38,18 +38,6 @@ from sfumato.strategies.calibration import noise_of
 if TYPE_CHECKING:
     from sfumato.mechanisms.carry_out import PlanKind
 
-__all__ = [
-    "are_labels_owed",
-    "label_rounds",
-    "label_store",
-    "labels_beside",
-    "look_for_labels",
-    "plan_labels",
-    "plan_of_found",
-    "remove_labels",
-    "select_labels",
-]
-
 _WEIGHT = 2**16  # what a person adds: fine enough that to round its parts down costs less than a thousandth
 _SHOWN = (10, 100, 1_000)  # numbers of labels for which errors are told before data
 _ROUNDS = (Fraction(1, 20), Fraction(19, 20))

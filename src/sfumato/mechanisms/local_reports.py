@@ -14,8 +14,6 @@ from sfumato.privacy.unit import Neighbours
 if TYPE_CHECKING:
     from sfumato.mechanisms.tables import Need
 
-__all__ = ["Local"]
-
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Local(Mechanism[LocalPlan]):

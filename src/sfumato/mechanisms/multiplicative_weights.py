@@ -18,9 +18,6 @@ from sfumato.strategies.calibration import price_of
 if TYPE_CHECKING:
     from sfumato.mechanisms.tables import Need
 
-__all__ = ["Pmw"]
-
-
 _NEAR = 1e-3  # of the least number of records, where it is searched for
 
 

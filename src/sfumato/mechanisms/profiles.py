@@ -52,8 +52,6 @@ from sfumato.strategies.certificates import search_certificate
 if TYPE_CHECKING:
     from sfumato.mechanisms.carry_out import Access, PlanKind
 
-__all__ = ["look_at_columns", "plan_profile", "steps_beside"]
-
 _FIRST = Fraction(1, 3)  # of the budget, for kinds; what is left is divided over columns by what they need
 _NEEDS = {"text": 5, "number": 3, "date": 3, "boolean": 1, "": 0}
 """How the rest is divided: a label that 4 % have is found with 99 % at some 8 standard errors, quartiles are within 5 %

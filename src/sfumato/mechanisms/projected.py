@@ -31,8 +31,6 @@ from sfumato.strategies.design import Problem
 if TYPE_CHECKING:
     from sfumato.mechanisms.tables import Need
 
-__all__ = ["Projection", "forecast_plan", "forecast_plans", "plan_projected"]
-
 _BODIES = tuple(b for b in BODIES if b != "mixtures")  # a model, no body
 _DRAWS, _DRAWS_PAIRS, _SCALED = 256, 48, 16  # widths hardly vary from draw to draw; each of pairs is an eigenvalue
 _MOST_ANSWERS, _MOST_CELLS = 2**20, 2**20  # draws of so many are 2 GB; beyond it nothing is forecast

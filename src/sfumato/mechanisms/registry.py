@@ -24,32 +24,6 @@ from sfumato.strategies.periods import Periods
 if TYPE_CHECKING:
     from sfumato.mechanisms.tables import Need
 
-__all__ = [
-    "ASKED_FOR",
-    "CHOICES",
-    "KEYS",
-    "KINDS",
-    "LOCAL",
-    "LOOKS",
-    "MECHANISMS",
-    "QUESTIONS",
-    "STREAMS",
-    "TABLES",
-    "Mechanism",
-    "Request",
-    "check_groups",
-    "check_whole_option",
-    "discovered_attributes",
-    "import_named",
-    "make_mechanism",
-    "mechanism_class",
-    "mechanisms_serving",
-    "plan_with_mechanism",
-    "read_currency",
-    "refuse_discovery",
-]
-
-
 TABLES, QUESTIONS, KEYS, LOCAL, STREAMS = "tables", "questions", "keys", "local", "streams"
 """What is planned: a workload; a whole domain, for questions to come; keys; a workload that persons report on, or whose
 tables come period after period."""

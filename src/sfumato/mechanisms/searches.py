@@ -37,9 +37,6 @@ from sfumato.strategies.geography_tree import neighbour_relation
 from sfumato.strategies.residuals import Residuals
 from sfumato.strategies.stacked import join_problem_attributes
 
-__all__ = ["LONG", "SEARCHES", "Bound", "Found", "Search", "labelled", "run", "tree_search"]
-
-
 FORMULA, SEARCHED, LONG = 0, 1, 2
 """What a search costs: a closed form; a search of seconds; one that is run only where plans stand off their bound."""
 

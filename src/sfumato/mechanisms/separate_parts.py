@@ -30,9 +30,6 @@ from sfumato.workloads import QueryBlock, QueryFamily
 if TYPE_CHECKING:
     from sfumato.mechanisms.searches import Found
 
-__all__ = ["applies", "parted"]
-
-
 Items = tuple[QueryBlock | QueryFamily, ...]
 
 

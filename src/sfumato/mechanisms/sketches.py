@@ -46,25 +46,6 @@ if TYPE_CHECKING:
     from sfumato.releases import Provenance
     from sfumato.releases.sketches import SketchRelease
 
-__all__ = [
-    "INDEPENDENCE",
-    "CountSketch",
-    "Histogram",
-    "Hybrid",
-    "KeyRequest",
-    "Sketched",
-    "buckets_for_records",
-    "cheapest_key_noise",
-    "check_independence",
-    "choose_sketch",
-    "dimension_for",
-    "gaussian_key_noise",
-    "least_threshold",
-    "look_at_keys",
-    "read_key_request",
-]
-
-
 _WIDTH = 2**20  # where nothing is known of the records: 8 MB, and a tenth of them share a bucket at 100,000 records
 _MOST_WIDTH = 2**24  # by itself, from the number of records: 128 MB; more is asked for by width=
 _SIGNS = 5603

@@ -37,9 +37,6 @@ from sfumato.strategies.time_shapes import (
     shape_for,
 )
 
-__all__ = ["Continual"]
-
-
 _GRAIN = (
     20  # bits of the largest multiple: rounding moves the split of the budget by less than 2^-12 for shares of 2^-8
 )

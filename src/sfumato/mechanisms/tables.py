@@ -28,19 +28,6 @@ from sfumato.strategies.strategy import Known, KnownGroups
 from sfumato.strategies.trees import Canonical
 from sfumato.workloads import QueryBlock, QueryFamily, Workload
 
-__all__ = [
-    "NAMES",
-    "Designed",
-    "Need",
-    "Tables",
-    "compare_textbooks",
-    "make_problem",
-    "named_design",
-    "plan_table_mechanism",
-    "price_given_strategy",
-]
-
-
 NAMES = ("queries", "cells", "tree", "square-root", "normalised-square-root")
 """What `strategy=` accepts beside a matrix; "tree-4" and the like are trees of other branching than 2."""
 

@@ -12,9 +12,6 @@ from sfumato.mechanisms.registry import check_whole_option
 from sfumato.mechanisms.searches import Search, labelled, tree_search
 from sfumato.mechanisms.tables import Designed
 
-__all__ = ["Factorization", "Gaussian", "Laplace", "Marginals", "TreeMechanism"]
-
-
 _GAUSSIAN = ("gaussian", "discrete-gaussian")
 
 

@@ -24,23 +24,6 @@ from sfumato.maps.base import DENSE_LIMIT, INT64, FloatArray, LinearMap, Numbers
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
 
-__all__ = [
-    "DENSE_LIMIT",
-    "INT64",
-    "FloatArray",
-    "Identity",
-    "LinearOperator",
-    "Numbers",
-    "Residual",
-    "Total",
-    "as_numeric_array",
-    "check_dense",
-    "kron",
-    "real_array",
-    "single_thread",
-]
-
-
 # A matrix with fewer than one entry in so many is kept as sparse rows.
 _SPARSE = 8
 

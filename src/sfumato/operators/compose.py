@@ -24,9 +24,6 @@ from sfumato.operators.base import (
 )
 from sfumato.operators.explicit import Dense
 
-__all__ = ["Compose", "Grouping", "Kronecker", "Padded", "Scaled", "Stack", "Sum"]
-
-
 _FEW_ROWS = 64  # of a composition, whose largest entry is then bounded row by row
 _ROUNDED = 1 + 1e-12  # what double precision may lose of a sum of 64 products, and more
 

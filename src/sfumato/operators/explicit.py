@@ -14,8 +14,6 @@ from sfumato.maps import DenseMap, Map, SparseMap
 from sfumato.maps.base import absolute_sums, exact_matmul, integer_products
 from sfumato.operators.base import INT64, FloatArray, LinearOperator, Numbers, as_numeric_array, check_dense, real_array
 
-__all__ = ["Dense", "Sparse"]
-
 
 def _read_only_entries(given: ArrayLike, what: str) -> Numbers:
     """A read-only copy: int64 where every entry is a whole number below 2^53 (2^63 for integers), else float64."""

@@ -17,8 +17,6 @@ from sfumato.operators.base import FloatArray, Identity, LinearOperator, Numbers
 from sfumato.operators.compose import Kronecker, Scaled
 from sfumato.operators.explicit import Dense
 
-__all__ = ["Block", "Combination", "Family", "OnMarginal"]
-
 
 @storable
 @dataclass(frozen=True, slots=True)

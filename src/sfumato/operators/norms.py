@@ -9,9 +9,6 @@ import numpy as np
 from sfumato.errors import WorkloadError
 from sfumato.operators.base import LinearOperator, single_thread
 
-__all__ = ["operator_norm"]
-
-
 _ENDS = (1, 2, math.inf)
 
 

@@ -16,8 +16,6 @@ from sfumato.maps.explicit import causal_exact, fft_length
 from sfumato.operators.base import DENSE_LIMIT, INT64, FloatArray, LinearOperator, Numbers, check_dense, check_length
 from sfumato.operators.explicit import Dense
 
-__all__ = ["AllRange", "Contiguous", "Prefix", "Toeplitz", "Tree", "Window", "causal_convolution"]
-
 
 def _cumulative_from_zero(vectors: Numbers) -> Numbers:
     """(n, c) -> (n + 1, c) cumulative sums that start with 0."""

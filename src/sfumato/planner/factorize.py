@@ -20,9 +20,6 @@ from sfumato.strategies.dense_optimal import optimize_dense
 from sfumato.strategies.dense_swap import swap_largest, swap_optimum
 from sfumato.workloads.builders import as_operator
 
-__all__ = ["Factorization", "factorization"]
-
-
 MAX_SWAP = 1_024  # cells up to which the optimum under replace-one takes some 20 CPU-s
 QUICK = 256  # cells above which it is certified to 1e-4 only
 MAX_SWAP_LARGEST = 256  # the same for the largest error

@@ -26,9 +26,6 @@ from sfumato.privacy.unit import Neighbours
 from sfumato.strategies.design import DEFAULT_OBJECTIVE
 from sfumato.workloads import RECORDS, QueryBlock, QueryFamily, Workload
 
-__all__ = ["budget_for", "plan_for", "records_for"]
-
-
 Margins = float | Mapping[Any, float]
 
 _LEAST_SIZE = Fraction(1, 10**6)  # of a budget: whoever needs less has asked for no accuracy

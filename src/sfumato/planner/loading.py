@@ -30,9 +30,6 @@ from sfumato.releases.released import as_ledger
 from sfumato.releases.sketches import SketchRelease
 from sfumato.releases.streams import StreamRelease
 
-__all__ = ["DOCUMENTS", "load", "read_stored"]
-
-
 T = TypeVar("T")
 
 DOCUMENTS = (

@@ -30,9 +30,6 @@ from sfumato.privacy.files import is_nonempty_file
 from sfumato.privacy.ledger import Ledger
 from sfumato.releases.released import as_ledger
 
-__all__ = ["currency_of", "open_plan", "plan_and_open"]
-
-
 Place = str | os.PathLike[str]
 
 

@@ -42,9 +42,6 @@ if TYPE_CHECKING:
     from sfumato.plans.keys import KeyPlan
     from sfumato.plans.streams import StreamPlan
 
-__all__ = ["compared", "make_request", "plan"]
-
-
 Made = TypeVar("Made")
 
 Name = Literal[

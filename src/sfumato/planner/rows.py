@@ -29,8 +29,6 @@ from sfumato.releases.released import as_ledger
 from sfumato.workloads import queries
 from sfumato.workloads.core import RECORDS
 
-__all__ = ["choose_rows"]
-
 _MOST = 128  # numbers of rows that are compared, each with a query of its own
 _DOUBT = 9.0  # three standard deviations, squared: by so much may fewer rows fit worse
 _OF_NUMBERS = Fraction(9, 10)  # of the share, for how many rows persons have; where they lie is known well for little

@@ -19,8 +19,6 @@ from sfumato.privacy.rounding import sqrt_down
 from sfumato.strategies.budget_split import root_error
 from sfumato.strategies.strategy import KnownGroups
 
-__all__ = ["part_of", "replan", "share_budget"]
-
 _PARTS = 10**6  # shares are whole numbers of these: errors are then off by a millionth
 
 

@@ -17,9 +17,6 @@ from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.releases import Provenance, Release
 from sfumato.strategies.strategy import marginalise
 
-__all__ = ["Simulation", "simulate"]
-
-
 _NOWHERE = Provenance("simulation", "", 0, "", one_shot=True, created="", versions=())
 _ROUNDING = 1e-9  # records: what an interval's end may be off by in floats
 

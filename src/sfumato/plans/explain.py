@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from sfumato.plans.plan import Plan
     from sfumato.workloads import Workload
 
-__all__ = ["chart_cross_table", "chart_cumulative_shares", "chart_errors", "chart_shares", "chart_with_words"]
-
-
 LISTED_TABLES = 24  # lines of a table, with which a plan fits on a screen
 _STARVES = 5.0  # times the error it would have alone: from there on the split of the budget is worth a word
 _COLUMNS = ", error_share: of the weighted squared error, alone: the rmse with the whole budget"

@@ -19,8 +19,6 @@ from sfumato.privacy.unit import PrivacyUnit
 from sfumato.strategies.design import Candidate
 from sfumato.workloads import Workload
 
-__all__ = ["AccuracyBound", "IterativePlan", "Look"]
-
 
 @storable
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,6 @@ from sfumato.privacy.unit import PrivacyUnit
 from sfumato.sketches import KeyMap, Keys
 from sfumato.sketches.predict import residual_rate
 
-__all__ = ["KeyCandidate", "KeyPlan", "law_name"]
-
 
 @storable
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,6 @@ from sfumato.privacy.unit import PrivacyUnit
 from sfumato.strategies.design import Candidate
 from sfumato.workloads import Workload
 
-__all__ = ["Expected", "LabelPlan", "LabelsFound", "least_occurrence", "left_after"]
-
 
 @storable
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,6 @@ from sfumato.operators.base import FloatArray, Numbers, single_thread
 from sfumato.strategies.strategy import Strategy, marginalise
 from sfumato.workloads import Workload
 
-__all__ = ["Matrices", "error_quantile", "law_of_squares", "quantile_of_squares", "strategy_matrices"]
-
-
 # Every measured row is answered for by itself, and every cell measured by itself: a second or two at these.
 _MOST_SIDE, _MOST_ENTRIES = 2_048, 2**22
 

@@ -24,8 +24,6 @@ from numpy.typing import NDArray
 
 from sfumato._util.codec import distinct_rows
 
-__all__ = ["pack_tables"]
-
 Sets = Sequence[NDArray[np.int32]]
 Positions = NDArray[np.int64]
 Blocks = tuple[Positions, Positions]

@@ -48,8 +48,6 @@ from sfumato.strategies.design import Candidate, Design, Problem, read_objective
 from sfumato.strategies.strategy import KnownGroups, Strategy
 from sfumato.workloads import RECORDS, QueryBlock, QueryFamily, Workload
 
-__all__ = ["Candidate", "Design", "Plan", "Problem", "price_design"]
-
 _MOST_MU_SQUARED = 100.0  # e^-50 of a bound, and less, says nothing
 _REHEARSED = (
     2**22

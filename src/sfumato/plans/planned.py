@@ -33,19 +33,6 @@ from sfumato.workloads.levels import lift_to_attribute
 if TYPE_CHECKING:
     from sfumato.plans.plan import Plan
 
-__all__ = [
-    "Planned",
-    "WorkloadPlan",
-    "counted_as_zero",
-    "counted_rows_text",
-    "event_price_text",
-    "event_text",
-    "is_answered",
-    "protection_lines",
-    "rows_text",
-    "served_statistic_lines",
-]
-
 
 class Planned(Describable):
     """A plan: every decision before the data. It is frozen, can be printed and stored, and holds nothing private.

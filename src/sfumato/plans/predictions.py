@@ -31,31 +31,6 @@ from sfumato.strategies.strategy import Estimate, Strategy, row_shape
 from sfumato.workloads import QueryBlock, QueryFamily, Workload, predicates
 from sfumato.workloads.levels import family_names, names_asked, table_block
 
-__all__ = [
-    "Alone",
-    "ErrorEntry",
-    "Question",
-    "check_confidence",
-    "check_domain",
-    "compare_with_alone",
-    "entry_biases",
-    "expand_to_queries",
-    "interval_margins",
-    "noise_cdf",
-    "noise_masses",
-    "noise_quantile",
-    "order_errors_frame",
-    "question_blocks",
-    "question_covariance",
-    "simultaneous_confidence",
-    "table_covariance_frame",
-    "table_errors_frame",
-    "widest_margins",
-    "widest_sum_margin",
-    "worst_bias",
-]
-
-
 _LONG_TABLE = 256  # cells of a table: above, one assignment a table is faster than an index for every cell
 
 

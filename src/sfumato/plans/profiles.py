@@ -14,8 +14,6 @@ from sfumato.privacy.accounting import Event
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import PrivacyUnit
 
-__all__ = ["COLUMN_TYPES", "ProfilePlan"]
-
 COLUMN_TYPES = {
     "": "looked at: each value as number, date or text",
     "integer": "whole numbers, by its type",

@@ -34,8 +34,6 @@ from sfumato.strategies.strategy import Strategy
 from sfumato.strategies.time_errors import TimeErrors, errors_of_filter
 from sfumato.workloads import Workload
 
-__all__ = ["StreamPlan", "cumulative_period_weights"]
-
 
 @storable
 @dataclass(frozen=True, eq=False, repr=False)

@@ -27,9 +27,6 @@ from sfumato.postprocess.projection import Projection, Task, joint_attributes, p
 from sfumato.postprocess.records import fit_records
 from sfumato.workloads import Workload
 
-__all__ = ["BODIES", "automatic_body", "project"]
-
-
 BODIES = ("auto", "simplex", "isotonic", "hull", "cone", "local", "sdp", "sdp+local", "exact", "mixtures")
 """What `body=` accepts."""
 _HULL_CELLS = 2**20  # 8 MB a vector; "auto" takes the hull up to here, by name it goes on to _MAX_CELLS

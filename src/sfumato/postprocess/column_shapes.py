@@ -21,23 +21,6 @@ from sfumato.domain.ordered import Dates, Period
 from sfumato.operators import Tree
 from sfumato.operators.base import FloatArray
 
-__all__ = [
-    "FINE_BRANCHING",
-    "SCALE_BRANCHING",
-    "ColumnCounts",
-    "clear_cells",
-    "counted_mean",
-    "date_edges",
-    "fine_edges",
-    "found_range",
-    "quantile_cell",
-    "round_number",
-    "scale_edges",
-    "smoothed_counts",
-    "tree_counts",
-    "year_edges",
-]
-
 # An eighth of a look at a scale is a level of its tree, a fourth of one at cells: the least errors of quartiles among
 # the branchings from 2 to 16, for some 500 and 256 cells
 SCALE_BRANCHING, FINE_BRANCHING = 8, 4

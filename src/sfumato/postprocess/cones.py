@@ -18,20 +18,6 @@ from sfumato.errors import InvalidInput
 from sfumato.operators import Compose, Dense, LinearOperator, Sparse
 from sfumato.operators.base import FloatArray, single_thread
 
-__all__ = [
-    "CellSolution",
-    "LeastSquares",
-    "Orthant",
-    "gap_in_larger_body",
-    "minimise_quadratic",
-    "project_onto_hull",
-    "project_onto_simplex",
-    "select_columns",
-    "supporting_functional",
-    "whitening_map",
-]
-
-
 # some thousand roundings of a double, relative: below, a slope is rounding, and a Gram matrix gets that ridge
 _ROUNDING = 1e-12
 

@@ -31,18 +31,6 @@ from sfumato.postprocess.correlation import Anderson
 from sfumato.postprocess.possible import Incidence, TableLayout, collect_components, lift_components
 from sfumato.strategies.attribute_sets import Sets, distinct_sets, downward_closure, locate_sets
 
-__all__ = [
-    "ConsistencyProblem",
-    "GivenTables",
-    "LocalSolution",
-    "ResidualNoise",
-    "SplittingStep",
-    "Zeros",
-    "nearest_with_zeros",
-    "project_onto_local",
-]
-
-
 _LEFT = 1e-12  # of the largest cell, what may be left of a cell: far below one record
 _MOST = 500  # steps; in practice some tens
 

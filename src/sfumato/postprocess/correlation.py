@@ -12,23 +12,6 @@ from sfumato._util.display import Progress
 from sfumato.errors import InvalidInput
 from sfumato.operators.base import FloatArray, real_array, single_thread
 
-__all__ = [
-    "EPS",
-    "Anderson",
-    "CorrelationProblem",
-    "NearestCorrelation",
-    "feasible_correlation",
-    "nearest_correlation",
-    "nearest_tetrahedra",
-    "newton_correlation",
-    "pair_coordinates",
-    "pair_tables",
-    "product_scale",
-    "scatter_pairs",
-    "split_correlation",
-    "tetrahedron_support",
-]
-
 
 def pair_coordinates(matrix: FloatArray) -> FloatArray:
     """(pairs, 3) the entries (0i, 0j, ij) of every pair i < j of attributes, row 0 being no attribute."""

@@ -50,9 +50,6 @@ from sfumato.postprocess.noisy_pairs import (
 from sfumato.postprocess.possible import Possible, RecordCounts
 from sfumato.postprocess.rounding import FITTED, whole_records
 
-__all__ = ["Adapted", "AdaptedTables", "denoise_pairs"]
-
-
 _MEMBERS, _TRIED = 8, 2  # each costs a fit; a penalty, chosen to a factor of two, is tried on two
 # above so many cells of attributes, members, and on how many a penalty is tried: half the cost, errors under 1 % larger
 _FEW, _TRIED_FEW, _LARGE = 4, 1, 512

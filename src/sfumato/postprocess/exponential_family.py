@@ -26,9 +26,6 @@ from numpy.typing import NDArray
 from sfumato.operators import LinearOperator
 from sfumato.operators.base import FloatArray, single_thread
 
-__all__ = ["ENOUGH", "FittedCells", "NoisyAnswers", "fit_exponential_family"]
-
-
 ENOUGH = 1e-9
 """The gap at which the search ends."""
 _STEPS = 200  # Newton converges quadratically in the end; what ends here says its gap

@@ -46,20 +46,6 @@ from sfumato.postprocess.geography_estimates import (
 )
 from sfumato.strategies.geography_tree import GroupTree
 
-__all__ = [
-    "Arrays",
-    "Descent",
-    "FamilyTally",
-    "LeafCounts",
-    "NodeCounts",
-    "Run",
-    "TreeParts",
-    "UpperNodes",
-    "composition_strength",
-    "descend_tree",
-]
-
-
 _TOLERANCE = 1e-3  # of what noise moves a family by, squared: the mean error moves by less than its third digit
 _RIDGE = 1e-3  # of the least weight that is known: what nothing is known of stays where its parent's is
 _LEAST = 1e-6  # of a parent's cell: less of it in a child, in real numbers, is none

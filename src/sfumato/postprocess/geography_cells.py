@@ -29,30 +29,6 @@ from sfumato.errors import PlanError
 from sfumato.operators.base import FloatArray
 from sfumato.strategies.geography_tree import PlaceOrder
 
-__all__ = [
-    "CellHalves",
-    "IntArray",
-    "LevelBounds",
-    "LevelLimits",
-    "NearestPoint",
-    "QuadraticForm",
-    "Sets",
-    "Simplices",
-    "TableCells",
-    "level_limits",
-    "nearest_in_norm",
-    "nearest_real",
-    "nearest_whole",
-    "real_family",
-    "real_parts",
-    "split_totals",
-    "splitting_chain",
-    "tighten_limits",
-    "whole_family",
-    "whole_parts",
-]
-
-
 IntArray = NDArray[np.int64]
 Sets = tuple[int, ...]
 

@@ -26,17 +26,6 @@ from sfumato.postprocess.possible import Possible
 from sfumato.strategies.geography import Spine, read_levels
 from sfumato.strategies.geography_tree import GroupTree, PlaceOrder
 
-__all__ = [
-    "FamilyEstimates",
-    "PlacedCounts",
-    "Readings",
-    "TreeEstimates",
-    "TreeMeasurements",
-    "fit_proportions",
-    "split_among_children",
-]
-
-
 _FITTED = 10  # rounds: tables that share no attribute are met in one, and a target need not be met to the last digit
 _CHUNK = 2**22  # numbers of leaves that are added up at once: 32 MB
 

@@ -15,23 +15,6 @@ from sfumato.operators import Dense, Identity, Kronecker, Total
 from sfumato.operators.base import FloatArray
 from sfumato.postprocess.cones import project_onto_hull, project_onto_simplex
 
-__all__ = [
-    "LISTED",
-    "Axes",
-    "DerivedQueries",
-    "IsPossible",
-    "NoisyEstimates",
-    "Rung",
-    "Sums",
-    "every_cell",
-    "held_tables",
-    "hierarchical_total",
-    "independence_table",
-    "proper_subsets",
-    "rake_cells",
-]
-
-
 Axes = tuple[int, ...]
 IsPossible = Callable[[Axes], NDArray[np.bool_] | None]
 

@@ -37,17 +37,6 @@ from sfumato.postprocess.hierarchical_rungs import (
 from sfumato.postprocess.possible import CellCounts, Possible, TableCounts, TableLayout, lift_components
 from sfumato.strategies.attribute_sets import locate_sets
 
-__all__ = [
-    "AgreeingTables",
-    "HierarchicalSolution",
-    "JointCells",
-    "agreeing_tables",
-    "is_joint_table_small",
-    "joint_cells",
-    "project_hierarchically",
-]
-
-
 _MEMORY = 6  # as in local.py: a small system to solve at each step
 _CHECK = 20  # a bound costs about a step: a twentieth more
 _MOST = 120  # six bounds; the gap says how much is left

@@ -18,9 +18,6 @@ from sfumato.postprocess.projection import Projection, joint_operator, largest_t
 from sfumato.postprocess.rounding import FITTED, controlled_rounding, round_records, round_to_total, whole_records
 from sfumato.workloads import Workload
 
-__all__ = ["Whole", "to_integers", "whole_counts", "workload_answers"]
-
-
 Whole = CellCounts | RecordCounts
 Wanted = tuple[list[tuple[int, ...]], list[FloatArray]]
 

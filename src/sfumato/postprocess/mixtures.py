@@ -21,22 +21,6 @@ from sfumato.postprocess.cones import project_onto_simplex
 from sfumato.postprocess.consistency import ResidualNoise, Zeros, project_onto_local
 from sfumato.postprocess.noisy_pairs import AttributeStack, Components, NoisyPairs, most_even_table, tied_tables
 
-__all__ = [
-    "CLEAR",
-    "Forest",
-    "Mixture",
-    "Objective",
-    "fit_forest",
-    "fit_mixture",
-    "fit_product",
-    "independence_p_bound",
-    "kept_shares",
-    "noise_bins",
-    "read_triples",
-    "restore_triples",
-]
-
-
 _Some = NDArray[np.floating]
 # Adam, its rate falling to 0 in the second half; the held-out half picks the step on the way, so any descent will do.
 # Curvatures change on the way: squares remembered over a hundred steps leave up to three times the distance where noise

@@ -21,23 +21,6 @@ from sfumato.operators.base import FloatArray, single_thread
 from sfumato.postprocess.cones import project_onto_simplex
 from sfumato.postprocess.consistency import ResidualNoise, Zeros, project_onto_local
 
-__all__ = [
-    "SHARE",
-    "AttributeStack",
-    "Components",
-    "MeasurementHalves",
-    "NoisyPairs",
-    "ZeroProjection",
-    "condition_on_zeros",
-    "consistent_pairs",
-    "most_even_table",
-    "product_tables",
-    "read_noisy",
-    "split_in_halves",
-    "stack_components",
-    "tied_tables",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Components:

@@ -12,9 +12,6 @@ from sfumato.cells import Moves
 from sfumato.operators.base import FloatArray
 from sfumato.postprocess.records import Codes, Oracle, WorthFactor
 
-__all__ = ["Elimination", "Enumeration", "Search", "SkippingOracle", "find_oracle", "move_records", "starting_records"]
-
-
 _LISTED = 2**20  # corners that are all enumerated: exact, and 8 MB
 _PAIRED = 4_096  # cells of all attributes together: a dense matrix of pairs of 128 MB
 

@@ -21,9 +21,6 @@ from sfumato.postprocess.correlation import (
 )
 from sfumato.workloads import QueryFamily, Workload
 
-__all__ = ["Extreme", "most_correlated", "parity_adjoint", "parity_answers", "parity_matrix"]
-
-
 # rows (1, y): a query of an attribute's cells (f_0, f_1) is (f_0 + f_1)/2 times the total plus (f_1 - f_0)/2 times y
 _TO_PARITIES = np.array([[0.5, -0.5], [0.5, 0.5]])
 _ORTHOGONAL = 1e-12  # relative to all products: what rounding of orthogonal columns leaves is near 1e-16

@@ -17,19 +17,6 @@ from sfumato.operators.base import FloatArray
 from sfumato.strategies.attribute_sets import Sets, distinct_sets, locate_sets, subset_columns
 from sfumato.strategies.strategy import marginalise
 
-__all__ = [
-    "CellCounts",
-    "Incidence",
-    "Medians",
-    "PairMoments",
-    "Possible",
-    "RecordCounts",
-    "TableCounts",
-    "TableLayout",
-    "collect_components",
-    "lift_components",
-]
-
 
 class Possible(ABC):
     """Nonnegative counts from which marginal tables are read."""

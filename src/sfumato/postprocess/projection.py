@@ -28,20 +28,6 @@ from sfumato.postprocess.possible import CellCounts, Possible, RecordCounts, Tab
 from sfumato.postprocess.records import WorthFactor
 from sfumato.workloads import Workload
 
-__all__ = [
-    "Projection",
-    "Support",
-    "SupportPoint",
-    "Task",
-    "joint_attributes",
-    "joint_operator",
-    "largest_tables",
-    "possible_operator",
-    "read_task",
-    "support_function",
-]
-
-
 _FEW = 12  # attributes: 4,096 sets inside one table are listed, more are compared instead
 _SHOWN = 10  # answers in a notebook: how they look, not what they are
 _HELD = 0.01  # standard errors

@@ -21,9 +21,6 @@ from sfumato.operators import LinearOperator
 from sfumato.operators.base import FloatArray
 from sfumato.postprocess.cones import minimise_quadratic, project_onto_simplex
 
-__all__ = ["Oracle", "RecordSolution", "WorthFactor", "fit_records", "fit_weights", "spanning_records"]
-
-
 Codes = NDArray[np.int32]
 
 # steps between two calls of the oracle for further records: the next fit goes on from here; the gap says when to end

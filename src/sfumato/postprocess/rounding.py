@@ -15,9 +15,6 @@ from sfumato.operators import Identity, LinearOperator
 from sfumato.operators.base import FloatArray
 from sfumato.postprocess.records import fit_weights, spanning_records
 
-__all__ = ["FITTED", "Allowed", "controlled_rounding", "round_records", "round_to_total", "whole_records"]
-
-
 _CONTROLLED = 4_000  # cells, each a whole number to be decided in the time below
 _ROWS = 20_000  # answers, each with two constraints
 _SECONDS = 5.0  # of a search that may have no end; then the nearest of other roundings is taken

@@ -17,9 +17,6 @@ from sfumato.postprocess.bodies import project
 from sfumato.postprocess.projection import Support
 from sfumato.workloads import Workload
 
-__all__ = ["Separation", "separate"]
-
-
 _NEAR = 1e-6  # of the size of the answers: projections stop at a relative gap, and rounding is far below it
 
 

@@ -29,9 +29,6 @@ from sfumato.postprocess.possible import CellCounts, Possible
 from sfumato.postprocess.projection import Projection, joint_attributes, possible_operator
 from sfumato.workloads import RECORDS, QueryBlock, Workload
 
-__all__ = ["VALUE_BODIES", "ValueCounts", "ValueTable", "project_values"]
-
-
 VALUE_BODIES = ("auto", "hull", "cone", "exact")
 """Bodies of `project` that sums of measures have."""
 _PARTS = 16  # of each piece of a range, to begin with

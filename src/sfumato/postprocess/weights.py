@@ -17,9 +17,6 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato.errors import InvalidInput, PlanError
 from sfumato.operators.base import FloatArray, LinearOperator, real_array
 
-__all__ = ["Hypothesis", "SparseHypothesis"]
-
-
 _MAX_CELLS = 10**7  # 80 MB a vector, gone through at every update
 
 

@@ -25,9 +25,6 @@ from sfumato.postprocess.projection import Support, SupportPoint, joint_attribut
 from sfumato.postprocess.separation import Separation, separate
 from sfumato.workloads import Workload
 
-__all__ = ["Forecast", "HullCells", "LargestProduct", "Width", "forecast_of_hull", "width"]
-
-
 # 200 estimate a mean to a fourteenth of a deviation, which is stated; a million to a thousandth
 _DRAWS, _MOST_DRAWS = 200, 10**6
 

@@ -20,8 +20,6 @@ from sfumato.present.words import budget_statement
 from sfumato.releases.profiles import ColumnProfile, Profile
 from sfumato.workloads.schema import spec_text, toml_text
 
-__all__ = ["profile_page", "profile_spec"]
-
 _BARS = 20  # of a histogram; where noise hides more, fewer
 _DISCOVER = Fraction(1, 5)  # of the budget, as specs have it unless they say something else
 _MOST_PAIRED = 12  # columns of which a spec asks for tables of two as well: 66 of them

@@ -22,23 +22,6 @@ from sfumato.privacy.amounts import Currency, exp_bounds, normal_cdf_bounds, rea
 if TYPE_CHECKING:
     from sfumato.privacy.budget import Budget
 
-__all__ = [
-    "EXP_CAP",
-    "Account",
-    "ApproxEvent",
-    "ApproxGaussianEvent",
-    "BoundedRangeEvent",
-    "Event",
-    "GaussianEvent",
-    "PureEvent",
-    "ZcdpEvent",
-    "decimal_edge",
-    "implies_gdp",
-    "mu_of_pure",
-    "precision_for",
-]
-
-
 DIGITS = 16  # about those of a double: more would buy nothing, and prices stay short
 GUARD_BITS = 128  # bits beyond those that the numbers compared have; a few are lost on the way
 
@@ -89,17 +72,6 @@ def mu_of_pure(epsilon: Fraction) -> Fraction:
 def precision_for(scale: Fraction) -> int:
     """Precision that resolves differences of the size of `scale` to more than 100 bits."""
     return GUARD_BITS + max(0, scale.denominator.bit_length() - scale.numerator.bit_length())
-
-
-__all__ += [
-    "event_delta",
-    "event_from_text",
-    "event_price",
-    "event_to_text",
-    "overspending_error",
-    "refuse_delta",
-    "refuse_overspending",
-]
 
 
 _LARGEST_ACCOUNTANT = 10**18  # far above the cost of any guarantee worth its name; keeps sums of prices short

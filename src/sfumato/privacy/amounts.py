@@ -15,24 +15,6 @@ from sfumato.errors import BudgetError, InvalidInput
 if TYPE_CHECKING:
     from flint import arb
 
-__all__ = [
-    "SMALLEST",
-    "Bounds",
-    "Currency",
-    "Number",
-    "arb_ball",
-    "compact_text",
-    "enclose_value",
-    "exp_bounds",
-    "normal_cdf_bounds",
-    "read_exact",
-    "readable_number",
-    "refused_text",
-    "round_to_decimal",
-    "to_fraction",
-]
-
-
 Number = int | float | str | Decimal | Fraction
 
 SMALLEST = Fraction(1, 10**300)  # a double holds it: conversions and predicted errors do not underflow

@@ -19,8 +19,6 @@ from sfumato.maps import BlockMap
 from sfumato.privacy.int128 import WORD, UInt128Array, absolute_differences
 from sfumato.privacy.selection import check_candidate_rows
 
-__all__ = ["Misses"]
-
 
 @storable
 @dataclass(frozen=True, slots=True, eq=False)

@@ -44,18 +44,6 @@ from sfumato.privacy.amounts import (
 )
 from sfumato.privacy.rounding import round_down, round_up, sqrt_down
 
-__all__ = [
-    "Budget",
-    "epsilon_of_mu",
-    "epsilon_of_rho",
-    "log_bounds",
-    "mu_of_approx",
-    "price_keeps_budget",
-    "pure_of_mu",
-    "rho_of_approx",
-]
-
-
 # Gaussian noise ------------------------------------------------------------------------------------------------------
 
 

@@ -27,8 +27,6 @@ from sfumato.privacy.files import FileStore, Wording
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-__all__ = ["Advance", "Chain", "FileChain", "Format", "MemoryChain", "Turn"]
-
 S = TypeVar("S")
 Advance = Callable[[S | None, Sequence[bytes]], S]
 Row = tuple[object, object, object]

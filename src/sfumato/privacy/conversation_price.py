@@ -31,9 +31,6 @@ from sfumato.privacy.noise import BitSource, DiscreteGaussian, DiscreteLaplace, 
 from sfumato.privacy.rounding import round_up, sqrt_up
 from sfumato.privacy.selection import Epochs
 
-__all__ = ["ConversationQuestion", "SparseVector", "Step", "Terms", "mu_squared_of_pures"]
-
-
 # Mechanisms whose binomial law is summed at once, up to an epsilon at which that gains nothing.
 _TOGETHER = 256
 _LARGEST_TOGETHER = 4  # one such mechanism gives nearly all away: telling them together gains nothing

@@ -31,22 +31,6 @@ from sfumato.privacy.amounts import Currency, read_exact
 from sfumato.privacy.chain import Chain, FileChain, Turn
 from sfumato.privacy.unit import PrivacyUnit, Within
 
-__all__ = [
-    "Debits",
-    "Entry",
-    "Receipt",
-    "State",
-    "check_hash",
-    "check_table_name",
-    "ledger_line",
-    "next_line_number",
-    "read_ledger_lines",
-    "spend_line",
-    "unit_text",
-    "utc_timestamp",
-]
-
-
 _RATIONAL = re.compile(r"(\d{1,4000})(?:/(\d{1,4000}))?", re.ASCII)
 _MAX_BITS = 8192  # twice what one amount may have, so that any two prices add up
 

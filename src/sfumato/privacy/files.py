@@ -18,8 +18,6 @@ from pathlib import Path
 from sfumato._util.files import sync_folder
 from sfumato.errors import LedgerCorrupted, LedgerError
 
-__all__ = ["FileStore", "Wording", "is_nonempty_file"]
-
 BUSY_SECONDS = 30  # a turn takes milliseconds; longer waits are of a process that hangs
 _OLDEST = (3, 37, 0)  # the first with STRICT tables
 _PRIVATE = 0o600  # read and written by its owner alone

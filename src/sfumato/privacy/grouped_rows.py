@@ -23,17 +23,6 @@ from sfumato.privacy.sums import Feature, SumOfProducts
 from sfumato.privacy.terms import MapTerms, Sizes, broadcast_on_axes, joint_gram
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
-__all__ = [
-    "ColumnProducts",
-    "coarser_groups",
-    "column_products",
-    "full_groups",
-    "grouped_change",
-    "grouped_columns",
-    "paired_change",
-]
-
-
 _MOST_CELLS = 1_000  # of a group of attributes, of which all pairs of cells are looked at
 _MOST_STATES = 2**20  # patterns of which attributes differ that are gone through: a second
 _MOST_PARTED = 6  # attributes of which all subsets are tried

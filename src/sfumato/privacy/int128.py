@@ -8,9 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["WORD", "UInt128Array", "absolute_differences"]
-
-
 Words = NDArray[np.uint64]
 
 WORD = 1 << 64  # two words are an integer of 128 bits

@@ -38,17 +38,6 @@ from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.sketches import KeyMap
 from sfumato.sketches.maps import PRIME, Words
 
-__all__ = [
-    "MAX_THRESHOLD",
-    "KeyMeasurement",
-    "KeyQuestion",
-    "Stability",
-    "costs_at_most",
-    "histogram_sensitivity",
-    "key_sensitivity",
-    "laplace_tail",
-]
-
 MAX_THRESHOLD = 2**40  # above any number of records, so that one more would show nothing
 _MAX_KEYS = 2**22  # 32 MB: what one question may hold
 

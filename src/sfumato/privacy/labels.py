@@ -23,8 +23,6 @@ from sfumato.privacy.amounts import normal_cdf_bounds
 from sfumato.privacy.noise import BitSource, RoundedGaussian
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
-__all__ = ["MOST_LABELS", "MOST_PER_PERSON", "LabelLook", "LabelSelection", "added_weight"]
-
 MOST_LABELS = 100_000  # shown at most: more cells of one attribute, and tables over it, fit no plan
 MOST_PER_PERSON = 1_000  # of each number up to it the chance is bounded: seconds; who has more labels counts for few
 _MOST_WEIGHT = 2**16  # times 2^36 persons stays below the 2^53 to which noise can be added

@@ -28,8 +28,6 @@ from sfumato.errors import PlanError
 from sfumato.privacy.amounts import arb_ball, certain_ceiling, certain_floor
 from sfumato.privacy.noise import BitSource, SystemBits
 
-__all__ = ["MAX_LABELS", "check_epsilon", "draw_questions", "lie_digits", "randomized_response"]
-
 Integers = NDArray[np.int64]
 
 MAX_LABELS = 2**16  # a device draws one label of so many in no time

@@ -27,8 +27,6 @@ from sfumato.maps import BlockMap, CombinationMap, DenseMap, FamilyMap, Map, Mul
 from sfumato.maps.base import INT64
 from sfumato.privacy.terms import Sizes
 
-__all__ = ["MAX_MEASURES", "PIECES", "UNIT_BITS", "WHOLE_BITS", "corners", "over_hull", "widened"]
-
 PIECES = 8
 """Of the curve: what is priced is then .03 % above the curve where a record comes or goes, .06 % where it changes."""
 UNIT_BITS = 6  # corners have shares that are multiples of 1 / 64

@@ -26,18 +26,6 @@ from sfumato.privacy.amounts import arb_ball, certain_ceiling, certain_floor, ex
 if TYPE_CHECKING:
     from flint import arb
 
-__all__ = [
-    "BitSource",
-    "DiscreteGaussian",
-    "DiscreteLaplace",
-    "NoiseLaw",
-    "RoundedGaussian",
-    "Sampler",
-    "SystemBits",
-    "sampler",
-]
-
-
 Words = NDArray[np.uint64]
 Integers = NDArray[np.int64]
 

@@ -6,8 +6,6 @@ from sfumato.privacy.accounting import Account, Event
 from sfumato.privacy.debits import Receipt
 from sfumato.privacy.unit import PrivacyUnit
 
-__all__ = ["ReservedBudget"]
-
 
 class ReservedBudget:
     """An account in memory that holds exactly what one debit paid for; the receipt of all its parts is that debit's.

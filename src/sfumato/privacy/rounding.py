@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-__all__ = ["DIGITS", "round_down", "round_up", "sqrt_down", "sqrt_up"]
-
 DIGITS = 16  # as in accounting.py: an amount loses less than one part in 10^15
 
 

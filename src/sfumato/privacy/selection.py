@@ -28,19 +28,6 @@ from sfumato.privacy.int128 import UInt128Array, absolute_differences
 from sfumato.privacy.noise import BitSource, DiscreteLaplace, SystemBits
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
-__all__ = [
-    "ERROR",
-    "Candidates",
-    "Epochs",
-    "check_candidate_rows",
-    "draw_below",
-    "exponential_mechanism",
-    "lower_weights",
-    "score_sensitivity",
-    "selection_rate",
-]
-
-
 _MAX_ENTRY = 2**10  # fewer than 2^53 records are counted: exact answers then fit int64
 _MAX_WORK = 2**28  # their largest moves are found column by column, in seconds
 _TOP = 2**63 - 1  # the largest int64

@@ -53,18 +53,6 @@ from sfumato.privacy.terms import (
 )
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
-__all__ = [
-    "Blocks",
-    "Certificate",
-    "ColumnPairs",
-    "Sensitivity",
-    "best_certified",
-    "certified_bound",
-    "noise_fits_price",
-    "sensitivity_power",
-]
-
-
 Blocks = BlockMap | FamilyMap | CombinationMap
 Method = Literal["apart", "cells", "pairs", "classes", "cliques", "products"]
 

@@ -37,18 +37,6 @@ from sfumato.privacy.sums import set_products
 from sfumato.privacy.terms import MapTerms
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
-__all__ = [
-    "MOST_COUNT",
-    "MOST_PERIODS",
-    "IntegerFilter",
-    "Published",
-    "StreamTerms",
-    "WindowFilter",
-    "family_multiples",
-    "negative_products_bound",
-]
-
-
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 

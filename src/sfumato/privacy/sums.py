@@ -26,21 +26,6 @@ from sfumato._util.codec import distinct_rows, storable
 from sfumato.errors import PlanError
 from sfumato.maps.base import INT64, Numbers
 
-__all__ = [
-    "Bound",
-    "Bundle",
-    "Clique",
-    "Feature",
-    "Products",
-    "SumOfProducts",
-    "elementary_symmetric",
-    "least_symmetric",
-    "product_extremes",
-    "scaled_ends",
-    "set_products",
-]
-
-
 Feature = tuple[int, Numbers]
 """A variable, and the value at each of its states: int64 or Python integers."""
 Clique = tuple[tuple[int, ...], tuple[int, ...]]

@@ -19,21 +19,6 @@ from sfumato.maps.base import INT64, IntArray, LinearMap, Numbers, absolute_sums
 from sfumato.privacy.sums import Bundle, set_products
 from sfumato.privacy.unit import Within
 
-__all__ = [
-    "MAX_ENTRIES",
-    "Group",
-    "Inside",
-    "MapTerms",
-    "Sizes",
-    "Slot",
-    "broadcast_on_axes",
-    "combined_columns",
-    "distinct_columns",
-    "joint_gram",
-    "joint_groups",
-]
-
-
 Group = tuple[str, ...]
 Inside = tuple[tuple[Group, Map], ...]
 Sizes = Mapping[str, int]

@@ -14,8 +14,6 @@ from sfumato.errors import LedgerError, PlanError
 from sfumato.privacy.chain import Format
 from sfumato.privacy.files import FileStore
 
-__all__ = ["Neighbours", "PrivacyUnit", "Within", "is_file_of_kind"]
-
 
 @storable
 class Neighbours(Enum):

@@ -36,8 +36,6 @@ from sfumato.releases.methods import method_paragraph
 from sfumato.releases.publication import Publication
 from sfumato.releases.reliability import SUPPRESS, read_reliability
 
-__all__ = ["FORMATS", "write_formats"]
-
 _MOST_TABLES, _MOST_ROWS = 500, 1_000_000  # files that a folder can be looked through, lines that a spreadsheet takes
 _NUMBERS = ("answer", "standard_error", "low", "high", "relative_standard_error")
 _CONFIDENCE = 0.95  # of the intervals, as on pages

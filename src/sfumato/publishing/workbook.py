@@ -26,8 +26,6 @@ from sfumato.releases.publication import Publication
 from sfumato.releases.reliability import read_reliability
 from sfumato.releases.warnings import reader_lines
 
-__all__ = ["release_workbook", "write_workbook"]
-
 _MOST_SHEETS, _MOST_ROWS = 60, 200_000  # tabs that a person can leaf through, and a file that a mail takes
 _CROSSED = 40  # columns of a cross-table, each with the ends of its interval: more is a list
 _WIDEST = 60  # characters of a column

@@ -28,8 +28,6 @@ from sfumato.plans.predictions import widest_sum_margin
 if TYPE_CHECKING:
     from sfumato.releases.release import Release
 
-__all__ = ["SIZE_ERRORS", "Answer", "LinearAnswer", "Nonlinear", "Ratio", "fieller_interval", "too_few_note"]
-
 SIZE_ERRORS = 5.0
 """Least size of a group, in standard errors, of which quantiles, means, shares and ratios are told: its size is then
 known to 20 %, as in `plan.smallest_count()`, and a group of nobody passes once in 3.5 million times."""

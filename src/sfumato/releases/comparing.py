@@ -35,24 +35,6 @@ from sfumato.workloads import QueryBlock
 if TYPE_CHECKING:
     from sfumato.releases.release import Release
 
-__all__ = [
-    "Comparison",
-    "answer_changes",
-    "check_comparable",
-    "check_earlier",
-    "check_snapshots",
-    "coefficient_powers",
-    "combine_answers",
-    "comparison_frame",
-    "measured_pairs",
-    "measured_triples",
-    "noisy_pairs",
-    "noisy_table",
-    "residual_noise",
-    "residual_strategy",
-    "strategy_noise",
-]
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Comparison:

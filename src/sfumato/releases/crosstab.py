@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from sfumato.releases.release import Release
     from sfumato.releases.tables import Table
 
-__all__ = ["BASES", "CrossTable", "cross_table"]
-
 BASES = {"row": "Per cent of the row", "column": "Per cent of the column", "all": "Per cent of all"}
 """What per cents may be of, with their headings."""
 _MOST = 20_000  # cells: more than a person reads, and their covariances with totals stay small

@@ -20,9 +20,6 @@ from sfumato.strategies.strategy import row_shape
 if TYPE_CHECKING:
     from sfumato.releases.release import Release
 
-__all__ = ["answer_range", "column_heading", "interval_ends", "possible_answers", "shown_cells"]
-
-
 _COLUMNS = (
     *("answer", "unprojected", "standard_error", "low", "high", "share", "probability", "quantile"),
     *("share_standard_error", "share_low", "share_high", "relative_standard_error", "flag"),

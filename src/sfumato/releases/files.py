@@ -34,31 +34,6 @@ if TYPE_CHECKING:
     from sfumato.releases.released import ReleaseBase, WorkloadRelease
     from sfumato.releases.tables import Table
 
-__all__ = [
-    "BUNDLE",
-    "Contents",
-    "Draft",
-    "ReleaseFile",
-    "cell_columns",
-    "check_file",
-    "check_folder",
-    "load_release",
-    "measured_arrays",
-    "read_bundle",
-    "safe_labels",
-    "save_release",
-    "store_mapped_values",
-    "sweep_leftovers",
-    "table_columns",
-    "unfinished_releases",
-    "write_arrays",
-    "write_csvs",
-    "write_parquet",
-    "write_parts",
-    "write_release",
-]
-
-
 _MAX_FILES = 5_000  # tables of their own in a folder: more, a listing of it is of no use
 _MAX_PART_ROWS = 1_000_000  # of a file for one part: about what a spreadsheet opens
 _LONGEST_NAME = 60  # of a file: with its folder below what all systems take

@@ -55,20 +55,6 @@ from sfumato.workloads.reading import Section
 if TYPE_CHECKING:
     from sfumato.releases.release import Release
 
-__all__ = [
-    "MAX_CELLS",
-    "PartFolder",
-    "PlaceLevels",
-    "declared_bounds",
-    "gather_leaves",
-    "group_label",
-    "hold_folder_lock",
-    "levels_asked",
-    "project_down_tree",
-    "read_bounds",
-]
-
-
 try:
     import fcntl
 except ImportError:  # no POSIX: folders are not locked

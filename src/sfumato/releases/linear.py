@@ -25,17 +25,6 @@ from sfumato.workloads.levels import lift_to_attribute
 if TYPE_CHECKING:
     from sfumato.releases.release import Release
 
-__all__ = [
-    "ValueBounds",
-    "bounded_linear_answer",
-    "midpoint_sum_attribute",
-    "single_rows",
-    "split_into_products",
-    "value_sum_bounds",
-    "widen_interval",
-    "widen_intervals",
-]
-
 
 class ValueBounds(NamedTuple):
     """Blocks shaped as that of a sum, nowhere above and nowhere below the sum of the values; None where none was

@@ -35,8 +35,6 @@ from sfumato.releases.quantiles import by_names, declared_rows, read_probabiliti
 if TYPE_CHECKING:
     from sfumato.releases.release import Release
 
-__all__ = ["gini", "lorenz"]
-
 _FOR_SLOPES = 0.1  # of what may go wrong: slopes matter by squares of noise, so wide intervals of them cost little
 _HALVINGS = 50  # of an interval from 0 to 1, down to what double precision tells apart
 _STEPS = 64  # of each piece, on which the curve's upper end is looked for: it is rounded up to the worse end of a step

@@ -47,9 +47,6 @@ from sfumato.workloads.levels import lift_to_attribute, table_block
 if TYPE_CHECKING:
     from sfumato.releases.release import Release
 
-__all__ = ["attribute_mean", "best_clipped_mean", "clipped_mean", "cut_weights", "gap", "mean_where"]
-
-
 # Two means differ, and not by noise alone, beyond so many squared standard errors, and so many more where the higher
 # knot's error is e times as large: noise passes c by a chance like exp(-c c / 2), and costs the square of that ratio
 _DIFFER, _MORE = 9.0, 9.0

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from sfumato.privacy.budget import Budget
     from sfumato.releases.release import Release
 
-__all__ = ["bibliography", "method_description", "method_paragraph"]
-
 _NAMED = 3  # attributes that are named: more would fill the paragraph
 
 _SOFTWARE = """@software{sfumato,

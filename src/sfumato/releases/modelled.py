@@ -44,19 +44,6 @@ from sfumato.workloads.levels import table_block
 if TYPE_CHECKING:
     from sfumato.releases.release import Release
 
-__all__ = [
-    "Findings",
-    "ModelRelease",
-    "Synthetic",
-    "draw_records",
-    "held_queries",
-    "projected_answer",
-    "records_of_places",
-    "synthesize_records",
-    "unheld_queries",
-]
-
-
 _LARGEST = 2**24  # cells of one table: 128 MB, as what is searched for a hull
 _NAMED = 3  # kinds of queries that are named
 

@@ -36,18 +36,6 @@ from sfumato.workloads.levels import table_block
 if TYPE_CHECKING:
     from sfumato.releases.release import Release
 
-__all__ = [
-    "correlation",
-    "covariance_between",
-    "inverse_covariance",
-    "joint_noise",
-    "moment_powers",
-    "read_moments",
-    "shown_answers",
-    "std",
-    "variance",
-]
-
 _GRID = 81  # places of a mean, and values of a variance, near the noisy ones and in the whole range
 _REACH = 8.0  # standard errors around the noisy ones
 _FINER = 3  # times the grid is laid anew around an end

@@ -9,8 +9,6 @@ import numpy as np
 
 from sfumato.operators.base import FloatArray
 
-__all__ = ["NEAR", "Statistic", "interval_within", "nearest_pairs", "with_neighbours"]
-
 _FINER, _BETWEEN = 2, 7  # times the grid is laid anew around an end: that is then known to 1/64 of a step
 _AGAIN = 4  # times that is done from the end that was found, while it moves
 _PASSES = 4  # of starts from neighbours, each of which hands a better place on to the next

@@ -40,8 +40,6 @@ from sfumato.postprocess.column_shapes import (
 )
 from sfumato.releases.released import Provenance, ReleaseBase
 
-__all__ = ["ColumnProfile", "Profile", "ProfileLook", "Quartile", "column_kinds", "column_text", "load_profile"]
-
 KINDS = ("number", "date", "text", "missing")
 """The cells of the first look."""
 _POSSIBLE = {"": (0, 1, 2, 3), "integer": (0, 3), "number": (0, 3), "date": (1, 3), "boolean": (2, 3)}

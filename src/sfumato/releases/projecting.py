@@ -35,9 +35,6 @@ from sfumato.workloads.levels import table_block
 if TYPE_CHECKING:
     from sfumato.releases.release import Release
 
-__all__ = ["noisy_estimates", "project_by_hierarchy", "project_release"]
-
-
 _ENTRIES = 2**22  # of a map of queries by cells that is written out
 _LEAST = 1e-6  # share of a table's variance that is its own at least: strategies of several pieces need not agree
 _PSEUDO = 1e-12  # of the largest eigenvalue: below it, rounding of a matrix of some thousand rows

@@ -23,10 +23,6 @@ from sfumato.errors import InvalidInput, PlanError
 from sfumato.releases.reliability import read_reliability
 from sfumato.workloads.reading import Section, parse_toml, read_toml
 
-__all__ = ["PUBLICATION", "Publication", "folder_publication", "publication_from_root"]
-
-__all__ += ["read_publication", "write_publication"]
-
 PUBLICATION = "publication.toml"
 """Its name in a release's folder."""
 _LONGEST = 4_000  # characters of a text: a page of a book

@@ -35,22 +35,6 @@ from sfumato.workloads.levels import lift_to_attribute, table_block
 if TYPE_CHECKING:
     from sfumato.releases.release import Release
 
-__all__ = [
-    "SIZE_ERRORS",
-    "GroupSizes",
-    "Numbers",
-    "attribute_quantiles",
-    "by_names",
-    "cumulative_shares",
-    "declared_rows",
-    "group_answers",
-    "group_frame",
-    "measures_beside",
-    "numeric_attribute",
-]
-
-__all__ += ["clip_interval", "group_shares", "ratio_interval", "read_probabilities", "rows_block"]
-
 Numbers = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
 """Values, standard errors, lower and upper ends: (rows, groups) each, NaN where nothing is known."""
 

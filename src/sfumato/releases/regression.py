@@ -34,8 +34,6 @@ from sfumato.releases.quantiles import by_names
 if TYPE_CHECKING:
     from sfumato.releases.release import Release
 
-__all__ = ["CONSTANT", "R_SQUARED", "regression"]
-
 CONSTANT, R_SQUARED = "constant", "R²"
 """What the rows beside those of coefficients are called."""
 

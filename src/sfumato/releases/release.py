@@ -83,9 +83,6 @@ from sfumato.strategies.strategy import Estimate
 from sfumato.workloads import QueryBlock, Workload
 from sfumato.workloads.levels import family_names, names_asked, table_block
 
-__all__ = ["Comparison", "Release", "combine", "difference"]
-
-
 _MAX_ANSWERS = 200_000_000  # an array of 1.6 GB
 
 

@@ -39,22 +39,6 @@ if TYPE_CHECKING:
     from sfumato.postprocess.projection import Projection
     from sfumato.releases.release import Release
 
-__all__ = [
-    "Provenance",
-    "ReleaseBase",
-    "Versions",
-    "WorkloadRelease",
-    "as_ledger",
-    "earlier_receipt",
-    "make_provenance",
-    "one_shot_account",
-    "package_versions",
-    "processing_facts",
-    "reading_sentence",
-    "release_headline",
-]
-
-
 Versions = tuple[tuple[str, str], ...]
 
 

@@ -18,8 +18,6 @@ from sfumato._util.frames import printable
 from sfumato.errors import InvalidInput
 from sfumato.operators.base import FloatArray
 
-__all__ = ["SUPPRESS", "Reliability", "read_reliability", "relative_errors"]
-
 SUPPRESS = "suppress"
 """The flag of a cell that tables for readers leave out."""
 _LONGEST = 8  # characters of a mark: it stands behind a number, in a cell of a table

@@ -23,9 +23,6 @@ from sfumato.releases.answers import Answer
 from sfumato.releases.released import Provenance, ReleaseBase
 from sfumato.sketches.maps import Buckets, Words
 
-__all__ = ["SketchRelease", "load_sketch"]
-
-
 _DRAWN = 4_096  # choices of buckets: their share of 95 % is then known to 0.35 %
 _READ = 1_024  # buckets of one choice: a query of more takes tenths of a second to draw for, and a formula is near
 _KEPT = 1_024  # widths that a release keeps: at most 8 MB of sizes

@@ -30,8 +30,6 @@ from sfumato.strategies.toeplitz import Decoder
 from sfumato.workloads import predicates
 from sfumato.workloads import total as sum_of_all
 
-__all__ = ["History", "MissingRows", "StreamAnswer", "StreamRelease"]
-
 
 class MissingRows(NamedTuple):
     """How many rows may be missing from counts of counted rows, as measured.

@@ -25,17 +25,6 @@ from sfumato.workloads.levels import table_names
 if TYPE_CHECKING:
     from sfumato.releases.release import Release
 
-__all__ = [
-    "Batch",
-    "Intervals",
-    "ProjectionChange",
-    "Table",
-    "answers_frame",
-    "moved_facts",
-    "part_and_label",
-    "projection_changes",
-]
-
 
 def part_and_label(work: Workload) -> dict[str, Any]:
     """Where every answer stands: its part and its label, as columns."""

@@ -16,8 +16,6 @@ from sfumato.releases.tables import answers_frame
 if TYPE_CHECKING:
     from sfumato.releases.release import Release
 
-__all__ = ["SURELY", "top_cells"]
-
 SURELY = "surely among the first"
 
 

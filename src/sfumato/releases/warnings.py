@@ -31,21 +31,6 @@ from sfumato.workloads.levels import lift_to_attribute, table_block
 if TYPE_CHECKING:
     from sfumato.releases.release import Release
 
-__all__ = [
-    "Caution",
-    "OtherShare",
-    "caution_facts",
-    "caution_lines",
-    "cut_facts",
-    "cut_persons",
-    "cut_persons_text",
-    "doubts",
-    "find_cautions",
-    "other_line",
-    "other_shares",
-    "reader_lines",
-]
-
 
 def cut_persons(release: Release, confidence: float = 0.95) -> Answer | None:
     """How many persons had more rows than were counted.

@@ -16,8 +16,6 @@ from sfumato.cells import whole_text
 from sfumato.errors import DomainError, WorkloadError
 from sfumato.sketches.maps import PRIME, Words, hash_texts
 
-__all__ = ["MAX_TEXT", "UNIVERSE", "KeyQueries", "Keys"]
-
 UNIVERSE = 2**60
 """Keys that are numbers are below this."""
 MAX_TEXT = 1024

@@ -19,20 +19,6 @@ from numpy.typing import NDArray
 from sfumato._util.codec import storable
 from sfumato.errors import WorkloadError
 
-__all__ = [
-    "PRIME",
-    "Buckets",
-    "KeyMap",
-    "Listed",
-    "Signs",
-    "Words",
-    "draw_coefficients",
-    "evaluate_polynomial",
-    "hash_texts",
-    "multiply_field",
-]
-
-
 Words = NDArray[np.uint64]
 
 PRIME = 2**61 - 1  # the largest Mersenne prime below 64 bits: reduced by shifts, with three bits to spare

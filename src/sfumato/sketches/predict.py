@@ -16,8 +16,6 @@ import numpy as np
 
 from sfumato.errors import PlanError
 
-__all__ = ["PaperParameters", "independence", "paper_parameters", "projection_dimension", "residual_rate"]
-
 
 class PaperParameters(NamedTuple):
     """What the analysis of SparseProject asks for [BR11]: shown for comparison, never used."""

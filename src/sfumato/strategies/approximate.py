@@ -18,20 +18,6 @@ from sfumato.strategies.covariance import check_covariance_size
 from sfumato.strategies.product import Product
 from sfumato.strategies.strategy import Estimate, Strategy, row_shape
 
-__all__ = [
-    "ApproximateOptimum",
-    "BalancedOptimum",
-    "Biased",
-    "CellWeights",
-    "NearOptimum",
-    "NearbyAnswers",
-    "PairWeights",
-    "approximate_optimum",
-    "balanced_optimum",
-    "minimize_reconstruction_norm",
-]
-
-
 _EPS = float(np.finfo(np.float64).eps)
 
 

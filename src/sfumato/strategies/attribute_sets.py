@@ -13,17 +13,6 @@ from numpy.typing import NDArray
 
 from sfumato.operators.base import FloatArray
 
-__all__ = [
-    "Sets",
-    "distinct_sets",
-    "downward_closure",
-    "exchangeable_kinds",
-    "locate_sets",
-    "sorted_kinds",
-    "subset_columns",
-]
-
-
 Sets = NDArray[np.int32]
 Keys = NDArray[np.int64]
 

@@ -15,9 +15,6 @@ import numpy as np
 
 from sfumato.operators.base import FloatArray
 
-__all__ = ["least_deviations", "relative_scales", "root_error"]
-
-
 _TINY = 1e-300  # keeps what is free, and what nobody asks for, out of divisions; errors and prices lie far above
 _NO_ERROR = 1e-12  # of the largest error at the whole budget: what errs less is public, and gets no share of its own
 

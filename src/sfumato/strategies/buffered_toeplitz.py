@@ -31,21 +31,6 @@ from sfumato.operators.structured import Toeplitz, causal_convolution
 from sfumato.strategies.range_bounds import OrderedStrategy, as_contiguous_ranges, largest_pair
 from sfumato.strategies.toeplitz import Buffers, decayed_sums, inverse_series, partial_fraction_residues
 
-__all__ = [
-    "FINE_COLUMN",
-    "SHAPES",
-    "Asked",
-    "BufferParameters",
-    "Buffered",
-    "GeometricBlocks",
-    "UnscaledStrategy",
-    "best_buffered_strategy",
-    "fit_buffer_parameters",
-    "interpolate_parameters",
-    "row_scale",
-]
-
-
 Asked = Literal["prefixes", "ranges", "largest"]
 """What is to be small: the mean variance of all prefixes, of all ranges, or the largest variance of a prefix."""
 

@@ -19,19 +19,6 @@ from sfumato.privacy.unit import PrivacyUnit
 from sfumato.strategies.certificates import exact_sensitivity
 from sfumato.strategies.strategy import Strategy
 
-__all__ = [
-    "NOISES",
-    "CalibratedStrategy",
-    "NoiseName",
-    "calibrate",
-    "cheapest_noise",
-    "noise_for",
-    "noise_of",
-    "price_of",
-    "share_for_tables",
-    "spend_in",
-]
-
 
 def spend_in(budget: Budget, currency: Currency) -> Event:
     """The dearest event that adds up exactly in a currency and keeps the budget.

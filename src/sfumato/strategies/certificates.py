@@ -21,17 +21,6 @@ from sfumato.privacy.sensitivity import Certificate, ColumnPairs, Sensitivity, b
 from sfumato.privacy.sums import Clique, Products, SumOfProducts, elementary_symmetric, product_extremes, scaled_ends
 from sfumato.privacy.unit import PrivacyUnit
 
-__all__ = [
-    "MOST_PATTERNS",
-    "exact_sensitivity",
-    "find_certificate",
-    "fit_products",
-    "propose_certificates",
-    "propose_change_certificates",
-    "search_certificate",
-]
-
-
 _MOST_ORDER = 8  # tables of more attributes have other mechanisms, and bounds of power sums grow loose
 _BITS = 24  # of a unit: what a double can propose, with room for products
 _MOST_FEATURES = 1_000  # the fit solves a system of so many

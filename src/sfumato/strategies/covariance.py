@@ -30,24 +30,6 @@ if TYPE_CHECKING:
     from sfumato.strategies.residuals import Residuals
     from sfumato.strategies.strategy import Strategy
 
-__all__ = [
-    "FactorPart",
-    "Lift",
-    "agreement_levels",
-    "apply_along_axis",
-    "bilinear_form",
-    "by_agreement",
-    "centred_cross_product",
-    "check_covariance_size",
-    "combine_kronecker_terms",
-    "component_powers",
-    "residual_agreement",
-    "residual_covariance",
-    "table_component",
-    "unit_powers",
-]
-
-
 _MAX_CONDITION = 1e8  # half of the digits of a double are then left to the inverse
 # the square of 1e-13, some hundreds of roundings: queries that do not vary with the tilt have exactly zero
 _SQUARED_ZERO = 1e-26

@@ -23,20 +23,6 @@ from sfumato.operators import Dense, LinearOperator
 from sfumato.operators.base import FloatArray
 from sfumato.operators.structured import Contiguous
 
-__all__ = [
-    "DenseBlock",
-    "FactorBlock",
-    "GramBlock",
-    "IntArray",
-    "Queries",
-    "Spectrum",
-    "factor_block",
-    "gram_block",
-    "rounding_units",
-    "spectrum_of_square",
-]
-
-
 IntArray = NDArray[np.intp]
 
 _EPS = float(np.finfo(np.float64).eps)

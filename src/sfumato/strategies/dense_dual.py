@@ -25,18 +25,6 @@ from sfumato._util.display import Progress
 from sfumato.operators.base import FloatArray, single_thread
 from sfumato.strategies.dense_blocks import DenseBlock, Spectrum
 
-__all__ = [
-    "BoundedOptimum",
-    "Solution",
-    "cold_start",
-    "optimality_title",
-    "pair_bound",
-    "relative_gap",
-    "solve_dual",
-    "warm_start",
-]
-
-
 _EPS = float(np.finfo(np.float64).eps)
 _LONGEST = 30.0  # a step of log v beyond this goes where the Hessian is singular
 _SINGLE = 1e-10  # energy down to which single precision finds the way

@@ -32,16 +32,6 @@ from sfumato.strategies.dense_blocks import Queries, rounding_units, spectrum_of
 from sfumato.strategies.dense_dual import BoundedOptimum
 from sfumato.strategies.dense_optimal import DenseProblem
 
-__all__ = [
-    "LargestErrorOptimum",
-    "SaddlePoint",
-    "floor_weights",
-    "minimize_duality_gap",
-    "optimize_largest",
-    "optimize_largest_rows",
-]
-
-
 _EPS = float(np.finfo(np.float64).eps)
 _LONGEST = 30.0  # a step of a logarithm beyond this goes where the Hessian is singular
 _SINGLE = 1e-5  # distance from the maximum down to which single precision finds the way

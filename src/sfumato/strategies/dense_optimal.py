@@ -26,20 +26,6 @@ from sfumato.operators.base import FloatArray, single_thread
 from sfumato.strategies.dense_blocks import DenseBlock, IntArray, factor_block, gram_block
 from sfumato.strategies.dense_dual import BoundedOptimum, cold_start, solve_dual, warm_start
 
-__all__ = [
-    "DenseProblem",
-    "DistinctColumns",
-    "DualPart",
-    "Optimum",
-    "PureStrategy",
-    "find_distinct_columns",
-    "optimize_dense",
-    "optimize_pure",
-    "pure_error_and_gradient",
-    "read_problem",
-    "rotate_to_least_l1",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class DualPart:

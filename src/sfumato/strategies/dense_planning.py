@@ -40,19 +40,6 @@ from sfumato.strategies.trees import is_ordered
 from sfumato.workloads import QueryBlock
 from sfumato.workloads.core import block_on_domain
 
-__all__ = [
-    "BY_SYMMETRY",
-    "OVER_COLUMNS",
-    "asks_columns",
-    "columns_first",
-    "families_apart",
-    "laplace_note",
-    "near_alone",
-    "over_columns",
-    "several",
-]
-
-
 # cells: the certified optimum works on a dense Gram matrix of 32 MB, n^3 operations a step
 MAX_DENSE = 2_048
 # likewise of ordered queries, one matrix of 128 MB; beyond, buffers are within 2 % of the bound (docs/factorization.md)

@@ -39,18 +39,6 @@ from sfumato.strategies.product import Product
 from sfumato.strategies.trees import is_ordered
 from sfumato.workloads.core import block_on_domain
 
-__all__ = [
-    "MAX_SWAP",
-    "PairBlock",
-    "SwapOptimum",
-    "design_swap_optimum",
-    "swap_largest",
-    "swap_levels",
-    "swap_near",
-    "swap_optimum",
-]
-
-
 _EPS = float(np.finfo(np.float64).eps)
 _COARSEST = 128  # cells of which the optimum takes a quarter of a second
 _LEVEL = 1e-4  # relative gap at every level: what interpolation adds is more

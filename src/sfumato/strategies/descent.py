@@ -20,8 +20,6 @@ from sfumato.strategies.design import Design, Problem
 from sfumato.strategies.factors import quantise
 from sfumato.strategies.product import Product
 
-__all__ = ["design_by_descent"]
-
 MAX_SIZE = 512  # cells of one attribute
 MAX_CELLS = 4_000_000  # 32 MB a vector over all cells
 _MAX_TERMS = 64  # each product costs a dense contraction in every round

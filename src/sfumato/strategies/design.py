@@ -22,9 +22,6 @@ from sfumato.strategies.calibration import NoiseName
 from sfumato.strategies.strategy import Known, KnownGroups, Strategy
 from sfumato.workloads import RECORDS, QueryBlock, QueryFamily, Workload
 
-__all__ = ["DEFAULT_OBJECTIVE", "OBJECTIVES", "Candidate", "Design", "Problem", "candidate_table", "read_objective"]
-
-
 OBJECTIVES = ("tables", "cells", "max")
 """What a plan may minimise.
 

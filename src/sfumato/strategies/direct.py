@@ -29,20 +29,6 @@ from sfumato.strategies.trees import TreeSums
 from sfumato.workloads import QueryBlock
 from sfumato.workloads.builders import as_operator
 
-__all__ = [
-    "MAX_CELLS",
-    "asks_few_queries",
-    "block_beside_groups",
-    "design_cell_noise",
-    "design_direct",
-    "design_given",
-    "design_query_noise",
-    "is_small_integral",
-    "optimize_spanning_rows",
-    "shared_groups",
-]
-
-
 MAX_CELLS = 20_000_000  # 160 MB of counts, all of them released
 # Bits of the largest coefficient of one, two or three factors of real ones. By 30 an answer about the 2^32 records that
 # fit is off by at most twice its largest coefficient; of three, 14 still price within 1e-4, and the product fits.

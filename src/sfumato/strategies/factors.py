@@ -15,25 +15,6 @@ from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import Compose, Dense, Identity, LinearOperator, Sparse, Total
 from sfumato.operators.base import DENSE_LIMIT, FloatArray, single_thread
 
-__all__ = [
-    "BIAS_BITS",
-    "SOLVED",
-    "Cells",
-    "Contrasts",
-    "Matrix",
-    "StrategyFactor",
-    "TotalOnly",
-    "basis_coefficients",
-    "gram_of",
-    "invert_whole_gram",
-    "pseudo_inverse",
-    "quantise",
-    "reversal_signs",
-    "rounding_bias",
-    "row_basis",
-]
-
-
 BIAS_BITS = 32  # finest without such a basis, as rounding there is a bias, which is bounded and said
 _SMALL = (
     512  # cells up to which a deficient inverse takes .1 s; of more it is solved over the rows, where few are measured

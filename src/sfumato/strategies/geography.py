@@ -29,9 +29,6 @@ from sfumato.strategies.geography_tree import GroupTree, IntArray, Passes, Place
 from sfumato.strategies.strategy import Estimate, KnownGroups, Strategy
 from sfumato.workloads import RECORDS, QueryBlock, QueryFamily, Workload
 
-__all__ = ["AskedLevels", "Sets", "Spine", "all_subsets", "level_attribute_position", "level_tables", "read_levels"]
-
-
 Sets = tuple[int, ...]
 """Ascending positions of attributes in a domain."""
 

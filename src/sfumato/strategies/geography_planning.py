@@ -18,9 +18,6 @@ from sfumato.strategies.geography import AskedLevels, Sets, Spine, all_subsets, 
 from sfumato.strategies.geography_tree import GroupTree, Passes, variance_slopes
 from sfumato.strategies.strategy import KnownGroups
 
-__all__ = ["LevelAllocation", "allocate_precisions", "allocation_bound", "design_geography", "has_tall_attribute"]
-
-
 _STEPS = 200  # of the search on one tree, which has as many unknowns as levels: some twenty do
 _TOLERANCE = 1e-13  # relative, between two steps: errors are then exact to what is shown, and bounds met to 1e-6
 _LEAST = 1e-9  # of the mean share: the finest level of a set is never left unmeasured

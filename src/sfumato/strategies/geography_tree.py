@@ -21,19 +21,6 @@ from sfumato.operators.base import DENSE_LIMIT, FloatArray, real_array
 from sfumato.privacy.unit import Neighbours, PrivacyUnit, Within
 from sfumato.strategies.strategy import KnownGroups
 
-__all__ = [
-    "WITHIN",
-    "GroupTree",
-    "IntArray",
-    "Passes",
-    "PlaceOrder",
-    "neighbour_relation",
-    "read_totals",
-    "read_unit",
-    "variance_slopes",
-]
-
-
 IntArray = NDArray[np.int64]
 
 

@@ -24,15 +24,6 @@ from sfumato.privacy.unit import PrivacyUnit
 from sfumato.strategies.attribute_sets import Sets, downward_closure, locate_sets
 from sfumato.strategies.residual_tables import Lattice, ResidualAllocation, merge_tables_by_order
 
-__all__ = [
-    "LinearOptimum",
-    "allocate_grouped_residuals",
-    "least_largest_under_prices",
-    "least_under_prices",
-    "weigh_parts",
-]
-
-
 _MOST_ENTRIES = 2**23  # of all constraints: 64 MB
 _MOST_ATTRIBUTES = 14  # their 16,384 residuals are one unknown each
 _MOST_LISTED = 64  # numbers of full groups that are all listed; of more, some

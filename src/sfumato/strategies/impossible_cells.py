@@ -28,9 +28,6 @@ from sfumato.operators.base import DENSE_LIMIT, FloatArray, Numbers, single_thre
 from sfumato.strategies.covariance import component_powers, table_component
 from sfumato.strategies.strategy import Estimate, Strategy, row_shape
 
-__all__ = ["Allowed", "Conditioned", "Said", "ZeroTable", "condition_on_impossible", "factor_key", "free_attributes"]
-
-
 Along = tuple[str, ...]
 """R: free attributes, in the domain's order."""
 

@@ -26,9 +26,6 @@ from sfumato.privacy.terms import MAX_ENTRIES, distinct_columns
 from sfumato.strategies.covariance import check_covariance_size
 from sfumato.strategies.strategy import Estimate, Strategy, row_shape
 
-__all__ = ["Merged", "columns_at_cells", "columns_by_class"]
-
-
 _RANK = 1e-12  # of the largest distance: what rounding of doubles leaves of none
 _WAVES = (math.sqrt(2), math.sqrt(3))  # any two numbers unrelated to each other and to pi would do
 

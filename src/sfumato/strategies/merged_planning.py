@@ -38,19 +38,6 @@ from sfumato.strategies.merged_rows import (
 )
 from sfumato.workloads import QueryBlock, QueryFamily
 
-__all__ = [
-    "MAX_COLUMNS",
-    "MAX_PAIRED",
-    "MAX_WORK",
-    "PairedOptimum",
-    "design_merged",
-    "least_error",
-    "optimize_all_pairs",
-    "optimize_pairs",
-    "spanned_design",
-]
-
-
 _ROUNDS = 20  # each is a search; the bound holds wherever it ends
 _ADDED = 4_000  # pairs that join in a round: as many as a search takes in a second
 _FIRST = 1e-2  # tolerance of the first search, whose pairs are not those of the last

@@ -23,19 +23,6 @@ from sfumato.strategies.dense_blocks import rounding_units, spectrum_of_square
 from sfumato.strategies.dense_dual import relative_gap
 from sfumato.strategies.design import Problem
 
-__all__ = [
-    "MAX_ROWS",
-    "Spanned",
-    "Sparse",
-    "independent_row_basis",
-    "independent_rows",
-    "nearly_known",
-    "optimize_sparse",
-    "span_queries",
-    "sparse_search_fits",
-]
-
-
 _MOST_CELLS = 1_024  # of one factor, whose Gram is looked at: 8 MB; of more, its rows, where these are no more
 _LISTED = 2**22  # entries of a factor whose rows are written out
 _SPAN = 1e-9  # relative: entries of Grams are whole numbers, so what lies in a span is off by rounding alone

@@ -20,8 +20,6 @@ from sfumato.strategies.stacked import StackedPiece, share_design, weighted_erro
 from sfumato.strategies.strategy import Strategy
 from sfumato.workloads import QueryBlock
 
-__all__ = ["moment_designs"]
-
 # Combinations of corners of measures that queries join, directly or through others: a price looks at each of them, in
 # seconds. Four measures without knots have 14,641
 _MOST_JOINED = 2**16

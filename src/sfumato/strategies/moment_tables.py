@@ -28,9 +28,6 @@ from sfumato.strategies.moments import MomentPart, Moments, end_shares, merge_ce
 from sfumato.strategies.stacked import weighted_error
 from sfumato.strategies.strategy import Estimate
 
-__all__ = ["MomentTables", "table_designs"]
-
-
 _WHOLE = 2.0**WHOLE_BITS
 _BITS = 12  # of the smallest coefficient of a row: by so many rounding costs less than a part in 4,000
 _MOST_CELLS = 2**24  # of a table and what is measured of each of its cells: 128 MB of noisy values

@@ -43,9 +43,6 @@ from sfumato.strategies.grouped_residuals import weigh_parts
 from sfumato.strategies.merged_rows import independent_rows
 from sfumato.strategies.strategy import Estimate, Strategy
 
-__all__ = ["MomentPart", "Moments", "curve_bound", "designs", "end_shares"]
-
-
 _WHOLE = 2.0**WHOLE_BITS
 # Bits of the largest coefficient of a row: by 12 rounding costs less than a part in 2,000. With 24 of a record's whole
 # and those of residuals' n there is room for the records of a large hospital, or of a small country, in 63.

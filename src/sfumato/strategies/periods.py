@@ -17,9 +17,6 @@ from sfumato.privacy.stream_price import MOST_PERIODS
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.workloads.reading import Section
 
-__all__ = ["Asked", "Periods", "TimeQuestion", "parse_question", "periods", "read_questions", "read_stream_section"]
-
-
 Asked = str | Sequence[str] | Mapping[str, float]
 _MOST_WEIGHT = 10**9  # of a question; far apart as these are, the lesser has no influence
 

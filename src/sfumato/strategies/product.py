@@ -25,9 +25,6 @@ from sfumato.strategies.factors import Cells, Matrix, StrategyFactor, TotalOnly
 from sfumato.strategies.range_bounds import OrderedStrategy
 from sfumato.strategies.strategy import Estimate, Strategy, marginalise, row_shape
 
-__all__ = ["Product"]
-
-
 _LISTED = 2**24  # queries: 128 MB of errors; of more ranges, their sums in closed form
 
 

@@ -29,9 +29,6 @@ from sfumato.operators.base import DENSE_LIMIT, FloatArray, Numbers
 from sfumato.operators.structured import Contiguous, causal_convolution
 from sfumato.strategies.factors import StrategyFactor
 
-__all__ = ["OrderedStrategy", "TreeLevel", "as_contiguous_ranges", "largest_bound", "largest_in_tree", "largest_pair"]
-
-
 _CLOSE = 1.02  # two percent above what was found: the bound is said as such
 _SPLITS = 24  # each splits the interval of ends of largest bound; what stays is a bound, a looser one
 _LONG = 2**21  # cells: beyond, half as many splits, each of them convolutions of that length

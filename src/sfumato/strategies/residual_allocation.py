@@ -25,20 +25,6 @@ from sfumato.strategies.attribute_sets import Sets
 from sfumato.strategies.budget_split import least_deviations
 from sfumato.strategies.certificates import MOST_PATTERNS
 
-__all__ = [
-    "AllocationOptimum",
-    "Effect",
-    "MatrixSide",
-    "ReplacementCosts",
-    "Side",
-    "least_largest",
-    "least_replaced",
-    "max_objective",
-    "residual_precisions",
-    "sum_objective",
-]
-
-
 Names = frozenset[str]
 
 _TOLERANCE = 1e-7  # relative gap of two proved sides: far below what a plan shows

@@ -38,9 +38,6 @@ from sfumato.strategies.tilted import (
 from sfumato.strategies.tilted_bounds import LargestErrorUnion, optimise_largest, union_bound
 from sfumato.workloads import QueryFamily
 
-__all__ = ["design_residual_marginals", "read_public", "tables_bound", "tilted_jointly"]
-
-
 _MAX_SETS = 400_000  # sets below the asked ones, with some arrays each: they are held in memory one by one
 _TOLERANCE = 1e-4  # of the largest variance, where other factors than cells make no optimum anyway
 _LEAST_BITS, _BITS = 6, 13  # of the least multiple: rounded by a 128th at the worst, by a 16,000th where there is room

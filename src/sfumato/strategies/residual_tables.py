@@ -37,9 +37,6 @@ from sfumato.strategies.residual_allocation import (
     least_replaced,
 )
 
-__all__ = ["Lattice", "ResidualAllocation", "allocate_residuals", "extreme_rows", "merge_tables_by_order"]
-
-
 _MOST_DIGITS = 140  # squares of cells, as they occur, are doubles up to 10^308
 # relative gaps of proved sides for so many tables that differ, and beyond, where each round goes through all
 _MANY, _TOLERANCE, _COARSE = 100_000, 1e-7, 1e-5

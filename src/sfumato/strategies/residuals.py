@@ -39,9 +39,6 @@ from sfumato.strategies.covariance import (
 )
 from sfumato.strategies.strategy import Estimate, Known, Strategy
 
-__all__ = ["MeasuredResiduals", "PairResiduals", "Residuals", "estimated_tables"]
-
-
 _BATCH_CELLS = 2**16  # 512 kB at a time stay in the cache of a core
 _KEPT = 2**23  # values of a file that may stay in memory once read
 

@@ -18,9 +18,6 @@ from sfumato.operators.base import FloatArray, Numbers, single_thread
 from sfumato.strategies.covariance import check_covariance_size
 from sfumato.strategies.strategy import Estimate, Strategy, marginalise
 
-__all__ = ["Spectral"]
-
-
 _SPAN = 1e-9  # squared, relative: what a query may need of products that were not measured, up to rounding
 
 

@@ -24,17 +24,6 @@ from sfumato.strategies.stacked import planned_jointly
 from sfumato.strategies.tilted import Product, Union, contrast_basis, is_plain, optimise_shapes
 from sfumato.strategies.tilted_bounds import number_among
 
-__all__ = [
-    "AxisProducts",
-    "GramAxis",
-    "ProductLevels",
-    "bin_levels",
-    "descend_levels",
-    "design_spectral",
-    "initial_levels",
-]
-
-
 _FLOOR = (
     1e-5  # of the mean g: vectors that nobody asks about are measured a little, so that rounding leaves nothing out
 )

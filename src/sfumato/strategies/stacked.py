@@ -29,20 +29,6 @@ from sfumato.strategies.product import Product
 from sfumato.strategies.strategy import Estimate, Strategy
 from sfumato.workloads import QueryBlock, Workload
 
-__all__ = [
-    "FINE",
-    "Compound",
-    "Stacked",
-    "StackedPiece",
-    "column_price",
-    "join_problem_attributes",
-    "joined_attributes",
-    "planned_jointly",
-    "share_design",
-    "weighted_error",
-]
-
-
 _HELD = 1_024  # numbers of one query that are kept: of most tables it is one for all their cells
 _ONE_BY_ONE = 500  # tables of a family whose pieces are compared one by one: a second or two
 

@@ -16,9 +16,6 @@ from sfumato.errors import PlanError
 from sfumato.operators import Block, Combination, Family, Grouping, Identity, LinearOperator
 from sfumato.operators.base import FloatArray, Numbers
 
-__all__ = ["Estimate", "Known", "KnownGroups", "Strategy", "marginalise"]
-
-
 Estimate = Any
 """What a strategy keeps of its measured values; only the strategy that made it can read it."""
 

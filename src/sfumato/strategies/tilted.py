@@ -28,21 +28,6 @@ from sfumato.operators.base import FloatArray, single_thread
 from sfumato.strategies.dense_optimal import optimize_dense
 from sfumato.strategies.factors import quantise
 
-__all__ = [
-    "Product",
-    "TiltShape",
-    "TiltedUnion",
-    "Union",
-    "centre_gram",
-    "contrast_basis",
-    "even_shape",
-    "improve_shape",
-    "integer_contrast",
-    "is_plain",
-    "optimise_shapes",
-]
-
-
 _MAX_TERMS = 20_000_000  # entries of the table of terms
 _MAX_CELLS = 400  # of an attribute: every step takes an eigendecomposition of this size
 _FLOOR = 1e-8  # of H, relative to its Frobenius norm: contrasts that nobody asks about are measured a little

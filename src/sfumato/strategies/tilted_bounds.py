@@ -55,9 +55,6 @@ from sfumato.strategies.tilted import (
     is_plain,
 )
 
-__all__ = ["LargestErrorUnion", "number_among", "optimise_largest", "union_bound", "weighted_gram"]
-
-
 _MAX_TERMS = 2_000_000  # products times the sets T in them
 _MAX_FACTOR_WORK = 2e9  # sum of the cubes of the sizes of the factors that are made dense
 _MAX_BLOCK_WORK = 4e9  # sum of the cubes of the sizes of the blocks, and what each product in them costs beside

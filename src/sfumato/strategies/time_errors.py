@@ -15,9 +15,6 @@ from sfumato.privacy.stream_price import IntegerFilter, WindowFilter
 from sfumato.strategies.periods import TimeQuestion
 from sfumato.strategies.toeplitz import inverse_series, partial_fraction_residues
 
-__all__ = ["Curves", "EveryPeriod", "PeriodBlocks", "TimeErrors", "TimeScale", "column_lengths", "errors_of_filter"]
-
-
 _SINGLE = 8  # periods at each end that are blocks by themselves, where all changes fastest
 
 

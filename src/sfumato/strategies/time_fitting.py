@@ -19,17 +19,6 @@ from sfumato.strategies.periods import TimeQuestion
 from sfumato.strategies.time_errors import Curves, PeriodBlocks
 from sfumato.strategies.toeplitz import partial_fraction_residues
 
-__all__ = [
-    "BUFFERS",
-    "LISTED",
-    "Goal",
-    "anytime_parameters",
-    "fit_time_parameters",
-    "initial_time_parameters",
-    "listed_parameters",
-]
-
-
 _PER_OCTAVE = 8  # blocks: errors are read to a percent, all of them alike; 12 find parameters that err 1e-4 less
 _FEW = 64  # periods below which each is a block by itself, as many blocks an octave make them
 _TURNS = 16  # blocks an octave of one person's periods

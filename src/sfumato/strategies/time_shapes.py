@@ -30,22 +30,6 @@ from sfumato.strategies.time_fitting import (
 )
 from sfumato.strategies.toeplitz import all_range_bound, inverse_series, partial_fraction_residues, prefix_bound
 
-__all__ = [
-    "DENSE",
-    "MOST_DENSE",
-    "TimeShape",
-    "band_width_for",
-    "banded_filter",
-    "binary_tree_filter",
-    "dense_bound",
-    "dense_filter",
-    "mean_bound",
-    "optimal_gram",
-    "quantise_time_shape",
-    "shape_for",
-]
-
-
 _BUFFERS, _MANY = 6, 2**14
 """Up to so many periods six: eight err less by 1e-4 there, and are found in twice the time."""
 _STEPS = 80  # of a search: 40 more gain less than 1e-4

@@ -25,26 +25,6 @@ from sfumato.operators.structured import Toeplitz, Window, causal_convolution
 from sfumato.privacy.stream_price import StreamTerms, WindowFilter, family_multiples
 from sfumato.strategies.range_bounds import OrderedStrategy, as_contiguous_ranges, largest_bound
 
-__all__ = [
-    "FINE_ROOT",
-    "Buffers",
-    "Decoder",
-    "Roots",
-    "all_range_bound",
-    "decayed_sums",
-    "inverse_series",
-    "partial_fraction_residues",
-    "prefix_bound",
-    "prefix_response",
-    "replaced_prefix_bound",
-    "root_coefficients",
-    "row_weights",
-    "square_root_strategy",
-    "wide_bound",
-    "window_bound",
-]
-
-
 _WAVES = 24  # of them and their conjugates: with twice as many the bound is .1 % higher
 _CHUNK = 2**16  # cells at a time: 50 MB of waves
 

@@ -52,18 +52,6 @@ from sfumato.strategies.toeplitz import (
 )
 from sfumato.workloads import QueryBlock
 
-__all__ = [
-    "Canonical",
-    "TreeSums",
-    "asks_long_ranges",
-    "branchings_to_try",
-    "design_toeplitz",
-    "design_trees",
-    "is_ordered",
-    "square_root",
-]
-
-
 _ROWS = 2**16  # ranges at a time: 512 kB a level stay in the cache of a core
 
 

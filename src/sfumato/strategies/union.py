@@ -25,20 +25,6 @@ from sfumato.strategies.merged_rows import independent_row_basis
 from sfumato.strategies.strategy import Estimate, Strategy, marginalise
 from sfumato.strategies.union_symmetry import SPAN, Axis, Group, ReducedAxis, reduce_axis
 
-__all__ = [
-    "LARGE",
-    "QUICK",
-    "Orbits",
-    "Product",
-    "SmallUnion",
-    "Solver",
-    "UnionLimits",
-    "UnionPiece",
-    "classes_of_orbits",
-    "factor_number",
-    "solve_union",
-]
-
 
 @storable
 @dataclass(frozen=True, eq=False)

@@ -57,9 +57,6 @@ from sfumato.strategies.union import (
 )
 from sfumato.strategies.union_symmetry import Axis, Group, Measured, ReducedAxis, reduce_axis
 
-__all__ = ["design_union", "few_rows", "orbit_bound", "shares_by_kind", "solve_rows"]
-
-
 _MOST_SIDE = 400  # cells of an attribute that is looked through for symmetries
 _MOST_ORBITS = 50_000  # joint ones, of which every row has one number
 _MOST_ROWS = 1_024  # of one kind: a step decomposes a matrix of that size, a third of a second

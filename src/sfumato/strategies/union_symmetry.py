@@ -23,9 +23,6 @@ from sfumato.errors import NotAnswerable
 from sfumato.operators import Compose, Dense, Grouping, Kronecker, LinearOperator, Sparse
 from sfumato.operators.base import FloatArray, kron, single_thread
 
-__all__ = ["SPAN", "Axis", "Contrast", "Group", "Measured", "ReducedAxis", "reduce_axis"]
-
-
 Codes = NDArray[np.int64]
 
 

@@ -26,9 +26,6 @@ from sfumato.strategies.covariance import check_covariance_size
 from sfumato.strategies.factors import Cells, StrategyFactor
 from sfumato.strategies.strategy import Estimate, Strategy
 
-__all__ = ["TableAxis", "WeightedTables"]
-
-
 _ZERO = 1e-13  # relative, some hundreds of roundings: what is constant along an axis is exactly so
 
 

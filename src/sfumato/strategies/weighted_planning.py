@@ -21,16 +21,6 @@ from sfumato.strategies.residual_planning import tables_bound
 from sfumato.strategies.trees import is_ordered
 from sfumato.strategies.weighted import TableAxis, WeightedTables
 
-__all__ = [
-    "cover_with_tables",
-    "design_weighted_tables",
-    "log_error_and_gradient",
-    "optimize_table_weights",
-    "subset_sums",
-    "superset_sums",
-]
-
-
 _STEPS, _TOLERANCE = 400, 1e-9  # relative, of the error; a search without a certificate, its best is priced as it is
 _NEGLIGIBLE = 1e-4  # of the largest weight
 _BACKGROUND = 0.02  # what every table has to begin with: a weight of zero would stay zero

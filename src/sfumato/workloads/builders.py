@@ -38,25 +38,6 @@ from sfumato.operators.base import FloatArray, as_numeric_array, real_array
 from sfumato.workloads.core import RECORDS, QueryBlock, Workload, exact_weight, weight_items
 from sfumato.workloads.levels import every_level, lift_to_attribute, table_block
 
-__all__ = [
-    "as_operator",
-    "conjunctions",
-    "disjunctions",
-    "hierarchy",
-    "identity",
-    "means",
-    "moments",
-    "parities",
-    "predicates",
-    "prefix",
-    "queries",
-    "ranges",
-    "stack",
-    "sums",
-    "total",
-    "windows",
-]
-
 
 def _grouping_names(domain: Domain, attribute: str, by: Iterable[str] | str) -> tuple[str, ...]:
     names = (by,) if isinstance(by, str) else domain.columns(by)

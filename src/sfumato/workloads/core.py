@@ -25,8 +25,6 @@ from sfumato.operators.base import Numbers, real_array
 from sfumato.operators.norms import operator_norm
 from sfumato.workloads.levels import row_labels
 
-__all__ = ["RECORDS", "QueryBlock", "QueryFamily", "Workload", "block_on_domain", "exact_weight", "weight_items"]
-
 RECORDS = "records"
 _MAX_LABELS = 20_000_000  # some GB of text
 _MAX_BLOCKS = 50_000  # blocks are Python values, gone through one by one; families take more

@@ -24,17 +24,6 @@ from sfumato.operators import (
     Window,
 )
 
-__all__ = [
-    "every_level",
-    "family_names",
-    "is_table_family",
-    "lift_to_attribute",
-    "names_asked",
-    "row_labels",
-    "table_block",
-    "table_names",
-]
-
 
 def lift_to_attribute(domain: Domain, name: str, operator: LinearOperator | None = None) -> tuple[str, LinearOperator]:
     """The attribute that a name belongs to, and the operator over the cells of that name (every cell, unless

@@ -15,8 +15,6 @@ from typing import Any
 from sfumato._util.checks import read_number, read_text, same_table, suggest_name
 from sfumato.errors import InvalidInput, SpecError
 
-__all__ = ["Section", "WrittenNumber", "check_public", "find_fault", "parse_toml", "read_toml", "toml_tables"]
-
 _MAX_DEPTH = 8  # a spec is four levels deep; deeper ones would exhaust the stack somewhere
 _MAX_DIGITS = 400  # 17 tell a double from its neighbours; exact fractions of millions of digits would take hours
 _MAX_EXPONENT = 324  # of any double

@@ -19,8 +19,6 @@ from sfumato.domain import Attribute, Bins, Booleans, Categories, Dates, Domain,
 from sfumato.errors import DomainError, InvalidInput, SpecError
 from sfumato.workloads.reading import Section, check_public, find_fault
 
-__all__ = ["WORDS", "import_schema", "read_schema", "spec_template", "spec_text", "toml_text"]
-
 Columns = Mapping[str, Attribute | None]
 
 _TYPES = {

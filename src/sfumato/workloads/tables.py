@@ -19,8 +19,6 @@ from sfumato.workloads.builders import as_operator, identity, prefix, queries, r
 from sfumato.workloads.core import QueryFamily, Workload, exact_weight, weight_items
 from sfumato.workloads.levels import every_level, lift_to_attribute
 
-__all__ = ["marginals"]
-
 _MAX_TABLES = 5_000_000  # some 40 MB a column of their positions; a longer list is a mistake
 
 _Run = tuple[tuple[str, ...], NDArray[np.int32]]

@@ -27,8 +27,6 @@ from sfumato.privacy.noise import BitSource
 from sfumato.privacy.reserved_budget import ReservedBudget
 from sfumato.privacy.unit import PrivacyUnit
 
-__all__ = ["Access", "Conversation", "converse_with", "resume_with"]
-
 
 class Access(Protocol):
     """What a conversation needs of the data: exact answers to the questions that it admitted."""

@@ -23,9 +23,6 @@ from sfumato.privacy.conversation_price import Terms
 from sfumato.privacy.debits import Receipt
 from sfumato.privacy.selection import Candidates, score_sensitivity
 
-__all__ = ["TableAccess", "open_conversation", "resume_conversation"]
-
-
 _DIGESTED = 2**20  # 8 MB of counts that tell a table by its digest
 
 

@@ -11,8 +11,6 @@ from sfumato.curator.conversations.transcript import FORMAT, FileTranscript
 from sfumato.privacy.conversation_price import Step, Terms
 from sfumato.privacy.unit import is_file_of_kind
 
-__all__ = ["StoredTranscript", "is_conversation", "read_transcript"]
-
 
 @dataclass(frozen=True, slots=True)
 class StoredTranscript:

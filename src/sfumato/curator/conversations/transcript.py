@@ -21,8 +21,6 @@ from sfumato.privacy.conversation_price import SparseVector, Step, Terms
 from sfumato.privacy.debits import Receipt
 from sfumato.privacy.files import Wording
 
-__all__ = ["FileTranscript", "MemoryTranscript", "Opening", "Transcript", "TranscriptState", "TranscriptTurn"]
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TranscriptState:

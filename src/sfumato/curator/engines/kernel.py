@@ -32,22 +32,6 @@ from sfumato.curator.rows.encoding import (
 )
 from sfumato.curator.rows.readers import SETTINGS, DuckDBSession, byte_texts
 
-__all__ = [
-    "RECEIPT",
-    "SLICE",
-    "Encoding",
-    "PartitionRow",
-    "WordLayout",
-    "Words",
-    "count",
-    "encode",
-    "gather",
-    "library_versions",
-    "part_batches",
-    "total",
-]
-
-
 Words = NDArray[np.int64]
 """(words of a record, records)."""
 

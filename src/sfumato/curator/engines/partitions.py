@@ -26,18 +26,6 @@ from sfumato.curator.rows.encoding import Column, Truncation, check_type
 from sfumato.curator.rows.readers import MAX_ROWS, DuckDBSession, OpenedTable, missing_column
 from sfumato.errors import InvalidInput, SourceError
 
-__all__ = [
-    "Engine",
-    "Jobs",
-    "PartCounts",
-    "PassCheck",
-    "check_encoded_parts",
-    "end_what_comes",
-    "report_job_progress",
-    "report_jobs_to",
-]
-
-
 Jobs = Callable[[str, int, int], None]
 """Called with what is done ("encoding" or "counting"), the jobs of it that are done, and how many there are."""
 

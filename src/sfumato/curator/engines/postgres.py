@@ -21,9 +21,6 @@ from sfumato.curator.rows.readers import MAX_ROWS
 from sfumato.curator.rows.text_files import MAX_RECORD
 from sfumato.errors import InvalidInput, MissingExtra, SourceError, how_to_install
 
-__all__ = ["Postgres"]
-
-
 T = TypeVar("T")
 
 _FORM = "postgresql://user@host:port/database?table=schema.name"

@@ -10,9 +10,6 @@ from typing import Any
 
 from sfumato.curator.rows.written import source_of
 
-__all__ = ["ENGINES", "engine"]
-
-
 ENGINES: dict[str, tuple[str, str]] = {
     "postgresql": ("sfumato.curator.engines.postgres", "Postgres"),
     "postgres": ("sfumato.curator.engines.postgres", "Postgres"),

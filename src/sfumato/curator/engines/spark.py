@@ -37,9 +37,6 @@ from sfumato.curator.rows.encoding import Column, Truncation, edge_thresholds
 from sfumato.curator.rows.readers import DuckDBSession
 from sfumato.errors import InvalidInput, MissingExtra, SourceError, how_to_install
 
-__all__ = ["Spark", "spark_cell"]
-
-
 # Comparisons in one expression: with many more, Java gives up compiling it, and DuckDB looks up faster.
 _MOST = 64
 _WHOLE = re.compile("-?(0|[1-9][0-9]*)")

@@ -15,9 +15,6 @@ from sfumato.curator.rows.encoding import Column
 from sfumato.curator.rows.readers import SETTINGS, DuckDBSession, OpenedTable, byte_texts
 from sfumato.errors import SourceError
 
-__all__ = ["Field", "Reading", "ServerTable"]
-
-
 # What may lie in memory while any number of rows is read: the database spills beyond it, and so do encoded records.
 # Measured on ten million rows of fifteen attributes: docs/decisions/0052-engines.md.
 # One thread: rows come one after the other, and with more the main one, which hears an interrupt, would not be asked.

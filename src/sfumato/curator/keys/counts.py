@@ -28,9 +28,6 @@ from sfumato.sketches import Keys
 from sfumato.sketches.keys import MAX_TEXT, UNIVERSE
 from sfumato.sketches.maps import Words
 
-__all__ = ["KeyAccess", "KeyCounts", "KeyTable", "open_keys"]
-
-
 _MAX_RECORDS = 2**53  # sums of doubles are exact below, so that none is overlooked
 _COUNTS = "counts\0"  # no name that a column of keys can have
 

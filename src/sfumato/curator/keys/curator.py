@@ -33,9 +33,6 @@ from sfumato.privacy.unit import PrivacyUnit
 from sfumato.sketches import KeyMap, Keys
 from sfumato.sketches.maps import Words
 
-__all__ = ["KeyCurator"]
-
-
 Integers = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 

@@ -20,9 +20,6 @@ from sfumato.errors import BudgetError, NotWritten, WorkloadError
 from sfumato.privacy.noise import NoiseLaw
 from sfumato.sketches.maps import PRIME, Words
 
-__all__ = ["Draw", "Integers", "LazyHistogram", "MemoryCache", "NoisyCache", "NoisyCounts"]
-
-
 Integers = NDArray[np.int64]
 Draw = Callable[[Words], Integers]
 

@@ -26,9 +26,6 @@ from sfumato.privacy.unit import PrivacyUnit
 from sfumato.sketches import Keys
 from sfumato.sketches.maps import Words
 
-__all__ = ["FORMAT", "HistogramOpening", "KeyStore"]
-
-
 FORMAT = Format(
     words=Wording(
         noun="histogram",

@@ -10,8 +10,6 @@ from sfumato.curator.keys.lazy_histogram import NoisyCounts
 from sfumato.curator.keys.store import FORMAT, KeyStore
 from sfumato.privacy.unit import is_file_of_kind
 
-__all__ = ["StoredHistogram", "is_histogram", "read_histogram"]
-
 
 @dataclass(frozen=True, slots=True)
 class StoredHistogram:

@@ -10,8 +10,6 @@ from sfumato.curator.rows.samples import spec_table_source
 from sfumato.curator.rows.written import NOTATIONS
 from sfumato.workloads.reading import Section
 
-__all__ = ["spec_person_source"]
-
 _DECLARED = ("key", "numbers", "dates", "booleans", "order")
 
 

@@ -23,9 +23,6 @@ from sfumato._util.text import normalize_nfc
 from sfumato.cells import whole_text
 from sfumato.errors import InvalidInput
 
-__all__ = ["AGGREGATES", "DAY", "MOST", "OPERATIONS", "PEOPLE", "TEXT", "TRUTH", "Kind", "Node", "Scope", "number_kind"]
-__all__ += ["columns_of", "common_unit", "parse_feature", "walk_nodes"]
-
 MOST = 10**36
 """No whole number of an expression is larger: it fits 128 bits, and the 38 digits that other engines have."""
 MOST_ROWS = 2**36  # of a table: readers.MAX_ROWS

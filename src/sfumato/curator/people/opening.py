@@ -22,8 +22,6 @@ from sfumato.curator.rows.readers import MAX_ROWS, DuckDBSession, OpenedTable, a
 from sfumato.curator.rows.written import source_of
 from sfumato.errors import InvalidInput, SourceError
 
-__all__ = ["JoinedTable", "PersonTable", "person_source"]
-
 
 @dataclass(frozen=True, slots=True)
 class PersonTable:

@@ -28,9 +28,6 @@ from sfumato.curator.people.grammar import (
 from sfumato.curator.rows.written import source_of
 from sfumato.errors import InvalidInput
 
-__all__ = ["Joined", "PerPerson", "Rows", "feature_texts", "joined", "per_person", "rows"]
-
-
 _EXACT = 2**53  # whole numbers that doubles tell apart
 _UNMATCHED = ("drop", "missing")
 

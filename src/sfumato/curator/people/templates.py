@@ -13,9 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from sfumato.curator.people.grammar import PEOPLE, Kind, Node, columns_of, common_unit, walk_nodes
 from sfumato.curator.rows.encoding import sql_literal
 
-__all__ = ["aggregates_sql", "feature_sql", "feature_type", "value_sql"]
-
-
 Value = tuple[str, str | None]
 """SQL of a value; of numbers with a denominator of their own also of that, which is at least 1."""
 Names = Mapping[Node, Value]

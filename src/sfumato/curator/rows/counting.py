@@ -22,28 +22,6 @@ from sfumato.cells import POINTS, Amounts, Grid
 from sfumato.errors import PlanError, SourceError
 from sfumato.privacy.measures import MAX_MEASURES, WHOLE_BITS
 
-__all__ = [
-    "SHARES",
-    "Batch",
-    "Cluster",
-    "ColumnCounts",
-    "Counts",
-    "DatabaseCounts",
-    "Outbox",
-    "PackedCounts",
-    "Packing",
-    "Sets",
-    "TensorCounts",
-    "blocks_of_shares",
-    "check_countable",
-    "cluster_blocks",
-    "count_parts",
-    "one_block_per_set",
-    "shares",
-    "sum_to_answers",
-]
-
-
 Sets = Sequence[NDArray[np.int32]]
 Positions = NDArray[np.int64]
 Proposal = tuple[Positions, Sequence[Positions]]

@@ -47,34 +47,6 @@ from sfumato._util.text import BLANKS, SHARP, case_folding_pairs, date_pattern
 from sfumato.cells import POINTS, WHOLE, Amounts, Codes, Days, Edges, Grid, Kinds, Rule, Truths, Wholes, whole_text
 from sfumato.errors import DomainError, SourceError
 
-__all__ = [
-    "UNREADABLE",
-    "Column",
-    "Statement",
-    "Truncation",
-    "cell_sql",
-    "check_declared",
-    "check_type",
-    "double_at_least",
-    "element_text",
-    "element_texts",
-    "encoding_statements",
-    "plain_column",
-]
-
-
-__all__ += [
-    "attribute_statements",
-    "edge_thresholds",
-    "field_sql",
-    "record_bytes",
-    "sql_identifier",
-    "sql_literal",
-    "truncation_sql",
-    "truth_sql",
-    "whole_text_sql",
-]
-
 Statement = tuple[str, tuple[list[float], ...]]
 """SQL and its parameters."""
 

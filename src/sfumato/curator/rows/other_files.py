@@ -23,9 +23,6 @@ from sfumato.curator.rows.encoding import element_text
 from sfumato.curator.rows.text_files import BLOCK, BOM, MAX_RECORD, is_text
 from sfumato.errors import MissingExtra, SourceError
 
-__all__ = ["SEPARATOR", "readable_json", "sheet_to_csv"]
-
-
 SEPARATOR = "\x01"
 """Occurs in no line: JSON has it nowhere."""
 

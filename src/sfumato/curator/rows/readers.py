@@ -34,23 +34,6 @@ from sfumato.errors import InvalidInput, MissingExtra, SourceError
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-__all__ = [
-    "MAX_BYTES",
-    "MAX_ROWS",
-    "SETTINGS",
-    "DuckDBSession",
-    "OpenedTable",
-    "attempt",
-    "byte_texts",
-    "close_on_failure",
-    "escape_pattern",
-    "missing_column",
-    "open_persons",
-    "open_table",
-    "register_columns",
-]
-
-
 T = TypeVar("T")
 
 # What a file may hold, also once uncompressed: more is taken for a bomb.

@@ -22,28 +22,12 @@ from sfumato.curator.rows import text_files
 from sfumato.curator.rows.encoding import attribute_statements, cell_sql, check_declared, check_type, field_sql
 from sfumato.curator.rows.readers import OpenedTable, attempt, missing_column, open_table
 from sfumato.curator.rows.sources import open_source
-from sfumato.curator.rows.text_files import OtherEncoding
+from sfumato.curator.rows.text_files import OtherEncoding as OtherEncoding  # for who shows samples
 from sfumato.curator.rows.written import NOTATIONS, Source, delimiter_of, file_kind, source_of
 from sfumato.domain import Attribute, Categories, Domain, Hierarchy
 from sfumato.errors import InvalidInput, SourceError
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.workloads.reading import Section
-
-__all__ = [
-    "OddRows",
-    "OtherEncoding",
-    "PlacedRows",
-    "Sample",
-    "Value",
-    "column_names",
-    "column_types",
-    "named_or_spec_table",
-    "place_sample",
-    "refuse_protected_sample",
-    "spec_table_source",
-    "undeclared_notation",
-]
-
 
 LISTED = 12
 """Values that are listed per attribute and reason, the most frequent first."""

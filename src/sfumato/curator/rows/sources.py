@@ -16,9 +16,6 @@ from sfumato.curator.rows.encoding import Truncation, check_declared, encoding_s
 from sfumato.curator.rows.readers import MAX_ROWS, OpenedTable, attempt, open_table
 from sfumato.errors import InvalidInput, SourceError
 
-__all__ = ["Histogram", "collect_encoded", "open_source"]
-
-
 # Above this many bytes the encoded records stay in DuckDB, which can spill to disk.
 MEMORY_LIMIT = 2 * 2**30
 _MAX_RECORDS = 2**53  # sums of doubles are exact below, so that none is overlooked

@@ -28,20 +28,6 @@ import numpy as np
 from sfumato.curator.rows.encoding import UNREADABLE
 from sfumato.errors import SourceError
 
-__all__ = [
-    "BLOCK",
-    "BOM",
-    "MAX_RECORD",
-    "CsvLayout",
-    "find_layout",
-    "is_itself",
-    "is_text",
-    "open_as_utf8",
-    "public_header_name",
-    "readable_csv",
-]
-
-
 # What a packed file may hold, unpacked: its copy has to lie somewhere, and more is taken for a bomb.
 MAX_UNPACKED = 2**36
 _BLOCK = 2**20  # bytes that are copied at once

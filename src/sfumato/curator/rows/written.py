@@ -13,9 +13,6 @@ from typing import Any
 from sfumato._util.codec import storable
 from sfumato.errors import InvalidInput, SourceError
 
-__all__ = ["NOTATIONS", "Source", "delimiter_of", "file_kind", "no_source", "parquet_files", "source_of"]
-
-
 NOTATIONS = ("decimal", "thousands", "encoding", "delimiter", "sheet")
 """What may be declared of a table, by the names of the fields of `Source`, of specs and of options."""
 _THOUSANDS = ("", ".", ",", " ", "'")

@@ -46,9 +46,6 @@ from sfumato.privacy.debits import Debits, Receipt
 from sfumato.privacy.files import is_nonempty_file
 from sfumato.privacy.stream_price import Published, StreamTerms
 
-__all__ = ["ROOM", "PublicStream", "open_public_stream", "resume_stream"]
-
-
 ROOM = 1_000_000
 """People for whom a file of state has room, unless another number is declared: 32 MB."""
 

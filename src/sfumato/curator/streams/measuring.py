@@ -15,9 +15,6 @@ from sfumato.errors import SourceError
 from sfumato.privacy.noise import BitSource
 from sfumato.privacy.stream_price import StreamTerms, WindowFilter, family_multiples
 
-__all__ = ["filter_period", "first_cells", "measure_period", "measure_persons"]
-
-
 Integers = NDArray[np.int64]
 # Two limbs hold 96 bits of a state; half limbs multiply a count below 2^36 within 63 bits.
 _LIMB, _HALF = 48, 24

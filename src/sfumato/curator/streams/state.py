@@ -38,25 +38,6 @@ from sfumato.privacy.files import Wording
 from sfumato.privacy.stream_price import Published, StreamTerms
 from sfumato.privacy.unit import PrivacyUnit
 
-__all__ = [
-    "FIELDS",
-    "FORMAT",
-    "NAMES",
-    "FileStates",
-    "MemoryStates",
-    "People",
-    "States",
-    "StreamOpening",
-    "StreamProgress",
-    "StreamState",
-    "open_people",
-    "period_line",
-    "read_stream_lines",
-    "receipt_line",
-    "stream_first_line",
-]
-
-
 FIELDS = 4
 """Numbers kept of a person: two with 128 bits of a digest, in how many periods the person was counted, to which 2^32 is
 added once the person was left out, and the last of them."""

@@ -11,8 +11,6 @@ from sfumato.privacy.chain import FileChain
 from sfumato.privacy.stream_price import Published
 from sfumato.privacy.unit import is_file_of_kind
 
-__all__ = ["StoredStream", "is_stream", "read_stream"]
-
 
 @dataclass(frozen=True, slots=True)
 class StoredStream:

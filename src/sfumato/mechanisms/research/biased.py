@@ -29,9 +29,6 @@ from sfumato.workloads import QueryBlock
 if TYPE_CHECKING:
     from sfumato.mechanisms.tables import Need
 
-__all__ = ["MAX_APPROXIMATE", "Approximate", "design_biased"]
-
-
 MAX_APPROXIMATE = 512  # cells: its optimum is dense, and its steps grow with their third power
 _MAX_ENTRIES = 2**22  # coefficients, of which the optimum holds several copies: 32 MB each
 _FINE = 2.0**24  # from where rounding real coefficients to integers is far below any bias that is allowed

@@ -52,9 +52,6 @@ from sfumato.strategies.calibration import price_of
 from sfumato.strategies.design import Problem
 from sfumato.workloads import QueryBlock, Workload
 
-__all__ = ["Boosting", "BoostingRounds", "plan_boosting", "rounds_for_all_queries", "run_boosting"]
-
-
 _SHARE = Fraction(1, 2)  # of the budget, for drawing
 _ETA = 1 / 4  # models are hoped to answer 1/2 + eta of the queries
 _ALPHA = math.log((1 + 2 * _ETA) / (1 - 2 * _ETA)) / 2

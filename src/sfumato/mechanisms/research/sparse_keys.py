@@ -20,8 +20,6 @@ from sfumato.mechanisms.sketches import (
 from sfumato.plans.keys import KeyPlan
 from sfumato.sketches import Keys, Signs
 
-__all__ = ["SparseMw", "SparseProject"]
-
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class SparseProject(Sketched):

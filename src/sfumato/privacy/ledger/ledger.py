@@ -40,9 +40,6 @@ from sfumato.privacy.ledger import words
 from sfumato.privacy.ledger.words import export_events, remaining_epsilon
 from sfumato.privacy.unit import PrivacyUnit
 
-__all__ = ["FORMAT", "HasPrice", "Ledger", "Quote", "Verification"]
-
-
 FORMAT = Format(
     words=Wording(
         noun="ledger",

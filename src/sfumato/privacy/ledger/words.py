@@ -30,24 +30,6 @@ from sfumato.privacy.debits import Entry, State, unit_text
 from sfumato.privacy.rounding import round_down, sqrt_down, sqrt_up
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
-__all__ = [
-    "UNRELEASED",
-    "attack_success",
-    "compose_events",
-    "entry_unit_text",
-    "export_events",
-    "granted_budget",
-    "overspent_error",
-    "percent_up",
-    "protected_unit_text",
-    "remaining_epsilon",
-    "remaining_text",
-    "secrecy_clause",
-    "secrecy_sentence",
-    "spend_in_epsilon",
-    "total_text",
-]
-
 
 def compose_events(events: Iterable[Event], currency: Currency) -> Fraction:
     """The price of all events together, also when each is chosen after seeing the earlier results."""
