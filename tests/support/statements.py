@@ -219,6 +219,8 @@ def outcome(statement: str, table: pd.DataFrame) -> Outcome:
             near = {"mean": 1e-3, "variance": 0.1, "std": 0.1}.get(kind, 1e-2)
             if right is None:
                 continue  # of no records, of which noise may tell nothing
+            if value is None and right == 0.0 and kind in ("variance", "std"):
+                continue  # of one record
             if value is None or abs(float(value) - float(right)) > near:
                 return Outcome(None, f"{asked.items[k].name} of {row}: {right}")
     for name, largest in asked.order[:1]:

@@ -175,7 +175,7 @@ def carry_out(  # type: ignore[reportInconsistentOverload]  (the options are tho
         if snapshot not in (None, stored.provenance.snapshot):
             raise NameTaken(f"{name!r} was released from snapshot {stored.provenance.snapshot!r}; choose another name")
         return stored
-    made_by, told = package_versions(), feature_texts(source)
+    made_by = package_versions()
     jobs = getattr(progress, "jobs", None)
     with (
         nullcontext() if out is None else kind.draft(out, paid=account.durable) as draft,
@@ -192,6 +192,8 @@ def carry_out(  # type: ignore[reportInconsistentOverload]  (the options are tho
         late: BaseException | None = None
         result: Any = None
         try:
+            # a source is looked at by nobody before it is paid for
+            told = feature_texts(source)
             result = made(make_provenance(receipt, account, made_by, snapshot=snapshot, table=table, features=told))
             try:
                 result = kind.finish(result, plan, progress)

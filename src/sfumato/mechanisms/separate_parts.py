@@ -7,7 +7,6 @@ are joined where their joint design errs less.
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
@@ -23,8 +22,7 @@ from sfumato.strategies.design import Design, Problem
 from sfumato.strategies.geography_planning import has_tall_attribute
 from sfumato.strategies.merged_planning import least_error
 from sfumato.strategies.merged_rows import nearly_known
-from sfumato.strategies.stacked import StackedPiece, share_design
-from sfumato.strategies.strategy import Strategy
+from sfumato.strategies.stacked import StackedPiece, piece_at_unit_price, share_design
 from sfumato.workloads import QueryBlock, QueryFamily
 
 if TYPE_CHECKING:
@@ -213,10 +211,6 @@ def _group(problem: Problem, items: Items, find: Find) -> Group | None:
     error = plan.weighted_squares(part) * unit
     change = exact_sensitivity(design.build(design.fine).blocks, problem.sizes, problem.unit, power, problem.measures)
     norm = float(change.value) ** (1 / power) / design.fine
-    build = functools.partial(_scaled, design.build, 1 / norm)
-    piece = StackedPiece(build, error, 1.0, design.fine * norm)
-    return Group(whole, piece, root_error(error, 1.0, power, largest=problem.largest), best)
-
-
-def _scaled(build: Callable[[float], Strategy], unit: float, s: float) -> Strategy:
-    return build(s * unit)
+    return Group(
+        whole, piece_at_unit_price(design, error, norm), root_error(error, 1.0, power, largest=problem.largest), best
+    )

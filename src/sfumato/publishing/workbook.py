@@ -88,7 +88,7 @@ def _fill(book: Any, release: Release, told: Publication) -> None:
             sorted(names, key=lambda n: -release.plan.workload.domain[n].size)[:2] if len(names) == 2 else ("", "")
         )
         if down and release.plan.workload.domain[across].size <= _CROSSED:
-            _cross_sheet(sheet, styles, _crossed(release, down, across, told), heading, told)
+            _cross_sheet(sheet, styles, _crosstab_of(release, down, across, told), heading, told)
         else:
             frame = table.frame(told.flags) if told.flags else table.frame()
             labels = dict(zip(shown.attributes, zip(*itertools.product(*shown.labels), strict=True), strict=True))
@@ -109,7 +109,7 @@ def _sheet_tables(release: Release) -> Iterator[tuple[str, ...]]:
         yield names
 
 
-def _crossed(release: Release, down: str, across: str, told: Publication) -> CrossTable:
+def _crosstab_of(release: Release, down: str, across: str, told: Publication) -> CrossTable:
     table = release.table(down, across, confidence=_CONFIDENCE)
     try:
         made = table.crosstab(down, across, flags=told.flags)

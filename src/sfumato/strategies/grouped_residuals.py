@@ -112,7 +112,7 @@ def weigh_parts(
 def _bodies(unit: PrivacyUnit, sizes: Mapping[str, int]) -> list[tuple[int, int]]:
     """(full groups, rows in one more) of persons, of whom no other may change more."""
     full, rest = full_groups(unit, sizes)
-    return [(q, 0) for q in _listed(full)] + ([(full, rest)] if rest else [])
+    return [(q, 0) for q in _looked_at_counts(full)] + ([(full, rest)] if rest else [])
 
 
 def _prices(unit: PrivacyUnit, sizes: Mapping[str, int], used: Sequence[str], held: NDArray[np.bool_]) -> FloatArray:
@@ -176,7 +176,7 @@ def _real_prices(
     return np.unique(np.concatenate(out), axis=0) if out else np.empty((0, held.shape[1]))
 
 
-def _listed(full: int) -> list[int]:
+def _looked_at_counts(full: int) -> list[int]:
     if full <= _MOST_LISTED:
         return list(range(1, full + 1))
     some = np.unique(np.geomspace(1, full, _MOST_LISTED).round().astype(np.int64))

@@ -6,9 +6,8 @@ added up, so the roots of their errors add up too: fewer parts err less where me
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from sfumato.errors import PlanError, SfumatoError
 from sfumato.privacy.measures import MAX_MEASURES, corners
@@ -16,8 +15,7 @@ from sfumato.privacy.unit import Neighbours
 from sfumato.strategies import moment_tables, moments
 from sfumato.strategies.certificates import exact_sensitivity
 from sfumato.strategies.design import Design, Problem
-from sfumato.strategies.stacked import StackedPiece, share_design, weighted_error
-from sfumato.strategies.strategy import Strategy
+from sfumato.strategies.stacked import StackedPiece, piece_at_unit_price, share_design, weighted_error
 from sfumato.workloads import QueryBlock
 
 # Combinations of corners of measures that queries join, directly or through others: a price looks at each of them, in
@@ -127,8 +125,4 @@ def _piece(part: Problem, design: Design) -> StackedPiece:
     length = float(price.value) ** (1 / power)
     error = weighted_error(part, strategy, range(len(part.workload.blocks))) * length**2
     norm = length / design.fine
-    return StackedPiece(functools.partial(_scaled, design.build, 1 / norm), error, 1.0, design.fine * norm)
-
-
-def _scaled(build: Callable[[float], Strategy], unit: float, s: float) -> Strategy:
-    return build(s * unit)
+    return piece_at_unit_price(design, error, norm)

@@ -365,12 +365,12 @@ def merge_cells(problem: Problem) -> Moments:
                 before = codes.get(a, np.zeros(len(columns), dtype=np.int64))
                 both = np.column_stack([before, np.unique(columns, axis=0, return_inverse=True)[1]])
                 codes[a] = np.unique(both, axis=0, return_inverse=True)[1].reshape(-1)
-    merged = {a: _in_order(c) for a, c in codes.items() if a not in apart and int(c.max()) + 1 < len(c)}
+    merged = {a: _number_by_first(c) for a, c in codes.items() if a not in apart and int(c.max()) + 1 < len(c)}
     sizes = problem.sizes | {a: int(c.max()) + 1 for a, c in merged.items()}
     return Moments(sizes, problem.measures, (), problem.unit.total_is_public, merged or None)
 
 
-def _in_order(codes: NDArray[np.int64]) -> NDArray[np.int64]:
+def _number_by_first(codes: NDArray[np.int64]) -> NDArray[np.int64]:
     """The same partition, numbered as its parts first occur: cells of levels are then asked one by one."""
     _, first, which = np.unique(codes, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first)).astype(np.int64)[which]
@@ -685,7 +685,8 @@ def designs(problem: Problem) -> list[Design]:
             measured.append((a, middle))
     if not found:
         raise PlanError("nothing private is asked: what is public under this relation needs no measurement")
-    used = {n for a in asked for n in a.attributes}
+    # an attribute that a query names and none tells apart is measured in no part, and summed
+    used = {n for q in problem.workload.blocks for n in q.attributes}
     sizes = {n: s for n, s in sizes.items() if n in used or n in measures}
     merged = {n: c for n, c in (whole.merged or {}).items() if n in used} or None
     smallest = min(float(np.abs(m).max()) for _, m in found)

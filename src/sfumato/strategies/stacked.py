@@ -218,6 +218,15 @@ class StackedPiece:
     fine: float = FINE
 
 
+def piece_at_unit_price(design: Design, error: float, norm: float) -> StackedPiece:
+    """A design of this norm at its fineness, scaled so that it costs 1 at s = 1, where it has this error."""
+    return StackedPiece(functools.partial(_build_scaled, design.build, 1 / norm), error, 1.0, design.fine * norm)
+
+
+def _build_scaled(build: Callable[[float], Strategy], unit: float, s: float) -> Strategy:
+    return build(s * unit)
+
+
 def column_price(strategy: Product, power: int) -> float:
     """Largest column sum of |entry|^power of the normalised strategy (its sensitivity under add-remove)."""
     return math.prod(float(max(f.measured.column_sums(power))) / f.scale**power for f in strategy.factors)

@@ -157,7 +157,7 @@ def conversation_transcript(place: Path) -> Description | None:
     if is_stream(place):
         store = read_stream(place)
         periods = [[f"{i:,}", p.label] for i, p in enumerate(store.published, 1)]
-        return _listed(place.name, store.anchor, ["number", "period"], periods, "No period yet.")
+        return _listing_page(place.name, store.anchor, ["number", "period"], periods, "No period yet.")
     asked = _read_session(place)
     if asked is None:
         return None
@@ -167,10 +167,10 @@ def conversation_transcript(place: Path) -> Description | None:
         [f"{number:,}" if number else "–", *_step_in_words(plan, step, bought=number == 0)] for number, step in steps
     ]
     columns = ["number", "records with", "answer", "from", "to", "how", "update"]
-    return _listed(place.name, found.anchor, columns, rows, "Nothing was asked yet.")
+    return _listing_page(place.name, found.anchor, columns, rows, "Nothing was asked yet.")
 
 
-def _listed(name: str, anchor: str, columns: list[str], rows: list[list[str]], none: str) -> Description:
+def _listing_page(name: str, anchor: str, columns: list[str], rows: list[list[str]], none: str) -> Description:
     """The last lines of a store."""
     title = f"The last {_SHOWN} of {len(rows):,}" if len(rows) > _SHOWN else ""
     frame = Frame({c: [row[i] for row in rows[-_SHOWN:]] for i, c in enumerate(columns)})

@@ -142,7 +142,7 @@ def release_overview(stored: Any, name: str) -> Json:
         "name": name,
         "kind": "tables",
         "note": _release_note(stored),
-        "about": _about(release).to_dict(),
+        "about": _about_release(release).to_dict(),
         "attributes": attributes,
         "first": _first_choice(release, attributes),
         "operations": OPERATIONS,
@@ -151,7 +151,7 @@ def release_overview(stored: Any, name: str) -> Json:
     }
 
 
-def _about(release: Release) -> Description:
+def _about_release(release: Release) -> Description:
     """Reasons for doubt, key figures, what is promised, the facts of the release, and its single answers."""
     plan, told = release.plan, release.describe()
     figures = [

@@ -112,6 +112,8 @@ class _Reader:
         items: list[SqlItem] = []
         for given in tree.expressions:
             items.append(self._item(given, groups, condition))
+            if condition is not None and items[-1].condition is not None:
+                self._check_satisfied(f"({condition}) and ({items[-1].condition})")
             if sum(i.name == items[-1].name for i in items) > 1:
                 raise self._refuse(
                     f"two columns are called {items[-1].name}; give one a name with AS",
@@ -400,8 +402,12 @@ class _Reader:
     def _condition(self, node: Any) -> str:
         """A condition as a predicate. Raises WorkloadError."""
         text = self._predicate(node, negated=False)
-        compile_predicate(self.domain, text)
+        self._check_satisfied(text)
         return text
+
+    def _check_satisfied(self, text: str) -> None:
+        if not compile_predicate(self.domain, text).mask.any():
+            raise self._refuse(f"no record can satisfy {text}, as values are declared: there are 0")
 
     def _predicate(self, node: Any, *, negated: bool) -> str:
         """Negations are moved inwards, so that what is null satisfies neither a comparison nor its negation."""
@@ -425,7 +431,7 @@ class _Reader:
         if isinstance(node, exp.In):
             if not node.expressions or node.args.get("query") or not isinstance(node.this, exp.Column):
                 raise self._refuse(f"{node.sql(dialect='duckdb')}: IN takes a list of constants")
-            name = self._column(node.this)
+            name = self._compared_column(node.this)
             listed = ", ".join(self._constant(c) for c in node.expressions)
             if not negated:
                 return f"{quoted_name(name)} in ({listed})"
@@ -434,7 +440,7 @@ class _Reader:
         if op is not None:
             return self._compared(op, node.left, node.right, negated=negated)
         if isinstance(node, exp.Column):
-            name = self._column(node)
+            name = self._compared_column(node)
             return f"{quoted_name(name)} == {'false' if negated else 'true'}"
         if isinstance(node, exp.Like | exp.ILike) and isinstance(node.this, exp.Column):
             raise self._refuse(
@@ -444,6 +450,14 @@ class _Reader:
         raise self._refuse(
             f"{node.sql(dialect='duckdb')} is no condition that is read: compare an attribute with constants"
         )
+
+    def _compared_column(self, node: Any) -> str:
+        name = self._column(node)
+        if name in self.domain.measures:
+            raise self._refuse(
+                f"{name} is a measure, which is summed and not compared; declare sf.Bins of the same column beside it"
+            )
+        return name
 
     def _alike(self, node: Any) -> Any:
         """The labels that are like a pattern, as a list."""
@@ -468,11 +482,7 @@ class _Reader:
             left, right, op = right, left, _FLIPPED[op]
         if not isinstance(left, exp.Column):
             raise self._refuse(f"{left.sql(dialect='duckdb')} is no declared attribute; conditions have no arithmetic")
-        name = self._column(left)
-        if name in self.domain.measures:
-            raise self._refuse(
-                f"{name} is a measure, which is summed and not compared; declare sf.Bins of the same column beside it"
-            )
+        name = self._compared_column(left)
         if isinstance(right, exp.Column):
             raise self._refuse(f"{left.sql()} and {right.sql()} are compared with each other; compare with constants")
         op = _NEGATED[op] if negated else op

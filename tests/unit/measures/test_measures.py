@@ -310,14 +310,6 @@ def test_what_a_plan_of_three_measures_accepts_a_release_answers() -> None:
     assert [r["correlation x and y"] for r in found[:4]] == pytest.approx(truth, abs=0.01)
 
 
-def test_more_than_three_measures_are_refused() -> None:
-    """Mutant: products of four, which would overflow."""
-    names = ["p", "q", "r", "s"]
-    domain = sf.Domain({}, measures={n: sf.Measure(0, 1) for n in names})
-    with pytest.raises(PlanError, match="up to three"):
-        sf.plan(sf.means(domain, names), sf.gdp(1), neighbours="add-remove")
-
-
 def test_intervals_of_variances_hold() -> None:
     """Of 160 intervals at least 140: with .95 each that fails once in 100,000 runs. Mutants: means compared on a grid
     that is coarser than the noise, as which large groups held in a quarter; what is known weighed as if it were not."""

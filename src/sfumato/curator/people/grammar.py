@@ -344,7 +344,7 @@ class _Reader:
             return self.aggregate(token)
         if name not in _FUNCTIONS:
             known = sorted((AGGREGATES - {"distinct"}) | set(_FUNCTIONS))
-            raise self.refuse(f"no function is called {name!r}; {_listed(known)}", token)
+            raise self.refuse(f"no function is called {name!r}; {_name_list(known)}", token)
         if name in ("previous", "next") and self.table is None:
             raise self.refuse(f"{name} stands inside an aggregate, as in any({name}(visits.cost) > 5)", token)
         self.need("(", f"after {name}")
@@ -406,7 +406,7 @@ class _Reader:
         """Say that the aggregate goes through this table."""
         tables = [t for t in self.scope.declared if t != PEOPLE]
         if name not in tables:
-            raise self.refuse(f"no table of rows is called {name!r}; {_listed(tables)}", token)
+            raise self.refuse(f"no table of rows is called {name!r}; {_name_list(tables)}", token)
         if self.table not in ("", name):
             raise self.refuse(f"an aggregate goes through the rows of one table, here those of {self.table!r}", token)
         self.table = name
@@ -430,7 +430,7 @@ class _Reader:
         return Node("column", (), self.scope.declared[table].get(name, TEXT), (table, name))
 
 
-def _listed(names: Sequence[str]) -> str:
+def _name_list(names: Sequence[str]) -> str:
     return f"allowed are {', '.join(names)}"
 
 

@@ -55,7 +55,7 @@ class PersonTable:
         return self.made(needed)
 
     def _known(self) -> dict[str, Column]:
-        own = {} if self.given.people is None else _listed(self.given.people)
+        own = {} if self.given.people is None else _named_columns(self.given.people)
         names = {self.given.key: Column("NULL", "VARCHAR")}
         return own | names | {name: Column("NULL", feature_type(node)) for name, node in self.given.features.items()}
 
@@ -222,7 +222,7 @@ def _require_key(key: str, needed: Sequence[str]) -> None:
         raise InvalidInput(f"rows here are known by their persons: plan with person={key!r}")
 
 
-def _listed(given: Rows) -> dict[str, Column]:
+def _named_columns(given: Rows) -> dict[str, Column]:
     """The columns of a table, where they can be told without rows."""
     opened = open_table(given.source, ())
     opened.session.close()
@@ -289,7 +289,7 @@ class JoinedTable:
         """The table, made; without `needed` its columns alone, where they can be told without rows."""
         key = self.given.people.key
         if not needed:
-            known = _listed(self.given.table)
+            known = _named_columns(self.given.table)
             theirs = PersonTable(self.given.people).opened(())
             theirs.session.close()
             names = theirs.columns if self.given.columns is None else {n: theirs.columns[n] for n in self.given.columns}
@@ -297,7 +297,7 @@ class JoinedTable:
         _require_key(key, needed)
         theirs = self.given.columns
         if theirs is None:
-            known = _listed(self.given.table)
+            known = _named_columns(self.given.table)
             theirs = tuple(n for n in needed if n not in known)
         theirs = [n for n in needed if n in theirs and n != key]
         own = [n for n in needed if n not in theirs and n != key]

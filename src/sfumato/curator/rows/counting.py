@@ -378,7 +378,7 @@ def _measures_first(grid: Grid, axes: Sequence[int]) -> tuple[list[int], list[in
     return mine, [a for a in axes if a not in mine]
 
 
-def _in_order(grid: Grid, axes: Sequence[int], table: Table) -> Table:
+def _restore_axis_order(grid: Grid, axes: Sequence[int], table: Table) -> Table:
     """A table with its measures first as one in the order of `axes`, flat."""
     mine, plain = _measures_first(grid, axes)
     shaped = table.reshape([grid.shape[a] for a in (*mine, *plain)])
@@ -663,7 +663,7 @@ def count_parts(
                 _add_shares(grid, columns, axes, into)
     for part, table, shared in zip(parts, tables, summed, strict=True):
         for axes, into in zip(part.blocks.tolist(), table, strict=True) if shared else ():
-            into[:] = _in_order(grid, axes, into)
+            into[:] = _restore_axis_order(grid, axes, into)
     return tables
 
 
