@@ -162,7 +162,8 @@ def notebook_page(path: Path) -> str:
             continue
         found.append(f"```python\n{source}\n```")
         found += [text for output in cell["outputs"] if (text := _output(output))]
-    return re.sub(r"\]\((\.\./)+docs/", "](../", "\n\n".join(found)).replace(".ipynb)", ".md)") + "\n"
+    text = re.sub(r"\]\((\.\./)+docs/", "](../", "\n\n".join(found)).replace("](course/", "](../course/")
+    return text.replace(".ipynb)", ".md)") + "\n"
 
 
 def sliders_chart() -> dict[str, Any]:

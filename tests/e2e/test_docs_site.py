@@ -86,7 +86,7 @@ def test_every_page_has_one_place_in_the_order(site: Path) -> None:
     """Mutants: a page that is written and that no way leads to; one that stands in two places."""
     nav = DOCS.configuration()["nav"]
     assert [next(iter(part)) for part in nav] == [
-        *("sfumato", "Start", "Guide", "Mechanisms", "Gallery", "Theory", "Reference", "Project"),
+        *("sfumato", "Start", "Guide", "Mechanisms", "Gallery", "Course", "Theory", "Reference", "Project"),
     ]
     leaves = _leaves(nav)
     assert len(leaves) == len(set(leaves))
