@@ -30,9 +30,13 @@ def _interval_bar(ends: tuple[float, float, float] | None, least: float, most: f
     )
 
 
+# blanks within numbers and equations, which Python takes for unprintable
+_UNBROKEN = "\N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}"
+
+
 def printable(text: str) -> str:
     """A text that no terminal takes for a command."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    return "".join(c if c.isprintable() or c in _UNBROKEN else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def safe_text(text: str) -> str:

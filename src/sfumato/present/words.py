@@ -332,7 +332,12 @@ def _group_text(name: str, row: Row) -> str:
 def _plain_value(value: float, *, year: bool) -> str:
     if year:
         return f"{value:.0f}"
-    return local_number(f"{value:,.0f}") if float(value).is_integer() else show_figures(value, 4)
+    if float(value).is_integer():
+        return local_number(f"{value:,.0f}")
+    size = abs(value)
+    decimals = _decimals_of_figures(size, 4)
+    text = f"{size:,.{decimals}f}"
+    return _with_sign(value, local_number(text.rstrip("0").rstrip(".") if decimals else text))
 
 
 def _figures_of_error(value: float, error: float) -> str:

@@ -182,6 +182,14 @@ def test_escape_codes_do_not_reach_the_page() -> None:
     assert "\x1b" not in json.dumps(plan_as_json(found.plan), ensure_ascii=False)
 
 
+def test_no_blank_of_a_page_is_shown_as_a_lost_character() -> None:
+    """Mutant: blanks that must not break, as within equations and between thousands in French, taken for commands."""
+    work = identity(Domain({"a": 3}))
+    page = render(make_plan(work, Budget.approx(1, "1e-6"), neighbours="add-remove"))
+    assert "ε\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}1" in page
+    assert "\N{REPLACEMENT CHARACTER}" not in page
+
+
 def test_no_domain_text_becomes_part_of_a_chart_but_as_data(release: Release) -> None:
     """Field names, expressions and formats are the page's own; texts of the domain stand only in values and titles."""
     for spec in Page(render(release)).charts.values():
