@@ -487,7 +487,8 @@ def test_arithmetic_wraps_without_a_word_on_any_data() -> None:
 
 def test_reproducible_bits_are_out_of_reach(tmp_path: Path) -> None:
     """Mutants: a seed in sf.release; a durable ledger that takes reproducible bits."""
-    assert " ".join(inspect.signature(sf.release).parameters) == "plan source ledger name out table snapshot publication progress"
+    taken = " ".join(inspect.signature(sf.release).parameters)
+    assert taken == "plan source ledger name out table snapshot publication progress"
     users = [p.name for p in (ROOT / "src").rglob("*.py") if "insecure" in p.read_text(encoding="utf-8")]
     assert users == ["curator.py"]
     ledger = sf.Ledger.create(tmp_path / "l.db", total=sf.gdp(100))

@@ -217,7 +217,7 @@ def event_price(event: Event, currency: Currency) -> Fraction:
             raise BudgetError(_no_price_message(event, currency))
 
 
-_NONE = Fraction(0)
+_NONE = Fraction(0)  # the delta of most events, made once
 
 
 def event_delta(event: Event) -> Fraction:
