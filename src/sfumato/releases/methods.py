@@ -140,13 +140,15 @@ def _error_sentences(release: Release) -> list[str]:
         if entry.item.unit == plan.main_unit and release.part in (None, entry.item.part):
             least = min(least, float(entry.powers.min()))
             most = max(most, float(entry.powers.max()))
-    low, high = (math.sqrt(max(x, 0.0) * plan.noise.variance) for x in (least, most))
+    known = math.isfinite(least) and math.isfinite(most)
+    low, high = (math.sqrt(max(x, 0.0) * plan.noise.variance) if known else 0.0 for x in (least, most))
     ends = {"low": _figures(low), "high": _figures(high), "unit": say_words(plan.main_unit)}
     text = "The noise gives counts standard errors of {low} to {high} {unit}, known before the table was read; "
     text += "a 95 % interval holds the exact figure in 95 of 100 such releases."
     same = "The noise gives counts a standard error of {high} {unit}, known before the table was read; "
     same += "a 95 % interval holds the exact figure in 95 of 100 such releases."
-    said = [say_words(same if ends["low"] == ends["high"] else text, **ends)]
+    said = [say_words(same if ends["low"] == ends["high"] else text, **ends)] if known else []
+    said += [] if known else [say_words("How far each figure is from the exact one is not known in advance.")]
     said.append(say_words("Errors of the table itself, such as of sampling or non-response, are not included."))
     if release.projection is not None:
         said.append(

@@ -184,6 +184,9 @@ def ratio_interval(
     The standard error is NaN for projected values, where none is known. Values and ends are within `clip`.
     """
     raw = release.raw
+    for row in (*rows, rows[0] - rows[1]):
+        if raw.plan.strategy.deviations(rows_block(raw, attribute, row, by)) is not None:
+            raise NotAnswerable("ratios need unbiased answers, and this release answers these very queries with a bias")
     # around the middle where 0 is far off: of numbers near a million half of the digits of an error would be lost
     middle = (np.asarray(clip[0]) + np.asarray(clip[1])) / 2
     middle = np.where(np.abs(middle) > np.asarray(clip[1]) - np.asarray(clip[0]), middle, 0.0)
@@ -193,9 +196,6 @@ def ratio_interval(
         value, error, low, high = numbers
         return sizes, (value + middle, error, low + middle, high + middle)
     parts = _ratio_rows(raw, attribute, *rows, by)
-    for part in parts:
-        if raw.plan.strategy.deviations(part.block) is not None:
-            raise NotAnswerable("ratios need unbiased answers, and this release answers these very queries with a bias")
     top, bottom = parts[:2]
     first = slice(bottom.at.start or 0, (bottom.at.start or 0) + 1)
     sizes = _group_sizes(release, replace(bottom, at=first), level)
