@@ -54,10 +54,16 @@ class Browser:
         self.until(lambda: not self.all("main[aria-busy]"))
 
     def click(self, css: str) -> None:
+        """Press something, once it lies still and bare: a page that is made anew moves what was scrolled to."""
         self.ready()
-        place = self.find(css)
-        self.run("arguments[0].scrollIntoView({block: 'center'})", place)
-        place.click()
+
+        def pressed() -> bool:
+            place = self.find(css)
+            self.run("arguments[0].scrollIntoView({block: 'center'})", place)
+            place.click()
+            return True
+
+        self.until(pressed)
 
     def type(self, css: str, text: str) -> None:
         self.ready()
