@@ -142,7 +142,7 @@ class PredicateColumn:
 
     @property
     def _written(self) -> str:
-        return self.name if self.name.isidentifier() else "`" + self.name.replace("`", "``") + "`"
+        return written_name(self.name)
 
     def _edge(self, i: int) -> int | float:
         """Where declared cell i starts; for i the number of cells, where the last ends."""
@@ -309,6 +309,12 @@ _INSTEAD = {
     "`": "a closing `",
     '"': 'a closing "',
 }
+
+
+def written_name(name: str) -> str:
+    """The name of an attribute or level as a predicate has it: in backquotes where it is not one plain word."""
+    plain = name.isidentifier() and name.lower() not in _WORDS
+    return name if plain else "`" + name.replace("`", "``") + "`"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,6 +18,7 @@ from sfumato._util.description import CodeLines, Description, Facts, Sentences, 
 from sfumato._util.frames import Frame, safe_text
 from sfumato.domain import Attribute
 from sfumato.domain.core import is_year
+from sfumato.domain.predicates import written_name
 from sfumato.errors import BudgetError, NotAnswerable, PlanError, SfumatoError
 from sfumato.plans.iterative import IterativePlan
 from sfumato.plans.labels import LabelPlan
@@ -529,7 +530,7 @@ def _answerable_example(release: WorkloadRelease) -> tuple[str, str] | None:
     measured = {a for i in release.workload.items for a in i.attributes}
     ordered = sorted((n for n in domain.names if n in measured), key=lambda n: domain[n].intervals is None)
     for name in ordered:
-        question = f"{_quote_attribute(name)} {_example_condition(domain[name])}"
+        question = f"{written_name(name)} {_example_condition(domain[name])}"
         try:
             predicates(domain, [question])
             release.ask(question)
@@ -537,10 +538,6 @@ def _answerable_example(release: WorkloadRelease) -> tuple[str, str] | None:
             continue
         return name, question
     return None
-
-
-def _quote_attribute(name: str) -> str:
-    return name if name.isidentifier() and name.isascii() else f"`{name}`"
 
 
 def _example_condition(attribute: Attribute) -> str:

@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato._util.codec import storable
 from sfumato._util.frames import Frame
 from sfumato.errors import PlanError
-from sfumato.operators import Block, LinearOperator
+from sfumato.operators import Block, Identity, LinearOperator, Total
 from sfumato.operators.base import FloatArray
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import PrivacyUnit
@@ -31,6 +32,7 @@ largest coefficient of its table; "cells": the mean over all queries; "max": the
 
 DEFAULT_OBJECTIVE = "tables"
 
+_MOST_COMPARED = 2**24  # entries of a factor whose columns are compared: 128 MB
 _LISTED = 2**22  # entries of a factor up to which its extremes are looked up
 
 
@@ -39,6 +41,12 @@ def read_objective(given: object) -> str:
     if not isinstance(given, str) or given not in OBJECTIVES:
         raise PlanError(f"objective must be 'tables', 'cells' or 'max', not {given!r}")
     return given
+
+
+def _number_by_first(codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The same partition, numbered as its parts first occur: cells of levels are then asked one by one."""
+    _, first, which = np.unique(codes, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first)).astype(np.int64)[which]
 
 
 @dataclass(frozen=True)
@@ -80,6 +88,27 @@ class Problem:
     def measures(self) -> tuple[str, ...]:
         """The measures that some query sums."""
         return self.workload.measures
+
+    @functools.cached_property
+    def merged_cells(self) -> dict[str, NDArray[np.int64]]:
+        """Of attributes of which no query tells some cells apart, which of the merged cells each cell is in."""
+        codes = dict[str, NDArray[np.int64]]()
+        # a measure's own cells are never merged, and of those that group a person's rows each has few of them
+        apart = {*self.measures, *self.unit.once_per}
+        for query in self.workload.blocks:
+            for group, factor in zip(query.block.groups, query.block.factors, strict=True):
+                if isinstance(factor, Total) or apart.issuperset(group):
+                    continue
+                if isinstance(factor, Identity) or apart & set(group) or math.prod(factor.shape) > _MOST_COMPARED:
+                    apart |= set(group)
+                    continue
+                table = factor.dense().reshape(-1, *(self.sizes[a] for a in group))
+                for axis, a in enumerate(group, 1):
+                    columns = np.moveaxis(table, axis, 0).reshape(table.shape[axis], -1)
+                    before = codes.get(a, np.zeros(len(columns), dtype=np.int64))
+                    both = np.column_stack([before, np.unique(columns, axis=0, return_inverse=True)[1]])
+                    codes[a] = np.unique(both, axis=0, return_inverse=True)[1].reshape(-1)
+        return {a: _number_by_first(c) for a, c in codes.items() if a not in apart and int(c.max()) + 1 < len(c)}
 
     @property
     def products(self) -> list[tuple[float, dict[str, LinearOperator]]] | None:

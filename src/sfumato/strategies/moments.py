@@ -344,36 +344,11 @@ def _joint(table: Sequence[FloatArray]) -> FloatArray:
     return np.asarray(reduce(np.kron, table), dtype=np.float64)
 
 
-_MOST_COMPARED = 2**24  # entries of a factor whose columns are compared: 128 MB
-
-
 def merge_cells(problem: Problem) -> Moments:
     """A strategy that measures nothing yet, over the cells of attributes that queries tell apart."""
-    codes = dict[str, NDArray[np.int64]]()
-    # a measure's own cells are never merged, and of those that group a person's rows each has few of them
-    apart = {*problem.measures, *problem.unit.once_per}
-    for query in problem.workload.blocks:
-        for group, factor in zip(query.block.groups, query.block.factors, strict=True):
-            if isinstance(factor, Total) or apart.issuperset(group):
-                continue
-            if isinstance(factor, Identity) or apart & set(group) or math.prod(factor.shape) > _MOST_COMPARED:
-                apart |= set(group)
-                continue
-            table = factor.dense().reshape(-1, *(problem.sizes[a] for a in group))
-            for axis, a in enumerate(group, 1):
-                columns = np.moveaxis(table, axis, 0).reshape(table.shape[axis], -1)
-                before = codes.get(a, np.zeros(len(columns), dtype=np.int64))
-                both = np.column_stack([before, np.unique(columns, axis=0, return_inverse=True)[1]])
-                codes[a] = np.unique(both, axis=0, return_inverse=True)[1].reshape(-1)
-    merged = {a: _number_by_first(c) for a, c in codes.items() if a not in apart and int(c.max()) + 1 < len(c)}
-    sizes = problem.sizes | {a: int(c.max()) + 1 for a, c in merged.items()}
+    merged = problem.merged_cells
+    sizes = problem.sizes | {a: int(codes.max()) + 1 for a, codes in merged.items()}
     return Moments(sizes, problem.measures, (), problem.unit.total_is_public, merged or None)
-
-
-def _number_by_first(codes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The same partition, numbered as its parts first occur: cells of levels are then asked one by one."""
-    _, first, which = np.unique(codes, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first)).astype(np.int64)[which]
 
 
 def _asked(problem: Problem, faint: float = _FAINT) -> tuple[Moments, list[_Asked]]:

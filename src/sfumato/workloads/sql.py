@@ -20,9 +20,9 @@ from typing import Any
 
 from sfumato._util.checks import suggest_name
 from sfumato.domain import OTHER, Bins, Domain, Integers
-from sfumato.domain.predicates import compile_predicate
+from sfumato.domain.predicates import compile_predicate, written_name
 from sfumato.errors import InvalidInput, WorkloadError, how_to_install
-from sfumato.workloads.sql_question import SqlItem, SqlQuestion, quoted_name
+from sfumato.workloads.sql_question import SqlItem, SqlQuestion
 
 try:
     import sqlglot as parser
@@ -363,7 +363,7 @@ class _Reader:
             )
         if kind == "count" and not measure:
             if attribute.has_other:
-                also = f"{quoted_name(column)} != '{OTHER}'"
+                also = f"{written_name(column)} != '{OTHER}'"
                 condition = also if condition is None else f"({condition}) and ({also})"
             return SqlItem(name, kind, None, condition)
         if kind == "quantile":
@@ -434,14 +434,14 @@ class _Reader:
             name = self._compared_column(node.this)
             listed = ", ".join(self._constant(c) for c in node.expressions)
             if not negated:
-                return f"{quoted_name(name)} in ({listed})"
-            return self._known(name, f"{quoted_name(name)} not in ({listed})")
+                return f"{written_name(name)} in ({listed})"
+            return self._known(name, f"{written_name(name)} not in ({listed})")
         op = _COMPARISONS.get(type(node).__name__)
         if op is not None:
             return self._compared(op, node.left, node.right, negated=negated)
         if isinstance(node, exp.Column):
             name = self._compared_column(node)
-            return f"{quoted_name(name)} == {'false' if negated else 'true'}"
+            return f"{written_name(name)} == {'false' if negated else 'true'}"
         if isinstance(node, exp.Like | exp.ILike) and isinstance(node.this, exp.Column):
             raise self._refuse(
                 f"{node.sql(dialect='duckdb')} is not read: list the labels",
@@ -486,7 +486,7 @@ class _Reader:
         if isinstance(right, exp.Column):
             raise self._refuse(f"{left.sql()} and {right.sql()} are compared with each other; compare with constants")
         op = _NEGATED[op] if negated else op
-        text = f"{quoted_name(name)} {op} {self._constant(right)}"
+        text = f"{written_name(name)} {op} {self._constant(right)}"
         return self._known(name, text) if op == "!=" else text
 
     def _known(self, name: str, text: str) -> str:
@@ -500,7 +500,7 @@ class _Reader:
             )
         if not self.domain[name].has_other:
             raise self._refuse(f"no record that is counted has no {name}: it is declared without a cell {OTHER}")
-        return f"{quoted_name(name)} {'!=' if negated else '=='} '{OTHER}'"
+        return f"{written_name(name)} {'!=' if negated else '=='} '{OTHER}'"
 
     def _constant(self, node: Any) -> str:
         if isinstance(node, exp.Cast | exp.Paren):

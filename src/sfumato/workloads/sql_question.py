@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from sfumato._util.frames import Frame
 from sfumato.domain import Bins, Domain, Integers
-from sfumato.domain.predicates import compile_predicate
+from sfumato.domain.predicates import compile_predicate, written_name
 from sfumato.errors import NotAnswerable, WorkloadError
 from sfumato.operators import Block, Dense, Total
 from sfumato.operators.base import FloatArray, LinearOperator
 from sfumato.workloads.builders import identity, means, moments, prefix, stack, total
-from sfumato.workloads.core import QueryBlock, Workload
+from sfumato.workloads.core import RECORDS, QueryBlock, Workload
 from sfumato.workloads.levels import lift_to_attribute
 
 _MOST_ROWS = 100_000  # of a result: more are not read by people, and a table of the release has them
@@ -68,11 +68,7 @@ class SqlQuestion:
     @property
     def workload(self) -> Workload:
         """The queries that answer it, one part for each column."""
-        parts: dict[str, Workload] = {}
-        for item in self.items:
-            work = self._asked(item)
-            if work is not None:
-                parts[item.name] = work
+        parts = {item.name: self._asked(item) for item in self.items if item.kind != "group"}
         return stack(*(w.named(n) if len(w.parts) == 1 else w for n, w in parts.items()))
 
     def rows(self) -> list[tuple[int, ...]]:
@@ -132,42 +128,46 @@ class SqlQuestion:
         both = [c for c in (self.condition, item.condition) if c is not None]
         return both[0] if len(both) == 1 else " and ".join(f"({c})" for c in both) or None
 
-    def _asked(self, item: SqlItem) -> Workload | None:
+    def _asked(self, item: SqlItem) -> Workload:
+        """The queries from which a number is told in every group."""
         where, domain, column = self._where(item), self.domain, item.column
-        if item.kind == "group" or column is None:
-            return None if item.kind == "group" else count_groups(domain, self.groups, where)[0]
-        if column in domain.measures:
-            if item.kind == "count":
-                own = _records_with(domain, column)
-            else:
-                own = (moments if item.kind in ("variance", "std") else means)(domain, column)
-            return own * count_groups(domain, self.groups, where)[0] if self.groups or where else own
-        if item.kind == "sum":
-            return self._summed(item)
+        if column is None or item.kind == "count" or (item.kind == "sum" and column not in domain.measures):
+            return self._added_up(item)[0]
         used = {domain.owner(g) for g in self.groups}
         used |= set(compile_predicate(domain, where).attributes) if where else set()
         if domain.owner(column) in used:
             return count_groups(domain, (*self.groups, column), where)[0]
-        own = prefix(domain, column) if item.kind == "quantile" else identity(domain, column)
+        if column in domain.measures:
+            own = (moments if item.kind in ("variance", "std") else means)(domain, column)
+        else:
+            own = prefix(domain, column) if item.kind == "quantile" else identity(domain, column)
         return own * count_groups(domain, self.groups, where)[0] if self.groups or where else own
+
+    def _added_up(self, item: SqlItem) -> tuple[Workload, list[tuple[int, ...]]]:
+        """How many records there are, or the sum of a column, by groups; and of each query the groups' cells."""
+        weights = None
+        if item.column is not None:
+            attribute = self.domain[item.column]
+            each = attribute.midpoints if item.kind == "sum" else np.ones(attribute.declared_size)
+            assert each is not None
+            weights = {item.column: np.append(each, np.zeros(attribute.size - len(each)))}
+        work, groups = count_groups(self.domain, self.groups, self._where(item), weights)
+        unit = item.column if item.kind == "sum" and item.column is not None else RECORDS
+        return Workload(self.domain, tuple(replace(i, unit=unit) for i in work.items)), groups
 
     # -- what is answered ------------------------------------------------------------------------------------
 
     def _numbers(self, release: Any, item: SqlItem, rows: list[tuple[int, ...]], confidence: float) -> list[Any]:
         """(value, low, high) of every row."""
         where, column = self._where(item), item.column
-        if column is None or item.kind == "count":
-            asked = self._asked(item)
-            assert asked is not None
+        if column is None or item.kind in ("count", "sum"):
+            asked, groups = self._added_up(item)
             frame = release.ask(asked, confidence)
-            return self._padded(item, rows, list(zip(frame["answer"], frame["low"], frame["high"], strict=True)))
-        if item.kind == "sum":
-            frame = release.ask(self._summed(item), confidence)
-            return self._padded(item, rows, list(zip(frame["answer"], frame["low"], frame["high"], strict=True)))
+            found = dict(zip(groups, zip(frame["answer"], frame["low"], frame["high"], strict=True), strict=True))
+            # of groups that WHERE leaves and the item's own condition does not, there are 0 records
+            return [found.get(cells, (0.0, 0.0, 0.0)) for cells in rows]
         if where is not None:  # a mean: others were refused when the statement was read
-            asked = self._asked(item)
-            assert asked is not None
-            release.ask(asked)  # refused where it was not measured
+            release.ask(self._asked(item))  # refused where it was not measured
             return [_mean_under(release, column, self._row_condition(where, cells), confidence) for cells in rows]
         by = self.groups
         if item.kind == "mean":
@@ -180,32 +180,9 @@ class SqlQuestion:
             name = next(c for c in frame.columns if c.endswith(f" {column}"))
         return list(zip(frame[name], frame["low"], frame["high"], strict=True))
 
-    def _padded(self, item: SqlItem, rows: list[tuple[int, ...]], found: list[Any]) -> list[Any]:
-        """Of groups that WHERE leaves and the item's own condition does not, 0 records."""
-        own = count_groups(self.domain, self.groups, self._where(item))[1]
-        known = dict(zip(own, found, strict=True))
-        return [known.get(cells, (0.0, 0.0, 0.0)) for cells in rows]
-
-    def _summed(self, item: SqlItem) -> Workload:
-        """The sum of a column in every group."""
-        domain, column = self.domain, str(item.column)
-        attribute = domain[column]
-        assert attribute.midpoints is not None
-        values = np.append(attribute.midpoints, np.zeros(attribute.size - len(attribute.midpoints)))
-        work = count_groups(domain, self.groups, self._where(item), {column: values})[0]
-        return Workload(domain, tuple(replace(i, unit=column) for i in work.items))
-
     def _row_condition(self, where: str, cells: Sequence[int]) -> str:
         own = [_cell_condition(self.domain, g, i) for g, i in zip(self.groups, cells, strict=True)]
         return " and ".join(f"({text})" for text in (where, *own))
-
-
-def _records_with(domain: Domain, measure: str) -> Workload:
-    """How many records have a number of a measure."""
-    row = np.append(np.ones(domain[measure].declared_size), np.zeros(int(domain[measure].has_other)))
-    block = Block(((measure,),), (Dense(row[None, :]),))
-    name = f"records with {measure}"
-    return Workload(domain, (QueryBlock(name, block, labels=((name,),)),))
 
 
 def _mean_under(release: Any, column: str, where: str, confidence: float) -> tuple[float | None, ...]:
@@ -237,7 +214,7 @@ def _described(item: SqlItem) -> str:
 def _cell_condition(domain: Domain, name: str, cell: int) -> str:
     """A cell of an attribute or level as a predicate."""
     attribute = domain[name]
-    text = quoted_name(name)
+    text = written_name(name)
     if cell >= attribute.declared_size or not isinstance(attribute, Integers | Bins):
         return f"{text} == '{attribute.labels[cell].replace(chr(39), chr(39) * 2)}'"
     if isinstance(attribute, Integers):
@@ -245,12 +222,6 @@ def _cell_condition(domain: Domain, name: str, cell: int) -> str:
         return f"{low} <= {text} <= {min(low + attribute.width - 1, attribute.high)}"
     upto = "<=" if attribute.holds_last and cell == attribute.declared_size - 1 else "<"
     return f"{attribute.edges[cell]!r} <= {text} {upto} {attribute.edges[cell + 1]!r}"
-
-
-def quoted_name(name: str) -> str:
-    """A name as a predicate has it."""
-    plain = name.isidentifier() and name.lower() not in ("and", "or", "not", "in", "true", "false")
-    return name if plain else "`" + name.replace("`", "``") + "`"
 
 
 def _members(domain: Domain, group: str) -> NDArray[np.bool_]:
