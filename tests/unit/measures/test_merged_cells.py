@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,10 @@ import pytest
 
 import sfumato as sf
 from sfumato import check_maps
-from sfumato._util.codec import encode_value
 from sfumato.check_release import Check
 from sfumato.present.page import render
 from sfumato.privacy.measures import WHOLE_BITS
+from support.stranger import as_stored
 
 PLACES = [(f"s{i // 5}", f"p{i}") for i in range(20)]
 DOMAIN = sf.Domain(
@@ -149,19 +148,13 @@ def test_released_stored_checked_and_shown(tmp_path: Path, name: str, law: str) 
 def test_a_stranger_tells_cells_that_were_merged_otherwise(law: str) -> None:
     """Mutant: a stranger who does not look at which cells were merged."""
 
-    def stored(value: object) -> Any:
-        document, arrays = encode_value(value)
-        return json.loads(
-            json.dumps(document), object_hook=lambda d: arrays[d["~array"]] if "~array" in d else check_maps.Doc(d)
-        )
-
     strategy: Any = planned("condition", law).strategy
     codes = strategy.merged["age"]
     np.testing.assert_array_equal(codes, [0] * 13 + [1] * 7 + [0])
-    measured = [b for own in strategy.blocks for b in check_maps.strategy_blocks(stored(own), {}, {})]
-    assert check_maps.strategy_blocks(stored(strategy), {}, {}) == measured
+    measured = [b for own in strategy.blocks for b in check_maps.strategy_blocks(as_stored(own), {}, {})]
+    assert check_maps.strategy_blocks(as_stored(strategy), {}, {}) == measured
     lie = replace(strategy, merged={"age": 1 - codes})
-    assert check_maps.strategy_blocks(stored(lie), {}, {}) != measured
+    assert check_maps.strategy_blocks(as_stored(lie), {}, {}) != measured
 
 
 def test_what_divides_merged_cells_is_refused_in_words() -> None:
