@@ -16,7 +16,7 @@ import numpy as np
 
 import sfumato as sf
 from sfumato.errors import SfumatoError
-from sfumato.privacy.terms import distinct_columns
+from sfumato.privacy.columns import distinct_columns
 
 GDP = sf.gdp(1)
 

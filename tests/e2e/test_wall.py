@@ -38,9 +38,10 @@ from sfumato.operators import (
     Total,
 )
 from sfumato.privacy.accounting import Event, GaussianEvent, PureEvent, ZcdpEvent
+from sfumato.privacy.certified_sums import Products
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian
-from sfumato.privacy.sensitivity import Certificate, Sensitivity
-from sfumato.privacy.sums import Products
+from sfumato.privacy.replaced import Certificate
+from sfumato.privacy.sensitivity import Sensitivity
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.strategies.certificates import exact_sensitivity, find_certificate
 from support.insecure_bits import InsecureTestBits

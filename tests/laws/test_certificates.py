@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from sfumato.errors import PlanError
 from sfumato.maps import AlikeMap, BlockMap, MultipleMap
 from sfumato.operators import Block, Dense, Family, Identity, LinearOperator, Prefix, Residual, Scaled, Total, Tree
-from sfumato.privacy.sensitivity import Certificate, best_certified, certified_bound
-from sfumato.privacy.sums import Bundle, Products, SumOfProducts, least_symmetric
+from sfumato.privacy.certified_sums import Products, eliminate_cliques, least_symmetric, merge_classes
+from sfumato.privacy.replaced import Certificate
+from sfumato.privacy.sensitivity import best_certified, certified_bound
+from sfumato.privacy.sums import Bundle, SumOfProducts
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.strategies.certificates import exact_sensitivity, find_certificate, search_certificate
 from support.operators import simple
@@ -207,9 +209,9 @@ def test_sums_are_bounded_by_any_cliques_and_classes(data: st.DataObject) -> Non
         assert value == wanted if exact else 0 <= value - wanted <= size * 2.0**-40 + 1
         chain: list[Any] = [(tuple(range(v, d)), tuple(range(v + 1, d))) for v in range(d)]
         split = [((*chosen,), ()) for k in (3, 2, 1) for chosen in itertools.combinations(range(d), k)]
-        value, exact = total.eliminated(split)
+        value, exact = eliminate_cliques(total, split)
         assert value == wanted if exact else value >= wanted
-        found, exact = total.eliminated(chain)
+        found, exact = eliminate_cliques(total, chain)
         assert exact or 2 * size >= 2**61
         # in units of a power of two, as fine as int64 allows
         assert found == wanted if exact else 0 <= found - wanted <= (2 * size + 2**9) * 2.0**-60 * 2**8
@@ -217,7 +219,7 @@ def test_sums_are_bounded_by_any_cliques_and_classes(data: st.DataObject) -> Non
             classes = data.draw(st.sampled_from([tuple(v % 2 for v in range(d)), tuple(range(d)), (0,) * d]))
             try:
                 patch.undo()
-                assert total.in_classes(classes).largest() == (wanted, True)
+                assert merge_classes(total, classes).largest() == (wanted, True)
             except PlanError:
                 assert len(set(classes)) < d
 
@@ -241,8 +243,8 @@ def test_a_bound_that_is_not_reached_does_not_say_so() -> None:
     """
     features = tuple((v, np.array([1, -1], dtype=object)) for v in range(3))
     total = SumOfProducts((2,) * 3, features, (Bundle.of([(0, 1), (0, 2), (1, 2)], [-1] * 3),))
-    assert total.eliminated([((0, 1, 2), (1, 2)), ((1, 2), ())]) == (1, True)
-    assert total.eliminated([((0, 1), (1,)), ((0, 2), (2,)), ((1, 2), ())]) == (3, False)
+    assert eliminate_cliques(total, [((0, 1, 2), (1, 2)), ((1, 2), ())]) == (1, True)
+    assert eliminate_cliques(total, [((0, 1), (1,)), ((0, 2), (2,)), ((1, 2), ())]) == (3, False)
     assert total.apart() == (3, False)
     more = Bundle.of([(0, 1, 2)], [-1])
     assert SumOfProducts((2,) * 3, features, (*total.bundles, more)).apart() == (4, False)
@@ -313,7 +315,7 @@ def test_features_that_are_the_same_stand_for_one() -> None:
     total = SumOfProducts((2, 2, 2), features, (Bundle.of([(2, 5, 6), (1, 5, 6), (0, 4, 6)], [-1, -1, -1]),))
     assert total.largest() == (9, True)
     with pytest.raises(PlanError, match="tell apart"):
-        total.in_classes((0, 1, 0))
+        merge_classes(total, (0, 1, 0))
 
 
 def test_blocks_of_nothing_cost_nothing() -> None:

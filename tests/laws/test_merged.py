@@ -24,9 +24,9 @@ from sfumato.operators import Block, Combination, Dense, Identity
 from sfumato.plans.plan import price_design
 from sfumato.privacy import terms as columns_module
 from sfumato.privacy.accounting import GaussianEvent
+from sfumato.privacy.columns import distinct_columns
 from sfumato.privacy.noise import RoundedGaussian
 from sfumato.privacy.sensitivity import Sensitivity, certified_bound
-from sfumato.privacy.terms import distinct_columns
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.strategies import merged_planning as planning
 from sfumato.strategies.calibration import calibrate

@@ -15,7 +15,7 @@ from sfumato.mechanisms.separate_parts import parted
 from sfumato.operators import Block, Combination, Dense, Identity, LinearOperator, Prefix
 from sfumato.operators.structured import AllRange
 from sfumato.plans.plan import price_design
-from sfumato.privacy.terms import distinct_columns
+from sfumato.privacy.columns import distinct_columns
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.strategies.dense_optimal import optimize_dense
 from sfumato.strategies.design import Design, Problem

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from sfumato.errors import PlanError, WorkloadError
 from sfumato.operators import AllRange, Block, Dense, Identity, LinearOperator, Prefix, Residual, Scaled, Total, Tree
-from sfumato.privacy import sensitivity as sensitivity_module
+from sfumato.privacy import columns as columns_module
+from sfumato.privacy import replaced as replaced_module
 from sfumato.privacy import sums as sums_module
-from sfumato.privacy import terms as terms_module
-from sfumato.privacy.sensitivity import Certificate, Sensitivity
+from sfumato.privacy.replaced import Certificate
+from sfumato.privacy.sensitivity import Sensitivity
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.strategies import certificates as proposals_module
 from sfumato.strategies.certificates import exact_sensitivity
@@ -144,11 +145,11 @@ def test_bounds_where_the_search_is_cut_short(kind: str, power: int, data: st.Da
         elif limits == "ties":
             patch.setattr(sums_module, "_MOST_NEAR", 0)
         else:
-            patch.setattr(terms_module, "_MOST_CELLS_HUGE", 0)
+            patch.setattr(columns_module, "_MOST_CELLS_HUGE", 0)
             for name in ("_MOST_CELLS_ALONE", "_MOST_CELLS_JOINT"):
-                patch.setattr(sensitivity_module, name, 0)
+                patch.setattr(replaced_module, name, 0)
         if limits != "ties":
-            patch.setattr(sensitivity_module, "DENSE_LIMIT", 0)
+            patch.setattr(replaced_module, "DENSE_LIMIT", 0)
         for neighbours in Neighbours:
             found = exact_sensitivity(blocks, sizes, PrivacyUnit(neighbours), power)
             wanted = brute_force(columns, neighbours, 1, power)
@@ -285,9 +286,9 @@ def test_all_pairs_are_not_proposed_where_they_would_end_in_a_refusal(monkeypatc
     numbers = np.random.default_rng(7).integers(2**30, 2**31, (3, 410))
     numbers[0] *= 4
     tried: list[str] = []
-    bound = sensitivity_module.ColumnPairs.bound
+    bound = replaced_module.ColumnPairs.bound
 
-    def told(pairs: sensitivity_module.ColumnPairs, given: Certificate) -> tuple[int, bool]:
+    def told(pairs: replaced_module.ColumnPairs, given: Certificate) -> tuple[int, bool]:
         tried.append(given.method)
         return bound(pairs, given)
 
@@ -295,7 +296,7 @@ def test_all_pairs_are_not_proposed_where_they_would_end_in_a_refusal(monkeypatc
         blocks = [Block((("a",),), (Dense(numbers[:, :cells]),))]
         tried.clear()
         with monkeypatch.context() as patched:
-            patched.setattr(sensitivity_module.ColumnPairs, "bound", told)
+            patched.setattr(replaced_module.ColumnPairs, "bound", told)
             found = exact_sensitivity(blocks, {"a": cells}, REPLACE_ONE, 2)
             assert tried.count("cells") == proposed
             patched.setattr(proposals_module, "_cell_pairs_overflow", lambda _: False)

@@ -27,8 +27,10 @@ from sfumato.maps import (
     TotalMap,
 )
 from sfumato.privacy import terms as columns_module
-from sfumato.privacy.sensitivity import Certificate, ColumnPairs, best_certified, certified_bound
-from sfumato.privacy.terms import MapTerms, distinct_columns
+from sfumato.privacy.columns import distinct_columns
+from sfumato.privacy.replaced import Certificate, ColumnPairs
+from sfumato.privacy.sensitivity import best_certified, certified_bound
+from sfumato.privacy.terms import MapTerms
 from sfumato.privacy.unit import Neighbours, PrivacyUnit, Within
 from sfumato.strategies.certificates import propose_certificates
 

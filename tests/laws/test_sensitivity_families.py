@@ -16,12 +16,15 @@ from hypothesis import strategies as st
 from sfumato.errors import PlanError, WorkloadError
 from sfumato.maps import AlikeMap
 from sfumato.operators import Block, Dense, Family, Identity, LinearOperator, Prefix, Residual, Scaled, Total
+from sfumato.privacy import certified_sums as products_module
+from sfumato.privacy import columns as columns_module
+from sfumato.privacy import replaced as replaced_module
 from sfumato.privacy import sensitivity as sensitivity_module
-from sfumato.privacy import sums as products_module
 from sfumato.privacy import sums as sums_module
-from sfumato.privacy import terms as terms_module
-from sfumato.privacy.sensitivity import Changes, Sensitivity
-from sfumato.privacy.sums import Bundle, Products, SumOfProducts, least_symmetric
+from sfumato.privacy.certified_sums import Products, least_symmetric
+from sfumato.privacy.replaced import Changes
+from sfumato.privacy.sensitivity import Sensitivity
+from sfumato.privacy.sums import Bundle, SumOfProducts
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.strategies import certificates as proposals_module
 from sfumato.strategies.certificates import exact_sensitivity, fit_products, propose_change_certificates
@@ -118,12 +121,12 @@ def test_bounds_where_nothing_is_searched(kind: str, power: int, data: st.DataOb
         patch.setattr(sums_module, "_MOST_WORK", 0)
         patch.setattr(proposals_module, "_MAX_PATTERNS", 0)
         patch.setattr(proposals_module, "MOST_PATTERNS", 0)
-        patch.setattr(sensitivity_module, "DENSE_LIMIT", 0)
+        patch.setattr(replaced_module, "DENSE_LIMIT", 0)
         patch.setattr(proposals_module, "_MAX_TABLES", data.draw(st.sampled_from([0, 100])))
-        patch.setattr(sensitivity_module, "_MOST_ABSOLUTE", data.draw(st.sampled_from([0, 1000])))
-        patch.setattr(terms_module, "_MOST_CELLS_HUGE", data.draw(st.sampled_from([0, 100])))
+        patch.setattr(replaced_module, "_MOST_ABSOLUTE", data.draw(st.sampled_from([0, 1000])))
+        patch.setattr(columns_module, "_MOST_CELLS_HUGE", data.draw(st.sampled_from([0, 100])))
         for name in ("_MOST_CELLS_ALONE", "_MOST_CELLS_JOINT"):
-            patch.setattr(sensitivity_module, name, data.draw(st.sampled_from([0, 100])))
+            patch.setattr(replaced_module, name, data.draw(st.sampled_from([0, 100])))
         for neighbours in Neighbours:
             found = exact_sensitivity(blocks, sizes, PrivacyUnit(neighbours), power)
             wanted = brute_force(columns, neighbours, 1, power)
@@ -270,7 +273,7 @@ def test_two_factors_of_one_attribute_choose_apart(monkeypatch: pytest.MonkeyPat
     """Cells that one factor cannot tell apart and another can; mutant: both at their least inner product together."""
     coarse, fine, signed = Dense([[1, 1, 0], [0, 0, 1]]), Dense(np.eye(3, dtype=np.int64)), Dense([[1, -1]])
     blocks = [Block((("a",), ("b",)), (coarse, signed)), Block((("a",),), (fine,))]
-    monkeypatch.setattr(sensitivity_module, "_pairs_of_cells", refuse)
+    monkeypatch.setattr(replaced_module, "_pairs_of_cells", refuse)
     found = exact_sensitivity(blocks, {"a": 3, "b": 2}, REPLACE_ONE, 2)
     assert found == Sensitivity(2, 6, exact=False)
     assert brute_force(columns_of(blocks, {"a": 3, "b": 2}), Neighbours.REPLACE_ONE, 1, 2) == 6
@@ -279,8 +282,8 @@ def test_two_factors_of_one_attribute_choose_apart(monkeypatch: pytest.MonkeyPat
 def test_the_largest_column_may_be_below_the_sum_of_largest_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: more taken off than both norms of a pair can lack."""
     blocks = [Block((("a",),), (Dense([row]),)) for row in ([3, -1], [-1, 3])]
-    monkeypatch.setattr(sensitivity_module, "_pairs_of_cells", refuse)
-    monkeypatch.setattr(sensitivity_module, "_MOST_CELLS_ALONE", 0)
+    monkeypatch.setattr(replaced_module, "_pairs_of_cells", refuse)
+    monkeypatch.setattr(replaced_module, "_MOST_CELLS_ALONE", 0)
     assert exact_sensitivity(blocks, {"a": 2}, REPLACE_ONE, 2) == Sensitivity(2, 32, exact=False)
 
 
@@ -288,7 +291,7 @@ def test_the_largest_column_may_be_below_the_sum_of_largest_ones(monkeypatch: py
 @given(st.lists(st.sampled_from([2, 3, 5]), min_size=1, max_size=3))
 def test_tables_of_absolute_differences(sizes: list[int]) -> None:
     """Mutant: positions in the wrong place; rows of equal entries counted once."""
-    table = sensitivity_module._absolute_distance_table([AlikeMap(n, n, -1).pairs() for n in sizes])
+    table = replaced_module._absolute_distance_table([AlikeMap(n, n, -1).pairs() for n in sizes])
     matrices = [[[n * (i == j) - 1 for j in range(n)] for i in range(n)] for n in sizes]
     for changed in itertools.product((0, 1), repeat=len(sizes)):
         cells = [(0, c) for c in changed]
@@ -413,13 +416,14 @@ def test_matrices_that_are_equal_are_one_and_others_are_not(same: bool, monkeypa
         Block((("b",),), (Dense(entries["b"].copy()),)),
     ]
     seen: list[int] = []
-    counted = sensitivity_module._group_patterns
+    counted = sensitivity_module.group_patterns
 
     def noted(terms: Any, tables: Any, signs: Any) -> SumOfProducts:
         seen.append(len(terms.slots))
         return counted(terms, tables, signs)
 
-    monkeypatch.setattr(sensitivity_module, "_group_patterns", noted)
+    for module in (sensitivity_module, replaced_module):
+        monkeypatch.setattr(module, "group_patterns", noted)
     found = exact_sensitivity(blocks, sizes, REPLACE_ONE, 2)
     assert found == Sensitivity(2, brute_force(columns_of(blocks, sizes), Neighbours.REPLACE_ONE, 1, 2), exact=True)
     assert set(seen) == {2 if same else 3}

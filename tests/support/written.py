@@ -420,8 +420,8 @@ def _write_values() -> None:
     from sfumato.plans.iterative import Look
     from sfumato.privacy.accounting import PureEvent
     from sfumato.privacy.boosting_score import Misses
+    from sfumato.privacy.certified_sums import Products
     from sfumato.privacy.conversation_price import Step
-    from sfumato.privacy.sums import Products
     from sfumato.strategies.buffered_toeplitz import best_buffered_strategy
     from sfumato.strategies.factors import TotalOnly
 

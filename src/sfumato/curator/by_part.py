@@ -23,10 +23,11 @@ from sfumato.errors import PlanError, SourceError
 from sfumato.maps import AlikeMap, BlockMap, MergedMap
 from sfumato.measurements import Measurement
 from sfumato.privacy.noise import NoiseLaw
-from sfumato.privacy.sensitivity import Certificate, Sensitivity
+from sfumato.privacy.sensitivity import Sensitivity
 
 if TYPE_CHECKING:
     from sfumato.privacy.accounting import Event
+    from sfumato.privacy.replaced import Certificate
 
 _PART = 2**24  # cells of the table that is counted at a time: 128 MB, and as much for each of its rows and its noise
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +29,11 @@ from sfumato.privacy.accounting import Account, Event
 from sfumato.privacy.debits import Debits, Receipt
 from sfumato.privacy.noise import BitSource, NoiseLaw
 from sfumato.privacy.reserved_budget import ReservedBudget
-from sfumato.privacy.sensitivity import Certificate, Sensitivity, certified_bound, noise_fits_price, sensitivity_power
+from sfumato.privacy.sensitivity import Sensitivity, certified_bound, noise_fits_price, sensitivity_power
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
+
+if TYPE_CHECKING:
+    from sfumato.privacy.replaced import Certificate
 
 MAX_VALUES = 500_000_000  # of a measurement: 4 GB, in files where memory is short
 

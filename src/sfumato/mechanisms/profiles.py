@@ -43,7 +43,7 @@ from sfumato.privacy.accounting import ApproxGaussianEvent, Event, GaussianEvent
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Entry, Ledger, Receipt
 from sfumato.privacy.noise import NoiseLaw
-from sfumato.privacy.sensitivity import Certificate
+from sfumato.privacy.replaced import Certificate
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.releases.profiles import Profile, ProfileLook, column_kinds, counts_in, kind_of, load_profile
 from sfumato.strategies.calibration import noise_of

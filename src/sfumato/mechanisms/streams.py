@@ -17,7 +17,7 @@ from sfumato.plans.streams import StreamPlan
 from sfumato.privacy.accounting import Event, GaussianEvent
 from sfumato.privacy.amounts import Currency
 from sfumato.privacy.noise import RoundedGaussian
-from sfumato.privacy.sensitivity import Certificate
+from sfumato.privacy.replaced import Certificate
 from sfumato.privacy.stream_price import MOST_COUNT, IntegerFilter, StreamTerms, WindowFilter
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.strategies import residual_planning

@@ -19,8 +19,9 @@ import numpy as np
 
 from sfumato.errors import PlanError, WorkloadError
 from sfumato.maps.base import INT64, FloatArray, Numbers
+from sfumato.privacy.columns import joint_gram
 from sfumato.privacy.sums import Feature, SumOfProducts
-from sfumato.privacy.terms import MapTerms, Sizes, broadcast_on_axes, joint_gram
+from sfumato.privacy.terms import MapTerms, Sizes, broadcast_on_axes
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
 _MOST_CELLS = 1_000  # of a group of attributes, of which all pairs of cells are looked at
@@ -46,6 +47,26 @@ class ColumnProducts:
     def beside(self, norm: int) -> ColumnProducts:
         """With a measurement beside it of whose columns no more is known than their largest squared norm."""
         return ColumnProducts(self.norm + norm, self.apart + norm, self.opposed + norm)
+
+
+def grouped_bounds(
+    terms: MapTerms, norm: int, combined: int, unit: PrivacyUnit, sizes: Sizes, *, alone: bool
+) -> list[int]:
+    """Bounds of what a person changes whose rows lie few in each group: each holds, so the least does.
+
+    `norm` is the largest of a column, `combined` that of combinations beside, of whose columns nobody knows which lie
+    in different groups; `alone` says that there are none of these. Raises PlanError for attributes that are not there.
+    """
+    ways = coarser_groups(unit, sizes)
+    if terms.power == 1:
+        return [grouped_columns(terms, norm, combined, way, sizes) for way in ways]
+    found = [grouped_change(column_products(terms, sizes, way, norm).beside(combined), way, sizes) for way in ways]
+    times = 1 if unit.neighbours is Neighbours.ADD_REMOVE else 2 if terms.nonnegative else 4
+    for way in ways if alone else ():
+        for change in (paired_change, phantom_change):
+            with suppress(PlanError, WorkloadError):
+                found.append(times * change(terms, sizes, way))
+    return found
 
 
 def coarser_groups(unit: PrivacyUnit, sizes: Sizes) -> list[PrivacyUnit]:

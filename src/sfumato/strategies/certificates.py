@@ -17,8 +17,10 @@ from sfumato.errors import PlanError
 from sfumato.maps.base import INT64
 from sfumato.operators import Block, Combination, Family
 from sfumato.operators.base import FloatArray, Numbers
-from sfumato.privacy.sensitivity import Certificate, ColumnPairs, Sensitivity, best_certified
-from sfumato.privacy.sums import Clique, Products, SumOfProducts, elementary_symmetric, product_extremes, scaled_ends
+from sfumato.privacy.certified_sums import Clique, Products, elementary_symmetric, product_extremes, scaled_ends
+from sfumato.privacy.replaced import Certificate, ColumnPairs
+from sfumato.privacy.sensitivity import Sensitivity, best_certified
+from sfumato.privacy.sums import SumOfProducts
 from sfumato.privacy.unit import PrivacyUnit
 
 _MOST_ORDER = 8  # tables of more attributes have other mechanisms, and bounds of power sums grow loose

@@ -22,7 +22,7 @@ from sfumato._util.codec import storable, value_fingerprint
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import Block, Combination, Compose, Dense, Identity
 from sfumato.operators.base import FloatArray, Numbers, single_thread
-from sfumato.privacy.terms import MAX_ENTRIES, distinct_columns
+from sfumato.privacy.columns import MAX_ENTRIES, distinct_columns
 from sfumato.strategies.covariance import check_covariance_size
 from sfumato.strategies.strategy import Estimate, Strategy, row_shape
 
@@ -35,7 +35,7 @@ def columns_by_class(blocks: Sequence[Block], sizes: Mapping[str, int], *, spann
 
     With `spanning`, where these are too many, at cells whose columns have all others as affine combinations, up to
     rounding: what is affine in these is affine in all.
-    For planning: what the price looks at is `privacy.terms.distinct_columns`, which takes nothing on trust.
+    For planning: what the price looks at is `privacy.columns.distinct_columns`, which takes nothing on trust.
     Raises PlanError where there would be too many entries.
     """
     names = tuple(dict.fromkeys(a for b in blocks for a in b.attributes))

@@ -20,7 +20,7 @@ from sfumato._util.display import Progress
 from sfumato.errors import PlanError, WorkloadError
 from sfumato.operators import Block, Combination, Dense
 from sfumato.operators.base import FloatArray, single_thread
-from sfumato.privacy.terms import distinct_columns
+from sfumato.privacy.columns import distinct_columns
 from sfumato.privacy.unit import Neighbours
 from sfumato.strategies.dense_dual import optimality_title, relative_gap
 from sfumato.strategies.dense_largest import LargestErrorOptimum, optimize_largest

@@ -15,7 +15,8 @@ from sfumato.errors import PlanError
 from sfumato.maps import BlockMap, DenseMap
 from sfumato.privacy import measures as priced_measures
 from sfumato.privacy.measures import PIECES, corners, over_hull
-from sfumato.privacy.sensitivity import Certificate, certified_bound
+from sfumato.privacy.replaced import Certificate
+from sfumato.privacy.sensitivity import certified_bound
 from support.shares import REPLACE, errs
 
 
