@@ -15,9 +15,10 @@ from sfumato.stored import import_stored_class
 
 if TYPE_CHECKING:
     from sfumato import mechanisms
-    from sfumato.curator import Histogram, Source
+    from sfumato.curator import Histogram
     from sfumato.curator.keys import KeyCounts
     from sfumato.curator.people import joined, per_person, rows
+    from sfumato.curator.rows.written import Source
     from sfumato.interactive.session import Session
     from sfumato.mechanisms.profiles import plan_profile
     from sfumato.planner.factorize import Factorization, factorization
@@ -154,7 +155,7 @@ _LATE = {
     "Projection": "sfumato.postprocess.projection",
     "Release": "sfumato.releases",
     "Session": "sfumato.interactive.session",
-    "Source": "sfumato.curator",
+    "Source": "sfumato.curator.rows.written",
     "Spec": "sfumato.specs",
     "Table": "sfumato.releases",
     "Workload": "sfumato.workloads",

@@ -31,6 +31,8 @@ MAX_KNOTS = 30
 """Of one measure: from 1 to 10^9 they may double. Each adds two cells, and nine corners to what is priced."""
 _NEAREST_KNOTS = 2**10  # steps: a number is known to half a step, which is then little of its piece
 _MOVED = 2**20  # records that are moved at once: some tens of megabytes beside the columns
+MAX_MEASURES = 3
+"""Of one table, which sums them jointly."""
 WHOLE = "(?:(-?[1-9][0-9]*)|-?(0))[.]0+"
 """A whole number written with zero decimals, of any length; what comes before them is one of its groups."""
 _WHOLE = re.compile(WHOLE)
@@ -332,6 +334,11 @@ class Grid:
     def measures(self) -> tuple[str, ...]:
         """The names of the measures."""
         return tuple(n for n, r in zip(self.names, self.rules, strict=True) if type(r) is Amounts)
+
+    @property
+    def summed_axes(self) -> list[int]:
+        """The positions of the measures."""
+        return [i for i, name in enumerate(self.names) if name in self.measures]
 
     @property
     def drops(self) -> bool:

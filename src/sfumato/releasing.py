@@ -17,9 +17,8 @@ from typing import Any, Required, TypedDict, Unpack, cast, overload
 
 from sfumato._util.display import Progress, show_progress
 from sfumato._util.documents import write_atomically
-from sfumato.curator import Source
 from sfumato.curator.people import Joined, PerPerson
-from sfumato.curator.rows.written import source_of
+from sfumato.curator.rows.written import Source, source_of
 from sfumato.errors import InvalidInput
 from sfumato.mechanisms import carry_out
 from sfumato.mechanisms.profiles import plan_profile, steps_beside

@@ -26,7 +26,7 @@ from sfumato.maps import (
     ToeplitzMap,
     TotalMap,
 )
-from sfumato.privacy import terms as columns_module
+from sfumato.privacy import columns as columns_module
 from sfumato.privacy.columns import distinct_columns
 from sfumato.privacy.replaced import Certificate, ColumnPairs
 from sfumato.privacy.sensitivity import best_certified, certified_bound

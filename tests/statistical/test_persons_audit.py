@@ -19,7 +19,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 import sfumato as sf
-from sfumato.curator.rows import sources
+from sfumato.curator.rows import loading
 from sfumato.operators import Block, Dense
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian
@@ -108,11 +108,11 @@ def test_a_person_with_many_rows_is_hidden_and_no_better(
 def test_rows_that_are_not_cut_are_betrayed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether the audit could fail: with three rows in each ward counted, as if nothing were cut."""
 
-    class Uncut(sources.Truncation):
+    class Uncut(loading.Truncation):
         def __init__(self, rows: int, groups: Sequence[int], each: int) -> None:
             super().__init__(10**6, (), 1)
 
-    monkeypatch.setattr(sources, "Truncation", Uncut)
+    monkeypatch.setattr(loading, "Truncation", Uncut)
     assert audit(rows_once_per_ward(sf.gdp(1), "gaussian"), gaussian, (total,)) > 1.5
 
 

@@ -50,11 +50,17 @@ def _never_run(tree: ast.AST) -> set[int]:
     return found
 
 
+def _late(tree: ast.AST) -> set[int]:
+    """Imports inside functions, which run when these are called."""
+    inside = (n for f in ast.walk(tree) if isinstance(f, ast.FunctionDef | ast.AsyncFunctionDef) for n in ast.walk(f))
+    return {id(n) for n in inside if isinstance(n, ast.Import | ast.ImportFrom)}
+
+
 @cache
-def _named(text: str, package: str) -> frozenset[tuple[str, str]]:
+def _named(text: str, package: str, late: bool) -> frozenset[tuple[str, str]]:
     """What a module of some text in a package names: (module, "") or (module, name out of it)."""
     tree = ast.parse(text)
-    skipped = _never_run(tree) | {id(d.value) for d in _documents(tree)}
+    skipped = _never_run(tree) | {id(d.value) for d in _documents(tree)} | (set() if late else _late(tree))
     found: set[tuple[str, str]] = set()
     for node in ast.walk(tree):
         if id(node) in skipped:
@@ -70,18 +76,20 @@ def _named(text: str, package: str) -> frozenset[tuple[str, str]]:
     return frozenset(found)
 
 
-def imports(name: str, known: dict[str, Path]) -> set[str]:
+def imports(name: str, known: dict[str, Path], *, late: bool = True) -> set[str]:
     """The modules of the library that a module names: by import, anywhere in it, or by a text such as a registry has.
+    Without `late`, not by imports inside functions.
 
     Of `from a import b`, a.b where that is a module, else a.
     """
     package = name if known[name].name == "__init__.py" else name.rpartition(".")[0]
-    named = _named(known[name].read_text(encoding="utf-8"), package)
+    named = _named(known[name].read_text(encoding="utf-8"), package, late)
     return {m if f"{m}.{out}" not in known else f"{m}.{out}" for m, out in named if m in known}
 
 
-def closure(roots: Iterable[str], src: Path = SRC, package: str = "sfumato") -> set[str]:
+def closure(roots: Iterable[str], src: Path = SRC, package: str = "sfumato", *, late: bool = True) -> set[str]:
     """Everything that importing and running some modules may import, with the packages that they lie in.
+    Without `late`, what importing them alone does.
 
     Not the package itself: its `__init__` is the public page, which imports the doors and is imported by nobody.
     """
@@ -93,7 +101,7 @@ def closure(roots: Iterable[str], src: Path = SRC, package: str = "sfumato") -> 
         if name in seen or name == package:
             continue
         seen.add(name)
-        todo += [name.rpartition(".")[0], *imports(name, known)]
+        todo += [name.rpartition(".")[0], *imports(name, known, late=late)]
     return seen
 
 

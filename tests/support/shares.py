@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sfumato.cells import POINTS
-from sfumato.curator.rows.counting import SHARES, shares
+from sfumato.curator.rows.shares import SHARES, shares
 from sfumato.maps import AlikeMap, BlockMap, DenseMap, Map, TotalMap
 from sfumato.privacy.sensitivity import certified_bound
 from sfumato.privacy.unit import Neighbours, PrivacyUnit

@@ -4,6 +4,5 @@ from __future__ import annotations
 
 from sfumato.curator.curator import Curator
 from sfumato.curator.rows.sources import Histogram
-from sfumato.curator.rows.written import Source
 
-__all__ = ["Curator", "Histogram", "Source"]
+__all__ = ["Curator", "Histogram"]

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from sfumato._util.codec import rebuild
 from sfumato._util.files import allocate_zeros, release_pages
 from sfumato.cells import Grid
-from sfumato.curator.rows.counting import SHARES, Counts, Packing, check_countable, one_block_per_set
+from sfumato.curator.rows.counting import Counts, Packing, check_countable, one_block_per_set
 from sfumato.curator.rows.sources import open_source
 from sfumato.errors import InvalidInput, NotWritten, PlanError, SourceError
 from sfumato.maps import BlockMap, CombinationMap, FamilyMap, Map, check_price
@@ -329,7 +329,7 @@ class Curator:
         sets = self._asked(maps, measures=False)
         # beside sums of measures, in which a record is so many, it is so many in every table
         summed = self._summed(maps)
-        whole = SHARES if summed else 1
+        whole = _record_shares() if summed else 1
         # what is combined stays here until noise is added
         combined = {i: b for i, b in enumerate(maps) if isinstance(b, CombinationMap)}
         sums = {i: np.zeros(b.matrix.shape[1], dtype=np.int64) for i, b in combined.items()}
@@ -415,6 +415,13 @@ class Curator:
 
     def __repr__(self) -> str:
         return f"<Curator of a table over {', '.join(self._holding.grid.names)}>"
+
+
+def _record_shares() -> int:
+    """The whole of a record beside sums of measures."""
+    from sfumato.curator.rows.shares import SHARES  # noqa: PLC0415
+
+    return SHARES
 
 
 def curator_holding(curator: Curator) -> CuratedTable:

@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike
 
 from sfumato._util.description import Describable, Description, Facts
 from sfumato._util.frames import safe_text
-from sfumato.curator import Source
 from sfumato.curator.conversations import Conversation
+from sfumato.curator.rows.written import Source
 from sfumato.domain import Domain
 from sfumato.errors import BudgetExceeded, NotWritten, PlanError, SfumatoError, WorkloadError
 from sfumato.interactive.key_plans import HistogramPlan, SparsePlan

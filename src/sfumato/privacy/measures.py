@@ -22,6 +22,7 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.cells import MAX_MEASURES
 from sfumato.errors import PlanError
 from sfumato.maps import BlockMap, CombinationMap, DenseMap, FamilyMap, Map, MultipleMap
 from sfumato.maps.base import INT64
@@ -33,7 +34,6 @@ UNIT_BITS = 6  # corners have shares that are multiples of 1 / 64
 WHOLE_BITS = 24
 """A record is 2^24 in a table of measures."""
 _OFF = (9, 4)  # 2.25 of 2^24: of a table of one measure t and its square are off by 1/2 and a hair, the middle by both
-MAX_MEASURES = 3  # of one table
 _MOST_MULTIPLE = 2**62  # of a family of tables, where multiples end
 
 

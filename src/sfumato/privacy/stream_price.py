@@ -32,7 +32,8 @@ from sfumato.errors import InvalidInput, PlanError
 from sfumato.maps import FamilyMap, Map
 from sfumato.privacy.accounting import Event, GaussianEvent
 from sfumato.privacy.noise import RoundedGaussian
-from sfumato.privacy.sensitivity import Certificate, certified_bound
+from sfumato.privacy.replaced import Certificate
+from sfumato.privacy.sensitivity import certified_bound
 from sfumato.privacy.sums import set_products
 from sfumato.privacy.terms import MapTerms
 from sfumato.privacy.unit import Neighbours, PrivacyUnit

@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato._util.frames import Frame, safe_text
+from sfumato.cells import MAX_MEASURES
 from sfumato.domain.core import range_restriction
 from sfumato.errors import PlanError
 from sfumato.operators.base import FloatArray
 from sfumato.plans.predictions import check_confidence, widest_sum_margin
-from sfumato.privacy.measures import MAX_MEASURES
 from sfumato.releases.answers import SIZE_ERRORS, too_few_note
 from sfumato.releases.ends import column_heading
 from sfumato.releases.moments import inverse_covariance, moment_powers, read_moments

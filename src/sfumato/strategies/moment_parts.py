@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from sfumato.cells import MAX_MEASURES
 from sfumato.errors import PlanError, SfumatoError
-from sfumato.privacy.measures import MAX_MEASURES, corners
+from sfumato.privacy.measures import corners
 from sfumato.privacy.unit import Neighbours
 from sfumato.strategies import moment_tables, moments
 from sfumato.strategies.certificates import exact_sensitivity

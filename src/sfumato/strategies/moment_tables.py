@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato._util.codec import storable
+from sfumato.cells import MAX_MEASURES
 from sfumato.errors import NotAnswerable
 from sfumato.operators import Block, Identity
 from sfumato.operators.base import FloatArray, LinearOperator, Numbers
-from sfumato.privacy.measures import MAX_MEASURES, WHOLE_BITS
+from sfumato.privacy.measures import WHOLE_BITS
 from sfumato.strategies.budget_split import relative_scales
 from sfumato.strategies.covariance import check_covariance_size
 from sfumato.strategies.design import Design, Problem

@@ -32,10 +32,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato._util.codec import deferred_field, storable
+from sfumato.cells import MAX_MEASURES
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import Block, Compose, Dense, Grouping, Identity, Residual, Total
 from sfumato.operators.base import FloatArray, LinearOperator, Numbers
-from sfumato.privacy.measures import MAX_MEASURES, PIECES, WHOLE_BITS, corners
+from sfumato.privacy.measures import PIECES, WHOLE_BITS, corners
 from sfumato.privacy.unit import Neighbours
 from sfumato.strategies.covariance import centred_cross_product, check_covariance_size, component_powers
 from sfumato.strategies.design import Design, Problem

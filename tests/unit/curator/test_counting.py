@@ -20,11 +20,11 @@ from sfumato.curator.rows import counting as summing
 from sfumato.curator.rows.counting import (
     ColumnCounts,
     Counts,
-    DatabaseCounts,
     TensorCounts,
     check_countable,
     cluster_blocks,
 )
+from sfumato.curator.rows.loading import DatabaseCounts
 from sfumato.curator.rows.sources import open_source
 from sfumato.domain import Bins, Booleans, Categories, Domain, Integers
 from sfumato.errors import DomainError, PlanError, SourceError
@@ -336,7 +336,7 @@ def test_in_duckdb_and_in_memory_give_the_same(monkeypatch: pytest.MonkeyPatch) 
     )
     sets = [s for k in range(4) for s in itertools.combinations(domain.names, k)]
     memory = open_source(table, domain)
-    monkeypatch.setattr("sfumato.curator.rows.sources.MEMORY_LIMIT", 0)
+    monkeypatch.setattr("sfumato.curator.rows.loading.MEMORY_LIMIT", 0)
     monkeypatch.setattr(counting, "_READ_ROWS", 700)
     database = open_source(table, domain)
     assert isinstance(memory, ColumnCounts)

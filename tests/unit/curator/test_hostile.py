@@ -207,7 +207,7 @@ def test_more_than_the_limit_is_taken_for_a_bomb(tmp_path: Path, monkeypatch: py
     with monkeypatch.context() as patch:
         patch.setattr(readers, "MAX_ROWS", 100_000)
         assert "holds more than" in str(refusal_of(tmp_path / "t.parquet"))
-        patch.setattr("sfumato.curator.rows.sources.MAX_ROWS", 100_000)
+        patch.setattr("sfumato.curator.rows.loading.MAX_ROWS", 100_000)
         assert "more than 100,000 rows" in str(refusal_of(table))
     monkeypatch.setattr(readers, "MAX_BYTES", 5000)
     assert "holds more than" in str(refusal_of(text))
@@ -298,13 +298,13 @@ def test_nothing_is_printed_or_left_behind(tmp_path: Path) -> None:
     (tmp_path / "v.csv").write_bytes(b"x,y\n1,a,b\n2,b\n")
     script = f"""
 import sys
-from sfumato.curator.rows import sources
+from sfumato.curator.rows import loading, sources
 from sfumato.domain import Categories, Domain, Integers
 from sfumato.errors import SourceError
 domain = Domain({{"x": Integers(0, 9, outside="other", missing="other")}})
 assert sources.open_source({str(tmp_path / "t.csv")!r}, domain).rows == 20000
-assert sources.MEMORY_LIMIT > 0
-sources.MEMORY_LIMIT = 0
+assert loading.MEMORY_LIMIT > 0
+loading.MEMORY_LIMIT = 0
 kept = sources.open_source({str(tmp_path / "t.csv")!r}, domain)
 assert kept.count([("x",)])[("x",)].sum() == 20000
 mended = sources.open_source({str(tmp_path / "v.csv")!r}, domain)
@@ -342,5 +342,5 @@ for source in (pandas.DataFrame(rows), polars.DataFrame(rows), duckdb.sql("SELEC
 
 def test_importing_the_curator_does_not_import_a_database() -> None:
     heavy = "{'duckdb', 'pandas', 'polars', 'pyarrow'}"
-    script = f"import sys, sfumato.curator.rows.sources; assert not {heavy} & set(sys.modules)"
+    script = f"import sys, sfumato.curator.rows.loading; assert not {heavy} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", script], check=True)

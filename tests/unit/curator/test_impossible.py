@@ -15,9 +15,10 @@ import pytest
 import sfumato as sf
 from sfumato.curator.engines import kernel
 from sfumato.curator.engines.kernel import RECEIPT, Encoding
-from sfumato.curator.rows import sources
-from sfumato.curator.rows.counting import ColumnCounts, DatabaseCounts
+from sfumato.curator.rows import loading
+from sfumato.curator.rows.counting import ColumnCounts
 from sfumato.curator.rows.encoding import Truncation
+from sfumato.curator.rows.loading import DatabaseCounts
 from sfumato.curator.rows.sources import open_source
 from sfumato.local.collecting import record_cell
 from support.impossible import drawn
@@ -92,7 +93,7 @@ def test_every_source_counts_them_alike(seed: int, tmp_path: Path, monkeypatch: 
     given = [table, pl.from_pandas(table), tmp_path / "t.csv", tmp_path / "t.parquet", sf.Histogram(plain)]
     counted = [open_source(s, of) for s in [*given, f"duckdb:///{tmp_path / 't.db'}?table=t"]]
     assert isinstance(counted[0], ColumnCounts)
-    monkeypatch.setattr(sources, "MEMORY_LIMIT", 0)
+    monkeypatch.setattr(loading, "MEMORY_LIMIT", 0)
     counted.append(open_source(table, of))
     assert isinstance(counted[-1], DatabaseCounts)
     possible = of.possible(NAMES)

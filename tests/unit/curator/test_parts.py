@@ -16,7 +16,7 @@ from sfumato.curator import Curator
 from sfumato.curator import by_part as parts
 from sfumato.curator.by_part import ByPartCurator, curator_for
 from sfumato.curator.engines.partitions import Engine, PartCounts, PassCheck
-from sfumato.curator.rows import counting, sources
+from sfumato.curator.rows import counting, loading
 from sfumato.errors import NotWritten, PlanError, SourceError
 from sfumato.operators import Block, Grouping, Identity, LinearOperator, Prefix, Residual, Scaled, Total
 from sfumato.privacy.accounting import GaussianEvent
@@ -134,7 +134,7 @@ def test_what_cannot_be_measured_in_parts_is_refused_before_anything_is_spent(
     wrong = [Block((("place",), ("a",)), (Identity(41), Identity(3)))]
     with pytest.raises(sf.errors.SfumatoError, match="columns"):
         holder.measure(wrong, EXACT, PRICE, name="n", plan_hash="h")
-    monkeypatch.setattr(sources, "MEMORY_LIMIT", 10)
+    monkeypatch.setattr(loading, "MEMORY_LIMIT", 10)
     elsewhere = ByPartCurator(records(np.random.default_rng(0), 40, 30), domain(40, 0), ADD_REMOVE, ledger)
     with pytest.raises(SourceError, match=r"in parts.*Histogram, not a table whose records do not fit.*Parquet file"):
         elsewhere.measure(asked, EXACT, PRICE, name="n", plan_hash="h")

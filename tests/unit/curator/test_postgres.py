@@ -15,7 +15,7 @@ import pytest
 
 from sfumato.curator.engines.postgres import Postgres, Snapshot
 from sfumato.curator.keys.counts import open_keys
-from sfumato.curator.rows.counting import DatabaseCounts
+from sfumato.curator.rows.loading import DatabaseCounts
 from sfumato.curator.rows.samples import column_names
 from sfumato.curator.rows.sources import open_source
 from sfumato.domain import Attribute, Bins, Booleans, Categories, Dates, Domain, Hierarchy, Integers

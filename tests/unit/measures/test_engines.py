@@ -17,8 +17,9 @@ import pytest
 
 import sfumato as sf
 from sfumato.curator.engines.kernel import Encoding, WordLayout
-from sfumato.curator.rows import sources as opened
-from sfumato.curator.rows.counting import SHARES, Counts, Table, blocks_of_shares
+from sfumato.curator.rows import loading as opened
+from sfumato.curator.rows.counting import Counts, Table
+from sfumato.curator.rows.shares import SHARES, blocks_of_shares
 from sfumato.curator.rows.sources import open_source
 from sfumato.errors import SourceError
 from support import postgres as of_postgres

@@ -15,7 +15,7 @@ import pytest
 import sfumato as sf
 from sfumato import check_maps
 from sfumato.cells import POINTS, Amounts
-from sfumato.curator.rows.counting import SHARES, shares
+from sfumato.curator.rows.shares import SHARES, shares
 from sfumato.curator.rows.sources import open_source
 from sfumato.errors import DomainError, PlanError, SfumatoError, WorkloadError
 from sfumato.maps import BlockMap, DenseMap

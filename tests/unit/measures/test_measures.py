@@ -14,7 +14,8 @@ import pytest
 
 import sfumato as sf
 from sfumato.cells import POINTS
-from sfumato.curator.rows.counting import SHARES, Counts
+from sfumato.curator.rows.counting import Counts
+from sfumato.curator.rows.shares import SHARES
 from sfumato.curator.rows.sources import open_source
 from sfumato.errors import DomainError, InvalidInput, PlanError, SfumatoError
 from sfumato.operators import Block, Dense
@@ -103,11 +104,11 @@ def test_numbers_outside_are_cut_or_absent() -> None:
 
 def test_a_table_too_large_for_memory_is_summed_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: codes of measures stored in a byte."""
-    from sfumato.curator.rows import sources
+    from sfumato.curator.rows import loading
 
     frame = _frame(2)
     held = _table(open_source(frame, _domain()), 0, 1, 2)
-    monkeypatch.setattr(sources, "MEMORY_LIMIT", 1)
+    monkeypatch.setattr(loading, "MEMORY_LIMIT", 1)
     assert (_table(open_source(frame, _domain()), 0, 1, 2) == held).all()
 
 

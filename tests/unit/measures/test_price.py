@@ -10,7 +10,7 @@ import pytest
 
 from sfumato import check_maps
 from sfumato.cells import POINTS
-from sfumato.curator.rows.counting import SHARES, shares
+from sfumato.curator.rows.shares import SHARES, shares
 from sfumato.errors import PlanError
 from sfumato.maps import BlockMap, DenseMap
 from sfumato.privacy import measures as priced_measures

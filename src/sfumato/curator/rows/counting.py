@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato._util.codec import distinct_rows
-from sfumato.cells import POINTS, Amounts, Grid
+from sfumato.cells import MAX_MEASURES, Grid
 from sfumato.errors import PlanError, SourceError
-from sfumato.privacy.measures import MAX_MEASURES, WHOLE_BITS
 
 Sets = Sequence[NDArray[np.int32]]
 Positions = NDArray[np.int64]
@@ -219,8 +218,6 @@ MAX_CELLS = 2**26  # 512 MB for the one table that is counted at a time: 25,000 
 _MAX_ORDER = 32  # of two cells or more each these are more than MAX_CELLS already
 # Records whose keys are built at once stay in the caches; more are read at once from a database.
 _CHUNK_ROWS = 2**16
-_SHARED_CELLS = 2**23  # shares of some records that are held at once: 64 MB
-_READ_ROWS = 2**18  # a few megabytes of every attribute
 # Cells of the blocks that are summed down together, unless one has more.
 _PART_CELLS = 2**18
 
@@ -246,198 +243,6 @@ def check_countable(grid: Grid, sets: Sets, *, measures: bool = False) -> None:
                 f"the table of {_axes_names(grid, axes)} has {math.prod(grid.shape[a] for a in axes):,} cells; at most "
                 f"{MAX_CELLS:,} can be counted at once: ask smaller sets of attributes or declare wider cells"
             )
-
-
-SHARES = 2**WHOLE_BITS
-"""The whole of a record in a table of measures, of which each cell has a whole number."""
-_FINER = POINTS // SHARES
-_PLACE_BITS = POINTS.bit_length() - 1
-_FINER_BITS = _FINER.bit_length() - 1
-# Records whose shares are computed at once: 128 KB of each, which stay in a core's caches. Larger arrays would be
-# fetched from the system each time, a third of all that is spent at 2^16.
-_SHARED_ROWS = 2**14
-# Cells of other attributes beyond which these records are not sorted by them: runs of fewer than sixteen are not worth
-# a sum of their own. With three measures, each known or not, these are 2^13 keys: sixteen bits hold them.
-_SORTED_CELLS = 2**10
-
-
-def shares(codes: Sequence[NDArray[Any]], cells: Sequence[int], ends: Sequence[Sequence[int]] | None = None) -> Table:
-    """(joint cells, records): how a record's whole, `SHARES`, lies in the cells of measures, in C order.
-
-    ends: of each measure the steps at which its pieces end, from 0 to `POINTS`; without knots these two. Of one measure
-    the shares add up to the whole; of several each is the product to the nearest whole number. What is computed is
-    whole numbers alone, below 2^62: a place t of `POINTS`, of the range or a piece, has t t to the nearest place.
-    """
-    found = np.zeros((math.prod(cells), len(codes[0])), dtype=np.int64)
-    numbers, ends = _numbers_known(codes), ends or [(0, POINTS)] * len(codes)
-    for known in np.unique(numbers).tolist():
-        rows = np.flatnonzero(numbers == known)
-        for cell, part in _shares_alike([code[rows] for code in codes], cells, ends, known):
-            found[cell, rows] = part
-    return found
-
-
-def _numbers_known(codes: Sequence[NDArray[Any]]) -> NDArray[np.uint16]:
-    """Of each record which of some measures have a number, one bit each, the first one's the lowest."""
-    found = np.zeros(len(codes[0]), dtype=np.uint16)
-    for i, code in enumerate(codes):
-        found |= (code <= POINTS).astype(np.uint16) << np.uint16(i)
-    return found
-
-
-def _shares_alike(
-    codes: Sequence[NDArray[Any]], cells: Sequence[int], ends: Sequence[Sequence[int]], known: int
-) -> Iterator[tuple[int, Table]]:
-    """(joint cell, share of each record) of records of which all have a number of the same measures, see
-    `_numbers_known`; in other cells they have nothing. One array after the other, so that they stay in the caches."""
-    bits = 0 if len(codes) > 1 else _FINER_BITS
-    found: Iterator[tuple[int, Table]] = iter([])
-    for i, (code, count, edges) in enumerate(zip(codes, cells, ends, strict=True)):
-        if known >> i & 1:
-            places = code.astype(np.int64)
-            own = list(
-                enumerate(_shares_of_one(places, bits) if len(edges) == 2 else _shares_of_pieces(places, edges, bits))
-            )
-        else:  # whoever has no number has a share of 1 of the last cell
-            own = [(count - 1, np.full(len(code), POINTS >> bits, dtype=np.int64))]
-        if i:
-            shift = _PLACE_BITS + (_FINER_BITS if i == len(codes) - 1 else 0)
-            found = _products(list(found), own, count, shift)
-        else:
-            found = iter(own)
-    return found
-
-
-def _products(
-    found: Sequence[tuple[int, Table]], own: Sequence[tuple[int, Table]], count: int, bits: int
-) -> Iterator[tuple[int, Table]]:
-    for cell, part in found:
-        for more, factor in own:
-            yield cell * count + more, _to_nearest(part * factor, bits)
-
-
-def _shares_of_one(places: Table, bits: int) -> tuple[Table, Table, Table]:
-    """(1 - t)^2, 2 t (1 - t) and t^2, which add up to 1, of 2^30 less some bits."""
-    square = _to_nearest(places * places, _PLACE_BITS)
-    # to the nearest whole numbers, t and its square first: what is left of the whole is the first cell's
-    first, second = (places, square) if not bits else (_to_nearest(v.copy(), bits) for v in (places, square))
-    middle = first - second
-    middle *= 2
-    return (POINTS >> bits) - middle - second, middle, second
-
-
-def _shares_of_pieces(places: Table, ends: Sequence[int], bits: int) -> Table:
-    """(2 pieces + 1, records): the shares of `_shares_of_one` of the place within the piece that has it.
-
-    A piece begins at its lower end; neighbours share the cell of the end between them.
-    """
-    steps = np.array(ends, dtype=np.int64)
-    piece = np.searchsorted(steps[1:-1], places, side="right")
-    length = steps[piece + 1] - steps[piece]
-    within = ((places - steps[piece]) * POINTS + length // 2) // length
-    found = np.zeros((2 * len(ends) - 1, len(places)), dtype=np.int64)
-    for i, part in enumerate(_shares_of_one(within, bits)):
-        found[2 * piece + i, np.arange(len(places))] = part
-    return found
-
-
-def _to_nearest(numbers: Table, bits: int) -> Table:
-    """Whole numbers divided by a power of 2, in place."""
-    numbers += 1 << bits - 1
-    numbers >>= bits
-    return numbers
-
-
-def _add_shares(grid: Grid, columns: Columns, axes: Sequence[int], table: Table) -> None:
-    """Add the shares of the records in `columns` to the table of one set of attributes, measures among them.
-
-    table: (cells), first by the measures and then by the others, as `_measures_first` has them.
-    """
-    mine, plain = _measures_first(grid, axes)
-    joint = [grid.shape[a] for a in mine]
-    ends = [rule.ends for rule in (grid.rules[a] for a in mine) if isinstance(rule, Amounts)]
-    into = table.reshape(math.prod(joint), -1)
-    rows = len(columns[axes[0]])
-    step = min(_SHARED_ROWS, max(2**10, _SHARED_CELLS // len(into)))
-    for start in range(0, rows, step):
-        some = slice(start, start + step)
-        codes = [columns[a][some] for a in mine]
-        key = np.zeros(len(codes[0]), dtype=np.intp)
-        for a in plain:
-            key = key * grid.shape[a] + columns[a][some]
-        if into.shape[1] <= _SORTED_CELLS:
-            _add_runs(codes, joint, ends, key, into)
-            continue
-        for line, part in zip(into, shares(codes, joint, ends), strict=True):
-            np.add.at(line, key, part)
-
-
-def _measures_first(grid: Grid, axes: Sequence[int]) -> tuple[list[int], list[int]]:
-    """The measures among some attributes, and the others."""
-    mine = [a for a in axes if grid.names[a] in grid.measures]
-    return mine, [a for a in axes if a not in mine]
-
-
-def _restore_axis_order(grid: Grid, axes: Sequence[int], table: Table) -> Table:
-    """A table with its measures first as one in the order of `axes`, flat."""
-    mine, plain = _measures_first(grid, axes)
-    shaped = table.reshape([grid.shape[a] for a in (*mine, *plain)])
-    return shaped.transpose([(*mine, *plain).index(a) for a in axes]).reshape(-1)
-
-
-def _add_runs(
-    codes: Sequence[NDArray[Any]], cells: Sequence[int], ends: Sequence[Sequence[int]], key: Positions, into: Table
-) -> None:
-    """Add shares of records to the cells of their keys: sorted, so that each run of equal keys is one sum.
-
-    into: (joint cells of the measures, keys).
-    """
-    both = _numbers_known(codes) * np.uint16(into.shape[1]) + key.astype(np.uint16)
-    order = np.argsort(both, kind="stable")  # by radix, for keys of sixteen bits
-    both = both[order]
-    starts = np.append(0, np.flatnonzero(both[1:] != both[:-1]) + 1)
-    known, keys = np.divmod(both[starts].astype(np.intp), into.shape[1])
-    for alike in np.unique(known).tolist():
-        runs = np.flatnonzero(known == alike)
-        begin = starts[runs[0]]
-        end = starts[runs[-1] + 1] if runs[-1] + 1 < len(starts) else len(both)
-        chosen, at, place = order[begin:end], starts[runs] - begin, keys[runs]
-        if place[-1] - place[0] + 1 == len(place):  # all between are there: a slice is added to in a tenth of the time
-            place = slice(place[0], place[-1] + 1)
-        for cell, part in _shares_alike([code[chosen] for code in codes], cells, ends, alike):
-            line = into[cell]
-            line[place] += np.add.reduceat(part, at)
-
-
-def _summed_axes(grid: Grid) -> list[int]:
-    """The positions of the measures."""
-    return [i for i, name in enumerate(grid.names) if name in grid.measures]
-
-
-def blocks_of_shares(grid: Grid, sets: Sequence[Sequence[int]]) -> tuple[Sets, Positions, Sequence[Positions]]:
-    """Sets with measures as families by order, and what is counted for them.
-
-    A set follows from a larger one by summing where both have the same measures; over a measure nothing is summed, for
-    each table has its shares to the nearest whole number.
-    """
-    orders = sorted({len(s) for s in sets})
-    families = [np.array(sorted(tuple(s) for s in sets if len(s) == k), dtype=np.int32).reshape(-1, k) for k in orders]
-    summed = set(_summed_axes(grid))
-    largest: list[tuple[int, ...]] = []
-    homes: list[list[int]] = []
-    for family in reversed(families):
-        own: list[int] = []
-        for axes in map(tuple, family.tolist()):
-            within = (i for i, b in enumerate(largest) if set(axes) <= set(b) and summed & set(axes) == summed & set(b))
-            if (at := next(within, None)) is None:
-                at = len(largest)
-                largest.append(axes)
-            own.append(at)
-        homes.insert(0, own)
-    blocks = np.full((len(largest), max(orders, default=0)), len(grid.names))
-    for line, axes in zip(blocks, largest, strict=True):
-        line[: len(axes)] = axes
-    return families, blocks, [np.array(own, dtype=np.int64) for own in homes]
 
 
 def _axes_names(grid: Grid, axes: Sequence[int]) -> str:
@@ -541,7 +346,7 @@ class PackedCounts(Counts):
             nearest = min(range(len(offers)), key=lambda i: abs(math.log(self._SIZES[i] / max(self.rows, 1))))
             found = cluster_blocks(shape, sets, *offers[nearest])
             # a measure's codes are no cells, and are never counted
-            summed = _summed_axes(self.grid)
+            summed = self.grid.summed_axes
             if all(math.prod(c.sizes) <= MAX_CELLS and not np.isin(c.blocks, summed).any() for c in found):
                 return found
         return cluster_blocks(shape, sets, *one_block_per_set(shape, sets, self._SIZES[0]))
@@ -555,6 +360,8 @@ class PackedCounts(Counts):
             yield from self._pass(parts)
 
     def shared(self, sets: Sequence[Sequence[int]]) -> Iterator[tuple[tuple[int, ...], Table]]:
+        from sfumato.curator.rows.shares import SHARES, blocks_of_shares  # noqa: PLC0415
+
         families, blocks, homes = blocks_of_shares(self.grid, sets)
         for cluster, tables in self._passes(cluster_blocks(self.grid.shape, families, blocks, homes)):
             for axes, table in zip(cluster.blocks.tolist(), tables, strict=True):
@@ -579,27 +386,7 @@ class ColumnCounts(PackedCounts):
     def _pass(self, parts: list[Cluster]) -> Iterator[tuple[Cluster, Table]]:
         # A matrix lets the keys of several blocks be built at once, which pays for few records.
         columns = np.stack(self.columns) if self.rows <= _CHUNK_ROWS // 2 else dict(enumerate(self.columns))
-        return _pop_each(parts, count_parts(self.grid, parts, lambda _: iter([columns])), self.rows)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class DatabaseCounts(PackedCounts):
-    """Encoded records that stay in a database, larger than memory.
-
-    `read` returns the cell numbers of the attributes at the given axes, one array each, of the records
-    from `start` to below `stop`, always the same records for the same numbers.
-    """
-
-    read: Callable[[Sequence[int], int, int], Sequence[NDArray[Any]]] = field(repr=False)
-
-    def _columns(self, axes: Sequence[int]) -> Iterator[Columns]:
-        """The codes of some attributes, chunk by chunk, from the first record to the last."""
-        for start in range(0, self.rows, _READ_ROWS):
-            found = self.read(axes, start, min(start + _READ_ROWS, self.rows))
-            yield dict(zip(axes, found, strict=True))
-
-    def _pass(self, parts: list[Cluster]) -> Iterator[tuple[Cluster, Table]]:
-        return _pop_each(parts, count_parts(self.grid, parts, lambda needed: self._columns(needed.tolist())), self.rows)
+        return pop_each(parts, count_parts(self.grid, parts, lambda _: iter([columns])), self.rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -635,7 +422,7 @@ def counting_passes(packed: Sequence[Cluster], most: int) -> Iterator[list[Clust
         yield parts
 
 
-def _pop_each(parts: list[Cluster], tables: list[Table], rows: int) -> Iterator[tuple[Cluster, Table]]:
+def pop_each(parts: list[Cluster], tables: list[Table], rows: int) -> Iterator[tuple[Cluster, Table]]:
     """One after the other, and not held here any longer."""
     while parts:
         part, table = parts.pop(), tables.pop()
@@ -653,17 +440,19 @@ def count_parts(
     """
     tables = [np.zeros((len(p.blocks), math.prod(p.sizes)), dtype=np.int64) for p in parts]
     needed = np.unique(np.concatenate([p.blocks.reshape(-1) for p in parts]))
-    summed = [np.isin(p.blocks, _summed_axes(grid)).any() for p in parts]
+    summed = [bool(np.isin(p.blocks, grid.summed_axes).any()) for p in parts]
+    if any(summed):
+        from sfumato.curator.rows.shares import add_shares, restore_axis_order  # noqa: PLC0415
     for columns in read(needed) if len(needed) else ():
         for part, table, shared in zip(parts, tables, summed, strict=True):
             if not shared:
                 _add_records(columns, part, table)
                 continue
             for axes, into in zip(part.blocks.tolist(), table, strict=True):
-                _add_shares(grid, columns, axes, into)
+                add_shares(grid, columns, axes, into)
     for part, table, shared in zip(parts, tables, summed, strict=True):
         for axes, into in zip(part.blocks.tolist(), table, strict=True) if shared else ():
-            into[:] = _restore_axis_order(grid, axes, into)
+            into[:] = restore_axis_order(grid, axes, into)
     return tables
 
 

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato._util import elsewhere
 from sfumato.cells import Grid
-from sfumato.curator.rows.counting import ColumnCounts, Counts, DatabaseCounts, Packing, TensorCounts, one_block_per_set
-from sfumato.curator.rows.encoding import Truncation, check_declared, encoding_statements, record_bytes
-from sfumato.curator.rows.readers import MAX_ROWS, OpenedTable, attempt, open_table
-from sfumato.errors import InvalidInput, SourceError
+from sfumato.curator.rows.counting import Counts, Packing, TensorCounts, one_block_per_set
+from sfumato.errors import InvalidInput
 
-# Above this many bytes the encoded records stay in DuckDB, which can spill to disk.
-MEMORY_LIMIT = 2 * 2**30
 _MAX_RECORDS = 2**53  # sums of doubles are exact below, so that none is overlooked
 
 
@@ -101,25 +95,9 @@ def open_source(
     groups = [grid.axis(a) for a in once_per]
     if isinstance(source, Histogram):
         return _histogram_counts(source, grid, person)
-    check_declared(grid)
-    engine = elsewhere.find_engine(source)
-    how = Truncation(rows_per_person, tuple(groups), rows_per_group)
-    if (counts := engine and engine.counts(grid, person, how, packing)) is not None:
-        return counts  # of rows that stay where they are
-    needed = [*grid.names] if person is None or person in grid.names else [*grid.names, person]
-    opened = open_table(source, needed)
-    try:
-        connection = opened.session.connection
-        statements = encoding_statements(grid, opened.columns, opened.sql, person, how)
-        message = (
-            f"{opened.label} could not be read for its columns {', '.join(needed)}: "
-            "it is damaged or was cut short, or memory or disk ran out"
-        )
-        attempt(message, lambda: [connection.execute(*statement) for statement in statements])
-        return collect_encoded(opened, grid, packing, persons=person is not None)
-    except BaseException:
-        opened.session.close()
-        raise
+    from sfumato.curator.rows.loading import open_rows  # noqa: PLC0415
+
+    return open_rows(source, grid, person, (rows_per_person, tuple(groups), rows_per_group), packing)
 
 
 def _histogram_counts(source: Histogram, grid: Grid, person: str | None) -> Counts:
@@ -138,37 +116,3 @@ def _histogram_counts(source: Histogram, grid: Grid, person: str | None) -> Coun
         )
     # what lies in a cell goes to another as its records would
     return TensorCounts(grid, int(source.counts.sum()), grid.mended(source.counts.reshape(shape)))
-
-
-def collect_encoded(opened: OpenedTable, grid: Grid, packing: Packing, *, persons: bool) -> Counts:
-    """Check the encoded table and take it to memory, or leave it in DuckDB where it is too large.
-
-    `persons`: whether it says of whom more rows were there than are kept.
-    """
-    session, shape = opened.session, grid.states
-    names = [f"a{i}" for i in range(len(shape))]
-    checks = ", ".join(f"count({a}), coalesce(max({a}), 0)" for a in names)
-    many = "count(*) FILTER (cut)" if persons else "0"
-    (rows, cut, *found), *_ = session.rows(f"SELECT count(*), {many}, {checks} FROM encoded")
-    if rows > MAX_ROWS:
-        raise SourceError(f"{opened.label} has more than {MAX_ROWS:,} rows")
-    fits = all(n == rows and top < size for n, top, size in zip(found[::2], found[1::2], shape, strict=True))
-    if not fits:
-        raise SourceError(f"{opened.label} was not encoded as declared; please report this as an error of the library")
-    if rows * record_bytes(shape) > min(MEMORY_LIMIT, opened.records):
-        (beyond,), *_ = session.rows("SELECT coalesce(max(rowid) + 1, 0) FROM encoded")
-        if beyond != rows:
-            raise SourceError(f"{opened.label} was not numbered as expected; please report this as an error")
-
-        def read(axes: Sequence[int], start: int, stop: int) -> list[NDArray[Any]]:
-            chosen = {i: names[i] for i in grid.moving(axes)}
-            query = f"SELECT {', '.join(chosen.values())} FROM encoded WHERE rowid >= {start} AND rowid < {stop}"
-            fetched = session.connection.execute(query).fetchnumpy()
-            found = grid.moved({i: np.asarray(fetched[column]) for i, column in chosen.items()})
-            return [found[i] for i in axes]
-
-        return DatabaseCounts(grid, rows, read, packing=packing, cut=cut)
-    fetched = session.connection.execute(f"SELECT {', '.join(names)} FROM encoded").fetchnumpy()
-    session.close()
-    columns = grid.moved({i: np.asarray(fetched[a]) for i, a in enumerate(names)})
-    return ColumnCounts(grid, rows, tuple(columns.values()), packing=packing, cut=cut)

@@ -28,8 +28,9 @@ from sfumato._util.files import sync_folder
 from sfumato.cells import Grid
 from sfumato.curator.rows.counting import Counts, Packing
 from sfumato.curator.rows.encoding import Truncation, check_declared, check_type, encoding_statements
+from sfumato.curator.rows.loading import collect_encoded
 from sfumato.curator.rows.readers import OpenedTable, attempt, open_persons
-from sfumato.curator.rows.sources import Histogram, collect_encoded
+from sfumato.curator.rows.sources import Histogram
 from sfumato.curator.streams.measuring import Integers
 from sfumato.errors import InvalidInput, LedgerCorrupted, LedgerError
 from sfumato.privacy.accounting import Event
