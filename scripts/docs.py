@@ -72,6 +72,7 @@ GROUPS = {
             "choose_rows",
             "share_budget",
             "simulate",
+            "preview",
             "plan_profile",
             "factorization",
             "Factorization",
@@ -91,6 +92,7 @@ COURSE = sorted((ROOT / "examples" / "course").glob("*.ipynb"))
 START = ("start", "idea", "tutorial", "studio")
 GUIDE = {
     "What do I want to know?": ("how-to-choose", "how-to", "sql"),
+    "How large may epsilon be?": ("epsilon",),
     "What is in the table?": ("describe", "data", "money", "persons", "hospital"),
     "Where is it?": ("engines", "spark"),
     "Are there places inside places?": ("census",),

@@ -27,6 +27,7 @@ from sfumato._util.description import Description, Warnings
 from sfumato.errors import BudgetExceeded, InvalidInput, LedgerMismatch, NameTaken, SfumatoError
 from sfumato.present.charts import CONFIG
 from sfumato.present.page import asset_text, template_environment
+from sfumato.privacy.practice import PRACTICE
 from sfumato.publishing.workbook import release_workbook
 from sfumato.releases.publication import folder_publication
 from sfumato.studio import conversations, paying, reading
@@ -338,6 +339,7 @@ def _page_shell(name: str) -> str:
         .get_template(f"{name}.html")
         .render(
             steps=STEPS,
+            practice=PRACTICE,
             step=name,
             before=order[at - 1] if at else None,
             after=order[at + 1] if at + 1 < len(order) else None,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from sfumato._util.description import Description
 from sfumato.errors import InvalidInput
@@ -113,6 +113,16 @@ def _margin_call(desk: Workspace, _payments: paying.Payments, given: Json) -> An
     return {"budget": what_if.budget_numbers(budget), "statement": str(budget).partition(";")[0]}
 
 
+def _guess_call(desk: Workspace, _payments: paying.Payments, given: Json) -> Any:
+    """How well a group that somebody has in mind would be known; its size is a guess, and no row is read."""
+    condition, count, within = given.get("condition"), given.get("count"), given.get("within")
+    numbers = all(isinstance(n, (int, float)) and not isinstance(n, bool) for n in (count, within))
+    if not isinstance(condition, str) or not numbers:
+        raise InvalidInput("a group is a condition, with about how many records it has and how exactly, in per cent")
+    plan, budget = _one_look_plan(desk, given), _budget_of_page(given)
+    return what_if.known_of_group(plan, condition, float(cast(float, count)), float(cast(float, within)) / 100, budget)
+
+
 def _alone_call(desk: Workspace, _payments: paying.Payments, given: Json) -> Any:
     """What tables would have with the whole budget to themselves; the page asks again for those that are left."""
     numbers = given.get("tables")
@@ -171,6 +181,7 @@ CALLS: dict[str, Asked] = {
     "plan": _plan_call,
     "scale": _scale_call,
     "margin": _margin_call,
+    "guess": _guess_call,
     "alone": _alone_call,
     "account": _account_call,
     "ledger": _open_ledger_call,
