@@ -99,7 +99,7 @@ GUIDE = {
     "Is the budget small, with many pairs?": ("adaptive",),
     "Do questions come later?": ("sessions", "sparse"),
     "Does nobody hold the table?": ("local",),
-    "May I publish it?": ("privacy", "publishing", "office", "checking"),
+    "May I publish it?": ("privacy", "publishing", "office", "format", "checking"),
 }
 """The guide by question: pages of docs/ under what their readers ask."""
 MECHANISMS = (

@@ -266,7 +266,9 @@ def export(
     formats: Annotated[
         list[str] | None,
         typer.Option(
-            "--format", metavar="NAME", help="csv, csvw, frictionless, sdmx, px, parquet, xlsx, dcat; all unless named."
+            "--format",
+            metavar="NAME",
+            help="csv, csvw, frictionless, sdmx, px, parquet, xlsx, plain, dcat; all unless named.",
         ),
     ] = None,
     leave_out: Annotated[
