@@ -66,7 +66,7 @@ def test_cross_tables_are_those_of_python(run: Run) -> None:
 def test_what_is_no_cross_table_is_refused(run: Run) -> None:
     ask = ("crosstab", "out/first", "--rows", "age", "--columns")
     refused(run(*ask, "height"), "height")
-    refused(run(*ask, "sex", "--flags", "*:3"), "--flags lists marks")
+    refused(run(*ask, "sex", "--flags", "*:3"), "flags are marks with shares")
     refused(run(*ask, "sex", "--flags", "*=0"), "positive share")
     refused(run(*ask, "sex", "--sort", "x"), "sorted by 'total'")
     refused(run(*ask, "sex", "--language", "tlh"), "no words in 'tlh'")

@@ -22,7 +22,7 @@ from sfumato.studio.serving import prepare_spec
 from support.browser import Browser
 from support.studio import Studio, folder, studio
 
-STEPS = ("table", "questions", "what-if", "pay", "read", "audit")
+STEPS = ("table", "questions", "what-if", "pay", "read", "publish", "audit")
 
 
 @pytest.fixture(scope="module")
@@ -309,7 +309,7 @@ def test_every_page_for_everybody(page: Studio, browser: Browser, name: str) -> 
     reaches every control."""
     base = page.keys.origin
     browser.go(f"{base}/{name}")
-    ready = {"what-if": "#lines td", "pay": "#ledger svg", "read": "#statistic svg"}
+    ready = {"what-if": "#lines td", "pay": "#ledger svg", "read": "#statistic svg", "publish": "#files a"}
     browser.until(lambda: not browser.all("[aria-busy]") and (name not in ready or browser.all(ready[name])))
     for width, scheme in ((1280, "light"), (390, "dark"), (390, "light"), (1280, "dark")):
         browser.look(width, scheme)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from sfumato.cli.options import Folder, Json, Language, Told, chosen_publication
 from sfumato.errors import InvalidInput
 from sfumato.terminal import print_csv, refuse_write_errors, show_activity, show_result
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 commands = typer.Typer()
 
@@ -34,17 +31,6 @@ Flags = Annotated[
         help='Marks by relative standard error, such as "*=.15,**=.30,suppress=.50"; default: the publication\'s.',
     ),
 ]
-
-
-def read_flags(text: str) -> Mapping[str, float]:
-    """Marks as they are typed: "*=.15,**=.30,suppress=.50". Raises InvalidInput."""
-    pairs = [part.rpartition("=") for part in text.split(",")]
-    try:
-        return {mark.strip(): float(share) for mark, _, share in pairs}
-    except ValueError:
-        raise InvalidInput(
-            f"--flags lists marks with shares, such as '*=.15,**=.30,suppress=.50', not {text!r}"
-        ) from None
 
 
 def read_guesses(texts: list[str]) -> dict[str, float]:
@@ -102,6 +88,7 @@ def preview(
     """
     from sfumato.planner.preview import preview as foresee
     from sfumato.present.crosstab import save_chart
+    from sfumato.releases.reliability import parse_flags
     from sfumato.releasing import plan_or_spec
 
     given = [name for name, value in (("--like", like), ("--sample", sample), ("--guess", guess)) if value]
@@ -120,7 +107,7 @@ def preview(
     else:
         told = _sampled_release(found, str(sample), source, public=public)
     values = [text.strip() for text in budgets.split(",") if text.strip()]
-    seen = foresee(found, told, budgets=values, flags=None if flags is None else read_flags(flags))  # type: ignore[arg-type]
+    seen = foresee(found, told, budgets=values, flags=None if flags is None else parse_flags(flags))  # type: ignore[arg-type]
     if out is not None:
         with refuse_write_errors(out):
             save_chart(seen.plot(), out)
@@ -193,10 +180,11 @@ def crosstab(
     """
     from sfumato._util.catalogue import speak
     from sfumato.releases import load_release
+    from sfumato.releases.reliability import parse_flags
 
     found, told = load_release(folder).with_errors(), chosen_publication(folder, publication, language)
     table = found.table(*rows, *columns, confidence=confidence)
-    marks = told.flags if flags is None else read_flags(flags)
+    marks = told.flags if flags is None else parse_flags(flags)
     of = None if per is Base.NONE else per.value
     with speak(told.language, told.called()):
         made = table.crosstab(rows, columns, per=of, sort=sort, top=top, flags=marks).labelled(told)
@@ -268,7 +256,7 @@ def export(
         typer.Option(
             "--format",
             metavar="NAME",
-            help="csv, csvw, frictionless, sdmx, px, parquet, xlsx, plain, dcat; all unless named.",
+            help="csv, csvw, frictionless, sdmx, px, parquet, xlsx, dcat, plain; all but plain unless named.",
         ),
     ] = None,
     leave_out: Annotated[

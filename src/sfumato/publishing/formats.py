@@ -90,7 +90,7 @@ def write_formats(
     publication: Publication | None = None,
     leave_out: bool = False,
 ) -> Path:
-    """Write the tables of a release to a new folder in the formats of `FORMATS`, all of them unless named.
+    """Write the tables of a release to a new folder in the formats of `FORMATS`, all but "plain" unless named.
 
     Tables are those that were asked for, the smallest first, up to 500 and a million cells. With `leave_out` numbers
     that a publication flags "suppress" are missing from these files; the release's own always have them. It costs
@@ -108,7 +108,7 @@ def write_formats(
     """
     if not isinstance(release, Release):
         raise PlanError("files for offices are written of a release whose errors are known")
-    wanted = list(FORMATS) if formats is None else list(dict.fromkeys(formats))
+    wanted = [f for f in FORMATS if f != _LARGE] if formats is None else list(dict.fromkeys(formats))
     strange = [f for f in wanted if f not in FORMATS]
     if strange or not wanted:
         raise InvalidInput(f"formats are some of {', '.join(FORMATS)}, not {strange or 'none'}")
@@ -563,6 +563,7 @@ def _write_dcat(files: _Files) -> None:
 
 # -- plain files, for programs without Python ----------------------------------------------------------------
 
+_LARGE = "plain"  # with covariances some hundred times the cells: written where it is named
 PLAIN = "sfumato tables 1"
 """What about.csv of these files calls their form; docs/format.md describes it."""
 _MOST_COVARIANCES = 300  # cells of a table whose covariances are written: a file of 2 MB

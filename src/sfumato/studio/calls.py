@@ -16,7 +16,7 @@ from sfumato.plans.plan import Plan
 from sfumato.present.sections import guarantee_sentences
 from sfumato.privacy.budget import Budget
 from sfumato.releases import Release
-from sfumato.studio import conversations, drafts, paying, reading, what_if
+from sfumato.studio import conversations, drafts, outgoing, paying, reading, what_if
 from sfumato.studio.what_if import spec_state
 from sfumato.studio.workspace import Workspace
 
@@ -39,6 +39,33 @@ def _change_call(desk: Workspace, _payments: paying.Payments, given: Json) -> An
         raise InvalidInput("a change is about a place, with a list of conditions")
     ready = functools.partial(spec_state, desk)
     return spec_state(desk, desk.change(given.get("version"), given.get("changes"), about, conditions, ready))
+
+
+def _undo_call(desk: Workspace, _payments: paying.Payments, given: Json) -> Any:
+    return spec_state(desk, desk.undo(given.get("version")))
+
+
+def _year_call(_desk: Workspace, _payments: paying.Payments, given: Json) -> Any:
+    """What a year's releases take together."""
+    return what_if.year_total(_budget_of_page(given), given.get("releases"))
+
+
+def _told_call(desk: Workspace, _payments: paying.Payments, given: Json) -> Any:
+    """What readers are told of a release: kept in its folder."""
+    name = given.get("name")
+    return outgoing.keep_publication(_released(desk, name), desk.stored(name), given.get("told"))
+
+
+def _released(desk: Workspace, name: object) -> Release:
+    """A release in a folder of its own, which has room for what readers are told."""
+    if not desk.stored(name).is_dir():
+        raise InvalidInput("titles are kept in the folder of a release, and this is one file")
+    return release_of(desk, name)
+
+
+def _projected_call(desk: Workspace, _payments: paying.Payments, given: Json) -> Any:
+    name = given.get("name")
+    return {"name": outgoing.keep_projected(desk, _released(desk, name), str(name))}
 
 
 def _import_call(desk: Workspace, _payments: paying.Payments, given: Json) -> Any:
@@ -177,6 +204,10 @@ def _verify_call(desk: Workspace, _payments: paying.Payments, given: Json) -> An
 CALLS: dict[str, Asked] = {
     "names": _names_call,
     "change": _change_call,
+    "undo": _undo_call,
+    "year": _year_call,
+    "told": _told_call,
+    "keep-projected": _projected_call,
     "import": _import_call,
     "plan": _plan_call,
     "scale": _scale_call,

@@ -274,6 +274,28 @@ def _budget_of_smaller_errors(plan: Plan, times: Fraction) -> Budget:
     return Budget("approx", _four_digits_up(conversions.epsilon_of_mu(mu, budget.delta)), budget.delta)
 
 
+_MOST_RELEASES = 10_000  # of one ledger: one a day for a generation
+
+
+def year_total(one: Budget, releases: object) -> dict[str, Any]:
+    """What so many releases of one budget take together: the total of a ledger that pays for them.
+
+    Gaussian noise adds up by squares, pure epsilon and rho as they are. Raises InvalidInput.
+    """
+    if isinstance(releases, bool) or not isinstance(releases, int) or not 1 <= releases <= _MOST_RELEASES:
+        raise InvalidInput(f"releases in all are a whole number from 1 to {_MOST_RELEASES:,}")
+    if one.kind in ("pure", "zcdp"):
+        total = replace(one, parameter=one.parameter * releases)
+    else:
+        mu = sqrt_up(one.mu_squared * releases)
+        total = Budget.gdp(_four_digits_up(mu))
+        if one.delta is not None:
+            total = Budget.approx(_four_digits_up(conversions.epsilon_of_mu(mu, one.delta)), one.delta)
+    together = budget_statement(total)
+    text = f"{releases:,} releases of {budget_statement(one)} each take {together} in all: {guarantee_sentence(total)}."
+    return {"budget": budget_numbers(total), "text": text}
+
+
 def _four_digits_up(value: Fraction) -> Fraction:
     """Four digits, rounded up."""
     step = Fraction(10) ** (math.floor(math.log10(float(value))) - 3)
@@ -294,7 +316,8 @@ def spec_state(desk: Workspace, text: str | None = None) -> dict[str, Any]:
         return {"version": version, "broken": "the spec is not TOML; mend it in an editor"}
     found = desk.state(given, lambda: _declared_state(desk, given))
     header = None if desk.header is None else list(desk.header)
-    return {"version": version, "broken": None, "header": header, "absent": list(desk.absent())} | found
+    known = {"header": header, "absent": list(desk.absent()), "undoable": desk.undoable}
+    return {"version": version, "broken": None} | known | found
 
 
 def _declared_state(desk: Workspace, text: str) -> dict[str, Any]:
