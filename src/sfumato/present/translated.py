@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sfumato._util.catalogue import ENGLISH, page_language, say_text, say_words
+from sfumato._util.catalogue import ENGLISH, local_number, page_language, say_text, say_words
 from sfumato._util.description import (
     Bars,
     Chart,
@@ -23,11 +23,14 @@ from sfumato._util.description import (
     TitledTable,
     Warnings,
 )
-from sfumato._util.frames import Frame
+from sfumato._util.frames import Frame, format_cell
 
 _ELSEWHERE = "More of it, in English, is in the report that sfumato report --language en writes."
 _TRANSLATED = ("Type", "Unit", "unit", "Table or family", "Note", "note")
 """Columns whose cells are words of ours, or names beside which few of these stand."""
+
+
+_GROUPED = 1_000  # from which on numbers have a mark between thousands
 
 
 def translated_page(page: Description) -> Description:
@@ -84,10 +87,14 @@ def _translated(block: DescriptionBlock) -> Sequence[DescriptionBlock]:
 def _table(block: TitledTable) -> TitledTable:
     heads = {name: say_text(name.replace("_", " ")) for name in block.frame.columns}
     columns: dict[str, Sequence[Any]] = {}
+    numbers = [heads[name] for name in block.numbers]
     for name, values in block.frame.columns.items():
         head = heads[name] if heads[name] not in columns else name
         columns[head] = [say_text(v) if name in _TRANSLATED and isinstance(v, str) else v for v in values]
-    numbers = [heads[name] for name in block.numbers]
+        if any(isinstance(v, float) or (isinstance(v, int) and abs(v) >= _GROUPED) for v in values):
+            # 2.178 is two thousand in German
+            columns[head] = [v if isinstance(v, str) else local_number(format_cell(v)) for v in values]
+            numbers.append(head)
     return replace(
         block, title=say_text(block.title), label=say_text(block.label), frame=Frame(columns), numbers=numbers
     )
