@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import sfumato as sf
@@ -139,3 +140,19 @@ def test_the_page_has_the_published_budgets() -> None:
         percent_up(attack_success(GaussianEvent(sf.approx(e, "1e-6").mu_squared))) for e in ("0.1", "0.5", 1, 2, 5, 10)
     ]
     assert f"| right at most | {' | '.join(odds)} |" in page
+
+
+def test_of_sums_the_margin_alone_is_told() -> None:
+    """Mutant: sums from the middle of their range taken for expected answers."""
+    domain = sf.Domain(
+        {"sex": sf.Categories(["f", "m"], outside="other", missing="other")}, measures={"pay": sf.Measure(0, 9000)}
+    )
+    plan = sf.plan(sf.means(domain, ["pay"], by=["sex"]), sf.approx(1, "1e-6"), neighbours="add-remove")
+    people = {"sex": ["f", "m"] * 400, "pay": list(range(800))}
+    seen = sf.preview(plan, sf.release(plan, pd.DataFrame(people), ledger=None))
+    sums = [r for r in seen.frame().rows() if r["unit"] == "pay"]
+    assert sums
+    assert all(r["relative_margin"] is None and r["no flag"] is None and r["margin"] > 0 for r in sums)
+    assert seen.by_budget().rows()[0]["cells"] == 3
+    with pytest.raises(PlanError, match="no whole table follows"):
+        seen.table("sex")

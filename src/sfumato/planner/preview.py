@@ -30,12 +30,13 @@ from sfumato.privacy.budget import Budget
 from sfumato.releases import Provenance, Release, Table
 from sfumato.releases.reliability import SUPPRESS, Reliability, read_reliability
 from sfumato.strategies.strategy import marginalise
-from sfumato.workloads import QueryBlock, Workload, predicates, total
+from sfumato.workloads import RECORDS, QueryBlock, Workload, predicates, total
 
 USUAL_FLAGS = {"*": 0.15, "**": 0.30, SUPPRESS: 0.50}
 """Marks by which a preview tells cells apart where an office has none of its own: those of the guide's example."""
 _MOST = 2_000_000  # cells of a preview: some arrays of 16 MB
 _NOBODY = Provenance("preview", "", 0, "", one_shot=True, created="", versions=())
+_SOMEBODY = 0.5  # of a record: below, nobody is expected
 _WELL, _EMPTY = "no flag", "none expected"
 
 
@@ -101,7 +102,8 @@ class Preview(FrameConvertible, Describable):
         Returns:
             One row per budget and table: budget, part, table, cells, unit, expected (of a single cell), margin (the
             widest), relative_margin (margin over the expected answer; the median of the table's cells), and the share
-            of cells with each flag, "no flag" first; "none expected" are cells whose guess is 0 or less.
+            of cells with each flag, "no flag" first; "none expected" are cells whose guess is below half a record. Of
+            sums the margin alone.
         """
         names = ("budget", "part", "table", "cells", "unit", "expected", "margin", "relative_margin")
         columns: dict[str, list[Any]] = {name: [] for name in (*names, *self._classes)}
@@ -118,12 +120,12 @@ class Preview(FrameConvertible, Describable):
         """All cells together under every budget.
 
         Returns:
-            One row per budget: budget, cells, relative_margin (the median over all cells), and the share of cells with
-            each flag.
+            One row per budget: budget, cells that count records, their relative_margin (the median), and the share of
+            cells with each flag.
         """
         columns: dict[str, list[Any]] = {name: [] for name in ("budget", "cells", "relative_margin", *self._classes)}
         for budget, factor in self.factors:
-            cells = sum(len(e.values) for e in self.expected)
+            cells = sum(len(e.values) for e in _counts(self.expected))
             found = (budget, cells, _median_margin(self.expected, factor), *self._shares(self.expected, factor))
             for column, value in zip(columns.values(), found, strict=True):
                 column.append(value)
@@ -133,15 +135,16 @@ class Preview(FrameConvertible, Describable):
     def _classes(self) -> tuple[str, ...]:
         return (_WELL, *(flag for flag, _ in self.reliability.classes), _EMPTY)
 
-    def _shares(self, cells: Sequence[ExpectedCells], factor: float) -> list[float]:
-        """The share of cells of each class."""
+    def _shares(self, cells: Sequence[ExpectedCells], factor: float) -> Sequence[float | None]:
+        """The share of cells of each class; None where none counts records."""
         found = dict.fromkeys(self._classes, 0)
-        for e in cells:
-            there = e.values > 0
+        for e in _counts(cells):
+            there = e.values >= _SOMEBODY
             found[_EMPTY] += int((~there).sum())
             for flag in self.reliability.flags(e.values[there], factor * e.errors[there]):
                 found[flag or _WELL] += 1
-        return [count / sum(found.values()) for count in found.values()]
+        whole = sum(found.values())
+        return [count / whole if whole else None for count in found.values()]
 
     def table(self, *attributes: str) -> Table:
         """A table as it might be released: the guessed counts with noise of the plan's law, its intervals and flags.
@@ -271,7 +274,7 @@ def _in_per_cent(frame: Frame) -> Frame:
         elif name == "relative_margin":
             columns[name] = ["" if v is None else f"± {100 * v:,.3g} %" for v in values]
         else:
-            columns[name] = [f"{100 * v:.3g} %" for v in values]
+            columns[name] = ["" if v is None else f"{100 * v:.3g} %" for v in values]
     if all(v is None for v in frame.columns.get("expected", [0])):
         columns.pop("expected")
     return Frame(columns)
@@ -285,10 +288,15 @@ def _group_lines(frame: Frame, classes: Sequence[str]) -> Frame:
     return Frame({"budget": kept.pop("budget"), "group": kept.pop("table"), **kept, "flag": flags})
 
 
+def _counts(cells: Sequence[ExpectedCells]) -> list[ExpectedCells]:
+    """Those that count records: sums are measured from the middle of their range, so that no share of them tells."""
+    return [e for e in cells if e.unit == RECORDS]
+
+
 def _median_margin(cells: Sequence[ExpectedCells], factor: float) -> float | None:
     """The median over cells of margins as shares of expected answers; None where none is expected."""
-    relative = [factor * e.margins[e.values > 0] / e.values[e.values > 0] for e in cells]
-    found = np.concatenate(relative)
+    relative = [factor * e.margins[e.values >= _SOMEBODY] / e.values[e.values >= _SOMEBODY] for e in _counts(cells)]
+    found = np.concatenate([np.zeros(0), *relative])
     return float(np.median(found)) if len(found) else None
 
 

@@ -573,11 +573,13 @@ def _write_plain(files: _Files) -> None:
     """CSV files alone, every digit: what it is, which tables there are, their cells, and the covariances of these."""
     release = files.release
     told = release.plan
+    with speak("en"):  # programs read it
+        guarantee = budget_statement(told.budget)
     about = [
         ("format", PLAIN),
         ("name", release.provenance.name),
         ("title", files.title),
-        ("guarantee", budget_statement(told.budget)),
+        ("guarantee", guarantee),
         ("protected", told.unit.describe()),
         ("noise", "laplace" if isinstance(told.noise, DiscreteLaplace) else "gaussian"),
         ("biased", "yes" if told.bias_records is not None else "no"),
