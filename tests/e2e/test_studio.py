@@ -179,7 +179,7 @@ def test_what_if(page: Studio, browser: Browser) -> None:
     browser.run(move, browser.find("#lines input[type=range]"), 3, "change")
     browser.until(lambda: not browser.find("#keep-weights").get_property("disabled"))
     assert planned() == 2
-    browser.click("main details summary")
+    browser.click("main details:has(#every) summary")
     browser.until(lambda: browser.all("#every td") and "…" not in browser.text("#every tbody"))
     alone = [r.find_elements("css selector", "td")[5].text for r in browser.all("#every tbody tr")]
     assert {a for a, t in zip(alone, plan.workload.blocks, strict=True) if t.is_marginal} == {"4.22"}

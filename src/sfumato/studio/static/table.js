@@ -1,6 +1,6 @@
 // The first page: where the table is, what its columns are, whose privacy.
 
-import { $, attempt, budgetOf, change, complain, data, fill, h, later, listing, number, options, post, refuse, say } from "./common.js";
+import { $, attempt, change, complain, data, fill, h, later, listing, number, options, post, refuse, say } from "./common.js";
 
 const KINDS = [
   ["", "leave out"], ["integer", "whole numbers"], ["number", "numbers"], ["date", "dates"], ["category", "labels"],
@@ -294,6 +294,7 @@ function show() {
   $("periods").value = table("stream").periods ?? "";
   $("each").value = table("stream").periods_per_person ?? "";
   const known = Array.isArray(spec().public) ? spec().public : [];
+  yearly();
   $("known").hidden = known.length === 0;
   $("known").textContent = `Known from elsewhere, and changed in the spec file alone: ${known.map((t) => (t.table || []).join(" × ") || "the number of records").join("; ")}.`;
   columns();
@@ -361,15 +362,27 @@ $("number-example").addEventListener("change", (event) => {
 $("year").addEventListener("submit", async (event) => {
   event.preventDefault();
   const delta = $("each-delta").value.trim();
-  const budget = budgetOf(delta ? "approx" : "pure", $("each-epsilon").value, delta);
-  const total = await attempt($("total"), () => post("year", { budget, releases: Number($("times").value) }));
+  const key = eachKey();
+  const stated = (amount, small) => ({ [key]: amount, ...(key === "epsilon" && small ? { delta: small } : {}) });
+  const total = await attempt($("total"), () => post("year", { budget: stated($("each-amount").value.trim(), delta), releases: Number($("times").value) }));
   if (!total) return;
   const make = h("button", { type: "button", className: "small", onclick: async () => {
-    const made = await attempt($("total"), () => post("ledger", { budget: Object.fromEntries(Object.entries(total.budget).filter(([k]) => k === "delta" || k === "parameter").map(([k, v]) => [k === "parameter" ? "epsilon" : k, v])), table: table("data").table ?? null }));
+    const made = await attempt($("total"), () => post("ledger", { budget: stated(total.budget.parameter, total.budget.delta), table: table("data").table ?? null }));
     if (made) fill($("total"), `${total.text} The ledger is made; it pays for all of them.`);
   } }, "Make the ledger with this total");
   fill($("total"), `${total.text} `, make);
 });
+/** In what the spec states its budget; epsilon where it does not yet. */
+function eachKey() {
+  return ["rho", "mu"].find((key) => table("privacy")[key] !== undefined) ?? "epsilon";
+}
+function yearly() {
+  const kept = table("privacy");
+  $("each-name").textContent = { rho: "ρ", mu: "μ", epsilon: "ε" }[eachKey()];
+  $("each-amount").value = kept[eachKey()] || "1";
+  $("each-delta-field").hidden = eachKey() !== "epsilon";
+  $("each-delta").value = kept.epsilon ? kept.delta ?? "" : "1e-6";
+}
 $("add-column").addEventListener("click", () => {
   const name = $("new-column").value.trim();
   if (!name) return;
