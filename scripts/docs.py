@@ -72,6 +72,7 @@ GROUPS = {
             "choose_rows",
             "share_budget",
             "simulate",
+            "preview",
             "plan_profile",
             "factorization",
             "Factorization",
@@ -91,13 +92,14 @@ COURSE = sorted((ROOT / "examples" / "course").glob("*.ipynb"))
 START = ("start", "idea", "tutorial", "studio")
 GUIDE = {
     "What do I want to know?": ("how-to-choose", "how-to", "sql"),
+    "How large may epsilon be?": ("epsilon",),
     "What is in the table?": ("describe", "data", "money", "persons", "hospital"),
     "Where is it?": ("engines", "spark"),
     "Are there places inside places?": ("census",),
     "Is the budget small, with many pairs?": ("adaptive",),
     "Do questions come later?": ("sessions", "sparse"),
     "Does nobody hold the table?": ("local",),
-    "May I publish it?": ("privacy", "publishing", "office", "checking"),
+    "May I publish it?": ("privacy", "publishing", "office", "format", "checking"),
 }
 """The guide by question: pages of docs/ under what their readers ask."""
 MECHANISMS = (

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sfumato.planner.loading import load
     from sfumato.planner.opening import open_plan as open
     from sfumato.planner.planning import plan
+    from sfumato.planner.preview import preview
     from sfumato.planner.rows import choose_rows
     from sfumato.planner.shares import share_budget
     from sfumato.planner.simulate import simulate
@@ -124,6 +125,7 @@ __all__ = [
     "plan_profile",
     "predicates",
     "prefix",
+    "preview",
     "project",
     "pure",
     "queries",
@@ -178,6 +180,7 @@ _LATE = {
     "parities": "sfumato.workloads",
     "periods": "sfumato.strategies.periods",
     "plan": "sfumato.planner.planning",
+    "preview": "sfumato.planner.preview",
     "plan_profile": "sfumato.mechanisms.profiles",
     "predicates": "sfumato.workloads",
     "prefix": "sfumato.workloads",

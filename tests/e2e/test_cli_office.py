@@ -66,7 +66,7 @@ def test_cross_tables_are_those_of_python(run: Run) -> None:
 def test_what_is_no_cross_table_is_refused(run: Run) -> None:
     ask = ("crosstab", "out/first", "--rows", "age", "--columns")
     refused(run(*ask, "height"), "height")
-    refused(run(*ask, "sex", "--flags", "*:3"), "--flags lists marks")
+    refused(run(*ask, "sex", "--flags", "*:3"), "flags are marks with shares")
     refused(run(*ask, "sex", "--flags", "*=0"), "positive share")
     refused(run(*ask, "sex", "--sort", "x"), "sorted by 'total'")
     refused(run(*ask, "sex", "--language", "tlh"), "no words in 'tlh'")
@@ -106,3 +106,26 @@ def test_a_site_and_a_report_speak_german(run: Run) -> None:
     assert "<h1>Personen</h1>" in page
     assert run("report", "out/first", "-o", "german.html", "--language", "de").code == 0
     assert "Kreuztabellen" in Path("german.html").read_text(encoding="utf-8")
+
+
+def test_a_preview_is_of_what_anybody_may_see(run: Run) -> None:
+    """Mutant: the spec's own source read as a sample."""
+    found = json.loads(run("preview", "spec.toml", "--like", "out/first", "--budgets", "0.5,1", "--json").out)
+    assert [r["budget"] for r in found["budgets"]] == ["0.5", "1"]
+    assert {r["table"] for r in found["tables"]} >= {"age", "sex"}
+    assert "** above 30 %" in found["rule"]
+    assert run("mock", "spec.toml", "-n", "300", "-o", "mock.csv").code == 0
+    sampled = run("preview", "spec.toml", "--sample", "mock.csv", "--public", "--table", "age", "--table", "sex")
+    assert "as it might be" in sampled.out
+    assert (
+        run("preview", "spec.toml", "--sample", "mock.csv", "--public", "-o", "flags.svg", "--csv").out.count("\n") > 3
+    )
+    assert "flag" in Path("flags.svg").read_text(encoding="utf-8")
+    group = run("preview", "spec.toml", "--guess", "sex == 'female' = 23", "--budgets", "0.1").out
+    assert "suppress" in group
+    refused(run("preview", "spec.toml", "--sample", "people.csv", "--public"), "the table to be protected")
+    refused(run("preview", "spec.toml", "--sample", "mock.csv"), "add --public")
+    refused(run("preview", "spec.toml"), "one of them")
+    refused(run("preview", "spec.toml", "--guess", "sex == 'female'"), "about how many records")
+    refused(run("preview", "spec.toml", "--guess", "sex == 'female' = 3", "--table", "sex"), "--guess does not tell")
+    refused(run("preview", "spec.toml", "--like", "out/first", "--budgets", "x"), "epsilon")

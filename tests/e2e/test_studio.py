@@ -22,7 +22,7 @@ from sfumato.studio.serving import prepare_spec
 from support.browser import Browser
 from support.studio import Studio, folder, studio
 
-STEPS = ("table", "questions", "what-if", "pay", "read", "audit")
+STEPS = ("table", "questions", "what-if", "pay", "read", "publish", "audit")
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +179,7 @@ def test_what_if(page: Studio, browser: Browser) -> None:
     browser.run(move, browser.find("#lines input[type=range]"), 3, "change")
     browser.until(lambda: not browser.find("#keep-weights").get_property("disabled"))
     assert planned() == 2
-    browser.click("main details summary")
+    browser.click("main details:has(#every) summary")
     browser.until(lambda: browser.all("#every td") and "…" not in browser.text("#every tbody"))
     alone = [r.find_elements("css selector", "td")[5].text for r in browser.all("#every tbody tr")]
     assert {a for a, t in zip(alone, plan.workload.blocks, strict=True) if t.is_marginal} == {"4.22"}
@@ -309,7 +309,7 @@ def test_every_page_for_everybody(page: Studio, browser: Browser, name: str) -> 
     reaches every control."""
     base = page.keys.origin
     browser.go(f"{base}/{name}")
-    ready = {"what-if": "#lines td", "pay": "#ledger svg", "read": "#statistic svg"}
+    ready = {"what-if": "#lines td", "pay": "#ledger svg", "read": "#statistic svg", "publish": "#files a"}
     browser.until(lambda: not browser.all("[aria-busy]") and (name not in ready or browser.all(ready[name])))
     for width, scheme in ((1280, "light"), (390, "dark"), (390, "light"), (1280, "dark")):
         browser.look(width, scheme)

@@ -89,6 +89,62 @@ def say_words(text: str, **values: object) -> str:
     return found.format(**values) if values else found
 
 
+_FEW = 9  # letters: a text that says less by itself, such as "{low} to {high}", takes single words alone
+
+
+@cache
+def _spoken_patterns(language: str) -> tuple[tuple[re.Pattern[str], str], ...]:
+    """The texts of a catalogue that have names in braces, as patterns; those that say most by themselves first."""
+    own = {text: re.sub(r"\{\w+\}", "", text) for text in read_catalogue(language).words if "{" in text}
+    found: list[tuple[re.Pattern[str], str]] = []
+    for text, said in sorted(own.items(), key=lambda item: -len(item[1])):
+        names, letters = re.findall(r"\{(\w+)\}", text), sum(map(str.isalpha, said))
+        if letters and len(set(names)) == len(names):
+            each = r"(?P<\1>\\S+?)" if letters < _FEW else r"(?P<\1>.+?)"
+            found.append((re.compile(re.sub(r"\\\{(\w+)\\\}", each, re.escape(text)), re.DOTALL), text))
+    return tuple(found)
+
+
+_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z\d“'\"])")
+_NUMBER = re.compile(r"-?[\d,]+(\.\d+)?")
+ENGLISH = re.compile(
+    r"\b(the|of|and|is|are|were|for|with|by|its|it|than|to|from|be|has|have|which|that|this|they|no|errs?|noise)\b",
+    re.I,
+)
+"""Words that an English sentence seldom lacks, and that are none of German or French."""
+
+
+def say_text(text: str) -> str:
+    """A finished English text in the language that is spoken: as a whole, by a pattern, or sentence by sentence.
+
+    Names that begin with n stand for numbers with English marks, which are written anew; others for what is
+    translated where the catalogue has it, and else stays. A text that the catalogue lacks is returned as it is.
+    """
+    if page_language() == _ENGLISH or not text.strip():
+        return text
+    whole = _say_whole(text)
+    if whole is not None:
+        return whole
+    sentences = _SENTENCE.split(text)
+    return text if len(sentences) == 1 else " ".join(_say_whole(one) or one for one in sentences)
+
+
+def _say_whole(text: str) -> str | None:
+    words = read_catalogue(page_language()).words
+    if text in words:
+        return words[text]
+    for pattern, key in _spoken_patterns(page_language()):
+        found = pattern.fullmatch(text)
+        if found is None:
+            continue
+        values = found.groupdict()
+        if any(_SENTENCE.search(v) or (k.startswith("n_") and not _NUMBER.fullmatch(v)) for k, v in values.items()):
+            continue
+        told = {k: local_number(v) if k.startswith("n_") else _say_whole(v) or v for k, v in values.items()}
+        return words[key].format(**told)
+    return None
+
+
 _NOTES = (
     "of records from {low} to {high}",
     "of values cut to {low} to {high}",

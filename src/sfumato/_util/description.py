@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from sfumato._util.catalogue import say_words
 from sfumato._util.frames import SHOWN_ROWS, Frame, printable
 
 
@@ -410,7 +411,7 @@ def _heading(title: str) -> str:
 def _page_bar(row: Bar, width: float) -> str:
     note = f"<small>{_html_text(row.note)}</small>" if row.note else ""
     kind, chosen = f" {row.mark}".rstrip(), row.mark == "chosen"
-    end = '<span class="quiet">chosen</span>' if chosen else ""
+    end = f'<span class="quiet">{say_words("chosen")}</span>' if chosen else ""
     return (
         f'<div class="what{" chosen" if chosen else ""}">{_html_text(row.name)}{note}</div>'
         f'<div class="bar{kind}"><i style="width:{width:.2f}%"></i><b>{_html_text(row.shown)}</b>{end}</div>'

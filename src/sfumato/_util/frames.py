@@ -172,7 +172,7 @@ class Frame(FrameConvertible):
         right = [
             n in numbers or all(isinstance(row[n], (int, float)) or row[n] is None for row in shown) for n in names
         ]
-        return [printable(n) for n in names], [[_format_cell(row[n]) for n in names] for row in shown], right
+        return [printable(n) for n in names], [[format_cell(row[n]) for n in names] for row in shown], right
 
     def to_text(self, most: int = SHOWN_ROWS) -> str:
         """The first rows for a terminal, in aligned columns.
@@ -252,7 +252,7 @@ class Frame(FrameConvertible):
         return [None if None in row else row for row in rows]
 
 
-def _format_cell(value: object) -> str:
+def format_cell(value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, float):

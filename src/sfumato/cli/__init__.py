@@ -12,7 +12,20 @@ import typer
 import typer.core
 import typer.main
 
-from sfumato.cli import keys, ledgers, measures, office, pages, planning, profiles, releases, sessions, sql, streams
+from sfumato.cli import (
+    jobs,
+    keys,
+    ledgers,
+    measures,
+    office,
+    pages,
+    planning,
+    profiles,
+    releases,
+    sessions,
+    sql,
+    streams,
+)
 from sfumato.cli.options import message_for_command, typed_command
 from sfumato.errors import NotWritten, SfumatoError
 from sfumato.terminal import use_utf8_output
@@ -100,6 +113,7 @@ app.add_typer(profiles.commands)
 app.add_typer(releases.commands)
 app.add_typer(measures.commands)
 app.add_typer(office.commands)
+app.add_typer(jobs.commands)
 app.add_typer(pages.commands)
 app.add_typer(sql.commands)
 app.add_typer(planning.schema, name="schema")

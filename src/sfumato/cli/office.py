@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
 from sfumato.cli.options import Folder, Json, Language, Told, chosen_publication
 from sfumato.errors import InvalidInput
-from sfumato.terminal import print_csv, refuse_write_errors, show_result
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from sfumato.terminal import print_csv, refuse_write_errors, show_activity, show_result
 
 commands = typer.Typer()
 
@@ -36,15 +33,125 @@ Flags = Annotated[
 ]
 
 
-def read_flags(text: str) -> Mapping[str, float]:
-    """Marks as they are typed: "*=.15,**=.30,suppress=.50". Raises InvalidInput."""
-    pairs = [part.rpartition("=") for part in text.split(",")]
-    try:
-        return {mark.strip(): float(share) for mark, _, share in pairs}
-    except ValueError:
+def read_guesses(texts: list[str]) -> dict[str, float]:
+    """Groups as they are typed: "state == 'Vermont' = 23". Raises InvalidInput."""
+    found: dict[str, float] = {}
+    for text in texts:
+        condition, _, count = text.rpartition("=")
+        try:
+            found[condition.strip()] = float(count.replace("≈", ""))
+        except ValueError:
+            raise InvalidInput(
+                "--guess is a condition, = and about how many records, such as \"state == 'Vermont' = 23\", "
+                f"not {text!r}"
+            ) from None
+    return found
+
+
+@commands.command()
+def preview(
+    spec: Annotated[Path, typer.Argument(metavar="SPEC|PLAN", help="A spec file or a saved plan.")],
+    like: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="A release whose counts are about those to come, as last year's.")
+    ] = None,
+    sample: Annotated[
+        str | None, typer.Option(metavar="TABLE", help="Public or mock rows, as a file or an address; needs --public.")
+    ] = None,
+    public: Annotated[
+        bool, typer.Option("--public", help="I state that anybody may see every row of the sample.")
+    ] = False,
+    guess: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CONDITION=N", help="A group and about how many it is of; may be repeated."),
+    ] = None,
+    budgets: Annotated[
+        str, typer.Option(metavar="V,V,…", help="Epsilons (or rhos, mus, as the spec states its budget).")
+    ] = "",
+    table: Annotated[
+        list[str] | None,
+        typer.Option("--table", metavar="ATTRIBUTE", help="Show this table as it might be released; may be repeated."),
+    ] = None,
+    flags: Flags = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Draw flags by budget: a new .svg, .png or .pdf.")
+    ] = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV: every table, every digit.")] = False,
+    as_json: Json = False,
+) -> None:
+    """What the tables would look like at several budgets, before anything is paid: of last year's release, of public
+    rows, or of guesses. Never of the table to be protected: its source is refused.
+
+    \b
+    Example:
+      sfumato preview people.toml --like releases/2026-10 --budgets 0.25,0.5,1,2
+      sfumato preview people.toml --guess "age >= 80 and sex == 'male' = 23" --budgets 0.5,1
+    """
+    from sfumato.planner.preview import preview as foresee
+    from sfumato.present.crosstab import save_chart
+    from sfumato.releases.reliability import parse_flags
+    from sfumato.releasing import plan_or_spec
+
+    given = [name for name, value in (("--like", like), ("--sample", sample), ("--guess", guess)) if value]
+    if len(given) != 1:
+        raise InvalidInput(f"a preview is of --like, --sample or --guess, one of them; {len(given)} are given")
+    if table and guess:
+        raise InvalidInput("--table shows a whole table, which --guess does not tell; give --like or --sample")
+    with show_activity("planning") as progress:
+        found, source, _ = plan_or_spec(spec, progress)
+    if guess:
+        told: Any = read_guesses(guess)
+    elif like is not None:
+        from sfumato.releases import load_release
+
+        told = load_release(like).with_errors()
+    else:
+        told = _sampled_release(found, str(sample), source, public=public)
+    values = [text.strip() for text in budgets.split(",") if text.strip()]
+    seen = foresee(found, told, budgets=values, flags=None if flags is None else parse_flags(flags))  # type: ignore[arg-type]
+    if out is not None:
+        with refuse_write_errors(out):
+            save_chart(seen.plot(), out)
+    if as_csv:
+        print_csv(seen.frame())
+        return
+    shown: Any = seen.table(*table) if table else None
+    if table and len(table) > 1:
+        shown = shown.crosstab(table[:1], table[1:], per=None, flags=seen.reliability)
+    text = str(seen) if shown is None else f"{seen}\n\nA table as it might be, of noise that is drawn anew:\n{shown}"
+    facts = {"budgets": seen.by_budget().rows(), "tables": seen.frame().rows()}
+    facts |= {"rule": seen.reliability.statement()} | ({} if shown is None else {"drawn": shown.frame().rows()})
+    show_result(facts, text, as_json=as_json)
+
+
+def _sampled_release(plan: Any, sample: str, source: Any, *, public: bool) -> Any:
+    """A release of rows that anybody may see, at a budget at which noise does not count, and which no ledger pays."""
+    from sfumato.curator.rows.samples import named_or_spec_table, refuse_protected_sample
+    from sfumato.planner.planning import plan as replan
+    from sfumato.privacy.budget import Budget
+    from sfumato.releasing import release
+    from sfumato.strategies.geography_tree import neighbour_relation
+
+    refuse_protected_sample(sample, source)
+    if not public:
         raise InvalidInput(
-            f"--flags lists marks with shares, such as '*=.15,**=.30,suppress=.50', not {text!r}"
-        ) from None
+            "a sample is read without a charge: it is for public or mock rows alone, never for the table to be "
+            "protected. If anybody may see every row of it, add --public; sfumato mock draws rows that anybody may "
+            "see. Nothing was read"
+        )
+    unit = plan.unit
+    near = replan(
+        plan.workload,
+        Budget.gdp(_EXACT),
+        neighbours=neighbour_relation(unit) if unit.within else unit.neighbours,
+        person=unit.person,
+        rows_per_person=unit.rows_per_person,
+        once_per=unit.once_per,
+        rows_per_group=unit.rows_per_group,
+    )
+    return release(near, named_or_spec_table(source, sample) or sample, ledger=None, name="preview")
+
+
+_EXACT = 10**5  # mu: noise of a hundred-thousandth of a record, which is 0 on the whole numbers
 
 
 @commands.command()
@@ -73,10 +180,11 @@ def crosstab(
     """
     from sfumato._util.catalogue import speak
     from sfumato.releases import load_release
+    from sfumato.releases.reliability import parse_flags
 
     found, told = load_release(folder).with_errors(), chosen_publication(folder, publication, language)
     table = found.table(*rows, *columns, confidence=confidence)
-    marks = told.flags if flags is None else read_flags(flags)
+    marks = told.flags if flags is None else parse_flags(flags)
     of = None if per is Base.NONE else per.value
     with speak(told.language, told.called()):
         made = table.crosstab(rows, columns, per=of, sort=sort, top=top, flags=marks).labelled(told)
@@ -146,7 +254,9 @@ def export(
     formats: Annotated[
         list[str] | None,
         typer.Option(
-            "--format", metavar="NAME", help="csv, csvw, frictionless, sdmx, px, parquet, xlsx, dcat; all unless named."
+            "--format",
+            metavar="NAME",
+            help="csv, csvw, frictionless, sdmx, px, parquet, xlsx, dcat, plain; all but plain unless named.",
         ),
     ] = None,
     leave_out: Annotated[

@@ -12,6 +12,7 @@ from sfumato._util.text import date_format_fields
 from sfumato.domain.attributes import Attribute, Categories
 from sfumato.domain.core import Domain
 from sfumato.domain.hierarchies import Hierarchy
+from sfumato.domain.measures import Measure
 from sfumato.domain.ordered import Dates
 from sfumato.errors import DomainError
 
@@ -46,6 +47,8 @@ def _mock_field(attribute: Attribute, rng: np.random.Generator) -> str:
     if isinstance(attribute, (Categories, Hierarchy)):
         codes: Sequence[str] = attribute.codes
         return codes[int(rng.integers(len(codes)))]
+    if isinstance(attribute, Measure):
+        return _mock_number(attribute.low, attribute.high, int(rng.integers(_STEPS)))
     if attribute.intervals is None:
         return attribute.declared_labels[int(rng.integers(attribute.declared_size))]
     low, high = attribute.intervals[int(rng.integers(attribute.declared_size))]

@@ -103,7 +103,7 @@ def simulate(
     squares, sums, covered, worst = np.zeros(len(truth)), np.zeros(len(truth)), 0.0, 0.0
     total = int(table.sum()) if plan.unit.total_is_public else None
     for _ in range(repetitions):
-        values = [e + _draw_float_noise(plan, e.shape[0], generator) for e in exact]
+        values = [e + draw_float_noise(plan, e.shape[0], generator) for e in exact]
         if plan.body is not None:
             made = _project_simulated(plan, values, total)
             error, (low, high, *_) = made.answers - truth, made.intervals(level)
@@ -135,7 +135,7 @@ def _project_simulated(plan: Plan, values: list[Numbers], total: int | None) -> 
     return projected_release(Release(plan, measured, _NOWHERE), plan)
 
 
-def _draw_float_noise(plan: Plan, size: int, generator: np.random.Generator) -> Numbers:
+def draw_float_noise(plan: Plan, size: int, generator: np.random.Generator) -> Numbers:
     """Noise of the plan's law up to floating point."""
     if isinstance(plan.noise, DiscreteLaplace):
         p = -np.expm1(-1.0 / float(plan.noise.scale))

@@ -348,6 +348,29 @@ def chart_with_words(chart: Any, title: str, source: str) -> Any:
     return chart
 
 
+def chart_flags(rows: Sequence[dict[str, Any]], parameter: str, title: str) -> Any:
+    """A bar for every budget, cut by the share of cells with each flag: rows of budget, flag, share and rank."""
+    altair = _load_altair()
+    budgets, flags = (list(dict.fromkeys(row[key] for row in rows)) for key in ("budget", "flag"))
+    y = altair.Y(field="budget", type="nominal", sort=budgets, title=parameter)
+    tips = [altair.Tooltip(field=k, type="nominal") for k in ("budget", "flag")]
+    tips += [altair.Tooltip(field="share", type="quantitative", format=".1%")]
+    bars = (
+        altair.Chart(altair.Data(values=list(rows)))
+        .mark_bar()
+        .encode(
+            x=altair.X(field="share", type="quantitative", title="share of cells", axis=altair.Axis(format="%")),
+            y=y,
+            color=altair.Color(
+                field="flag", type="nominal", sort=flags, scale=altair.Scale(scheme="viridis"), title="flag"
+            ),
+            order=altair.Order(field="rank", type="ordinal"),
+            tooltip=tips,
+        )
+    )
+    return chart_with_words(bars, title, "")
+
+
 def _interval_rule(altair: Any, base: Any) -> Any:
     """The line of an interval."""
     return base.mark_rule().encode(

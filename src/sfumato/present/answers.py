@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from sfumato._util.catalogue import called_attribute, local_number, say_words
+from sfumato._util.catalogue import called_attribute, local_number, say_note, say_words
 from sfumato._util.checks import show_number
 from sfumato._util.description import TitledTable
 from sfumato._util.frames import Frame, safe_text
@@ -325,7 +325,7 @@ def measures_table(release: Release) -> list[TitledTable]:
             told.append((f"{one} and {other}", by, _pair_statistics_of(release, one, other, by)))
     for measure, by, found in told:
         cells = itertools.product(*(shown_cells(domain, b) for b in by))
-        groups = [safe_text(" · ".join(c)) or "all" for c in cells]
+        groups = [safe_text(" · ".join(c)) or say_words("all") for c in cells]
         for statistic, frame in found:
             told_of.add(statistic)
             value = next(n for n in frame.columns if n.startswith(_VALUES))
@@ -336,7 +336,7 @@ def measures_table(release: Release) -> list[TitledTable]:
                     continue
                 error = 0.0 if v is None else (high - low) / 4
                 shown = ["–" if x is None else round_to_error(x, error) for x in (v, low, high)]
-                row = (safe_text(called_attribute(measure)), group, say_words(statistic), *shown, note)
+                row = (safe_text(called_attribute(measure)), group, say_words(statistic), *shown, say_note(note or ""))
                 for column, text in zip(columns.values(), row, strict=True):
                     column.append(text)
     if not columns["Group"]:

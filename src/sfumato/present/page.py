@@ -44,6 +44,7 @@ from sfumato.present.answers import (
 )
 from sfumato.present.crosstab import crosstab_section
 from sfumato.present.projected import MODEL_READING, model_answers, model_lead, moved_section
+from sfumato.present.translated import translated_page
 from sfumato.present.words import predicted_families, provenance_sections, round_to_error, show_figures, typical_table
 from sfumato.releases import Release
 from sfumato.releases.methods import method_description
@@ -120,7 +121,7 @@ def render(thing: Reported, *, actual: ArrayLike | None = None, publication: Pub
 
 
 def _render_spoken(thing: Reported, actual: ArrayLike | None, told: Publication) -> str:
-    page = describe_page(thing, actual=actual, publication=told)
+    page = translated_page(describe_page(thing, actual=actual, publication=told))
     plan: Any = thing if isinstance(thing, WorkloadPlan) else thing.plan
     planned = isinstance(thing, WorkloadPlan)
     kind = say_words("Plan of a release with differential privacy" if planned else "Release with differential privacy")

@@ -1,7 +1,8 @@
 """The tables of a release in the formats of statistical offices and open data, for other programs to read.
 
 A folder holds one CSV file for each table, which CSVW and a Frictionless data package describe, SDMX-CSV 2.0 with its
-structure, PX files, Parquet, a workbook (`workbook`), and an entry for a DCAT catalogue. Every file has answers,
+structure, PX files, Parquet, a workbook (`workbook`), plain CSV files with covariances for programs without Python, and
+an entry for a DCAT catalogue. Every file has answers,
 standard errors and ends of intervals; with an office's marks also flags. A number is left out of a file only if that
 is asked for.
 """
@@ -27,6 +28,8 @@ import numpy as np
 from sfumato._util.catalogue import page_language, say_words, speak
 from sfumato._util.frames import Frame, printable, safe_text
 from sfumato.errors import InvalidInput, PlanError
+from sfumato.present.words import budget_statement
+from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.publishing.site import tables_to_publish
 from sfumato.publishing.workbook import write_workbook
 from sfumato.releases import Release, Table
@@ -87,7 +90,7 @@ def write_formats(
     publication: Publication | None = None,
     leave_out: bool = False,
 ) -> Path:
-    """Write the tables of a release to a new folder in the formats of `FORMATS`, all of them unless named.
+    """Write the tables of a release to a new folder in the formats of `FORMATS`, all but "plain" unless named.
 
     Tables are those that were asked for, the smallest first, up to 500 and a million cells. With `leave_out` numbers
     that a publication flags "suppress" are missing from these files; the release's own always have them. It costs
@@ -105,7 +108,7 @@ def write_formats(
     """
     if not isinstance(release, Release):
         raise PlanError("files for offices are written of a release whose errors are known")
-    wanted = list(FORMATS) if formats is None else list(dict.fromkeys(formats))
+    wanted = [f for f in FORMATS if f != _LARGE] if formats is None else list(dict.fromkeys(formats))
     strange = [f for f in wanted if f not in FORMATS]
     if strange or not wanted:
         raise InvalidInput(f"formats are some of {', '.join(FORMATS)}, not {strange or 'none'}")
@@ -558,6 +561,52 @@ def _write_dcat(files: _Files) -> None:
     _write_text(files, "dcat.jsonld", _json_text(entry))
 
 
+# -- plain files, for programs without Python ----------------------------------------------------------------
+
+_LARGE = "plain"  # with covariances some hundred times the cells: written where it is named
+PLAIN = "sfumato tables 1"
+"""What about.csv of these files calls their form; docs/format.md describes it."""
+_MOST_COVARIANCES = 300  # cells of a table whose covariances are written: a file of 2 MB
+
+
+def _write_plain(files: _Files) -> None:
+    """CSV files alone, every digit: what it is, which tables there are, their cells, and the covariances of these."""
+    release = files.release
+    told = release.plan
+    with speak("en"):  # programs read it
+        guarantee = budget_statement(told.budget)
+    about = [
+        ("format", PLAIN),
+        ("name", release.provenance.name),
+        ("title", files.title),
+        ("guarantee", guarantee),
+        ("protected", told.unit.describe()),
+        ("noise", "laplace" if isinstance(told.noise, DiscreteLaplace) else "gaussian"),
+        ("biased", "yes" if told.bias_records is not None else "no"),
+        ("projected", "no" if release.projection is None else "yes"),
+        ("confidence", repr(_CONFIDENCE)),
+        ("flags", read_reliability(files.publication.flags).statement() if files.publication.flags else ""),
+        ("method", method_paragraph(release)),
+    ]
+    _write_text(files, "plain/about.csv", _csv_file([("key", "value"), *about]))
+    lines: list[Sequence[Any]] = [("table", "attributes", "cells", "file", "covariances")]
+    for t in files.tables:
+        names, cells = t.table.attributes, t.table.values.size
+        columns = dict(t.frame.columns)
+        columns["standard_error"] = t.table.noise_errors().reshape(-1).tolist()
+        if release.projection is not None:
+            columns["unprojected"] = release.raw.table(*names).values.reshape(-1).tolist()
+        body = zip(*columns.values(), strict=True)
+        rows = [[safe_text(v) if isinstance(v, str) else v for v in row] for row in body]
+        _write_text(files, f"plain/{t.stem}.csv", _csv_file([[safe_text(n) for n in columns], *rows]))
+        kept = ""
+        if cells <= _MOST_COVARIANCES:
+            kept = f"{t.stem}.covariances.csv"
+            _write_text(files, f"plain/{kept}", _csv_file(release.covariance(names).tolist()))
+        lines.append((t.stem, " ".join(quote(c, safe="") for c in t.columns), cells, f"{t.stem}.csv", kept))
+    _write_text(files, "plain/tables.csv", _csv_file(lines))
+
+
 FORMATS: Mapping[str, Callable[[_Files], None]] = {
     "csv": _write_csvs,
     "csvw": _write_csvw,
@@ -566,6 +615,7 @@ FORMATS: Mapping[str, Callable[[_Files], None]] = {
     "px": _write_px,
     "parquet": _write_parquets,
     "xlsx": _write_excel,
+    "plain": _write_plain,
     "dcat": _write_dcat,
 }
 """What `write_formats` writes, by name; the catalogue entry is last, as it lists the files of all others."""

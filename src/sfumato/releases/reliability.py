@@ -64,6 +64,15 @@ class Reliability:
         )
 
 
+def parse_flags(text: str) -> dict[str, float]:
+    """Flags as people type them: "*=.15, **=.30, suppress=.50". Raises InvalidInput."""
+    pairs = [part.rpartition("=") for part in text.split(",")]
+    try:
+        return {mark.strip(): float(share) for mark, _, share in pairs}
+    except ValueError:
+        raise InvalidInput(f"flags are marks with shares, such as '*=.15,**=.30,suppress=.50', not {text!r}") from None
+
+
 def _flag_words(flag: str) -> str:
     return say_words("left out") + " (··)" if flag == SUPPRESS else flag
 

@@ -27,9 +27,10 @@ from sfumato._util.description import Description, Warnings
 from sfumato.errors import BudgetExceeded, InvalidInput, LedgerMismatch, NameTaken, SfumatoError
 from sfumato.present.charts import CONFIG
 from sfumato.present.page import asset_text, template_environment
+from sfumato.privacy.practice import PRACTICE
 from sfumato.publishing.workbook import release_workbook
 from sfumato.releases.publication import folder_publication
-from sfumato.studio import conversations, paying, reading
+from sfumato.studio import conversations, outgoing, paying, reading
 from sfumato.studio import reading as downloads
 from sfumato.studio.calls import CALLS, Asked, Json, release_of
 from sfumato.studio.what_if import ledger_csv, spec_state
@@ -216,6 +217,7 @@ STEPS = {
     "what-if": "What if",
     "pay": "Pay",
     "read": "Read",
+    "publish": "Publish",
     "audit": "Audit",
 }
 """The pages in the order of the road."""
@@ -338,6 +340,7 @@ def _page_shell(name: str) -> str:
         .get_template(f"{name}.html")
         .render(
             steps=STEPS,
+            practice=PRACTICE,
             step=name,
             before=order[at - 1] if at else None,
             after=order[at + 1] if at + 1 < len(order) else None,
@@ -383,6 +386,21 @@ def _read_page(desk: Workspace, payments: paying.Payments, query: Json) -> Json:
     return found
 
 
+def _publish_page(desk: Workspace, _payments: paying.Payments, query: Json) -> Json:
+    shelf = [name for name in desk.shelf() if desk.stored(name).is_dir()]
+    name = query.get("name") or (shelf[0] if shelf else None)
+    found: Json = {"shelf": shelf, "name": name, "told": None, "error": None, "broken": None, "attributes": []}
+    if name is not None:
+        try:
+            release = release_of(desk, name)
+            found["told"] = outgoing.publication_fields(desk.stored(name))
+            found["projected"] = release.projection is not None
+            found["attributes"] = reading.release_overview(release, name)["attributes"]
+        except SfumatoError as error:
+            found["error"] = desk.said(error)
+    return found
+
+
 def _audit_page(desk: Workspace, _payments: paying.Payments, _query: Json) -> Json:
     found = desk.ledger()
     name = desk.places.ledger.name
@@ -408,6 +426,7 @@ _PAGES: dict[str, Asked] = {
     "what-if": _table_page,
     "pay": _pay_page,
     "read": _read_page,
+    "publish": _publish_page,
     "audit": _audit_page,
 }
 
@@ -425,6 +444,11 @@ def _download(desk: Workspace, request: Request) -> Response:
             raise InvalidInput("there is no ledger yet")
         return _attachment_response(ledger_csv(found).encode(), "ledger.csv", "text/csv; charset=utf-8")
     name = query.get("name", "")
+    if what == "office.toml":
+        return _attachment_response(outgoing.job_text(desk).encode(), what, "application/toml")
+    if what in outgoing.KINDS:
+        body = outgoing.outgoing_file(release_of(desk, name), desk.stored(name), what, tuple(query.getlist("a")))
+        return _attachment_response(body, f"{name} {what}", outgoing.KINDS[what])
     if what == downloads.STREAM:
         return _attachment_response(downloads.stream_file(desk.release(name)), f"{name}.release", "application/zip")
     if what in downloads.FILES:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from sfumato._util.description import Description
 from sfumato.errors import InvalidInput
@@ -16,7 +16,7 @@ from sfumato.plans.plan import Plan
 from sfumato.present.sections import guarantee_sentences
 from sfumato.privacy.budget import Budget
 from sfumato.releases import Release
-from sfumato.studio import conversations, drafts, paying, reading, what_if
+from sfumato.studio import conversations, drafts, outgoing, paying, reading, what_if
 from sfumato.studio.what_if import spec_state
 from sfumato.studio.workspace import Workspace
 
@@ -39,6 +39,33 @@ def _change_call(desk: Workspace, _payments: paying.Payments, given: Json) -> An
         raise InvalidInput("a change is about a place, with a list of conditions")
     ready = functools.partial(spec_state, desk)
     return spec_state(desk, desk.change(given.get("version"), given.get("changes"), about, conditions, ready))
+
+
+def _undo_call(desk: Workspace, _payments: paying.Payments, given: Json) -> Any:
+    return spec_state(desk, desk.undo(given.get("version")))
+
+
+def _year_call(_desk: Workspace, _payments: paying.Payments, given: Json) -> Any:
+    """What a year's releases take together."""
+    return what_if.year_total(_budget_of_page(given), given.get("releases"))
+
+
+def _told_call(desk: Workspace, _payments: paying.Payments, given: Json) -> Any:
+    """What readers are told of a release: kept in its folder."""
+    name = given.get("name")
+    return outgoing.keep_publication(_released(desk, name), desk.stored(name), given.get("told"))
+
+
+def _released(desk: Workspace, name: object) -> Release:
+    """A release in a folder of its own, which has room for what readers are told."""
+    if not desk.stored(name).is_dir():
+        raise InvalidInput("titles are kept in the folder of a release, and this is one file")
+    return release_of(desk, name)
+
+
+def _projected_call(desk: Workspace, _payments: paying.Payments, given: Json) -> Any:
+    name = given.get("name")
+    return {"name": outgoing.keep_projected(desk, _released(desk, name), str(name))}
 
 
 def _import_call(desk: Workspace, _payments: paying.Payments, given: Json) -> Any:
@@ -113,6 +140,16 @@ def _margin_call(desk: Workspace, _payments: paying.Payments, given: Json) -> An
     return {"budget": what_if.budget_numbers(budget), "statement": str(budget).partition(";")[0]}
 
 
+def _guess_call(desk: Workspace, _payments: paying.Payments, given: Json) -> Any:
+    """How well a group that somebody has in mind would be known; its size is a guess, and no row is read."""
+    condition, count, within = given.get("condition"), given.get("count"), given.get("within")
+    numbers = all(isinstance(n, (int, float)) and not isinstance(n, bool) for n in (count, within))
+    if not isinstance(condition, str) or not numbers:
+        raise InvalidInput("a group is a condition, with about how many records it has and how exactly, in per cent")
+    plan, budget = _one_look_plan(desk, given), _budget_of_page(given)
+    return what_if.known_of_group(plan, condition, float(cast(float, count)), float(cast(float, within)) / 100, budget)
+
+
 def _alone_call(desk: Workspace, _payments: paying.Payments, given: Json) -> Any:
     """What tables would have with the whole budget to themselves; the page asks again for those that are left."""
     numbers = given.get("tables")
@@ -167,10 +204,15 @@ def _verify_call(desk: Workspace, _payments: paying.Payments, given: Json) -> An
 CALLS: dict[str, Asked] = {
     "names": _names_call,
     "change": _change_call,
+    "undo": _undo_call,
+    "year": _year_call,
+    "told": _told_call,
+    "keep-projected": _projected_call,
     "import": _import_call,
     "plan": _plan_call,
     "scale": _scale_call,
     "margin": _margin_call,
+    "guess": _guess_call,
     "alone": _alone_call,
     "account": _account_call,
     "ledger": _open_ledger_call,

@@ -20,6 +20,7 @@ from sfumato._util.codec import value_fingerprint
 from sfumato._util.frames import Frame, safe_text
 from sfumato.domain import Measure
 from sfumato.errors import InvalidInput, PlanError, SfumatoError, SpecError
+from sfumato.planner.preview import budget_error_factor, preview
 from sfumato.plans.explain import objective_text
 from sfumato.plans.iterative import IterativePlan
 from sfumato.plans.labels import LabelPlan
@@ -207,16 +208,12 @@ def _errors_scale(plan: Plan) -> bool:
 
 def scale_errors(plan: Plan, budget: Budget) -> ScaledErrors:
     """The plan under another budget. Raises PlanError where errors do not scale."""
-    if not _errors_scale(plan):
-        raise PlanError("the errors of this mechanism do not scale with the budget; it is planned anew")
+    factor = budget_error_factor(plan, budget)
     if isinstance(plan.price, GaussianEvent):
-        factor = math.sqrt(plan.budget.mu_squared / budget.mu_squared)
         right = attack_success(GaussianEvent(budget.mu_squared))
     elif isinstance(plan.price, PureEvent):
-        factor = float(plan.budget.laplace_epsilon / budget.laplace_epsilon)
         right = attack_success(PureEvent(budget.laplace_epsilon))
     else:
-        factor = math.sqrt(plan.budget.rho / budget.rho)
         right = attack_success(ZcdpEvent(budget.rho))
     return ScaledErrors(factor, guarantee_sentence(budget), budget_statement(budget), percent_up(right))
 
@@ -233,7 +230,29 @@ def budget_for_margin(plan: Plan, margin: float, part: str, order: int) -> Budge
     now = next((r["margin"] for r in plan.errors_by_order().rows() if (r["part"], r["attributes"]) == (part, order)), 0)
     if not now:
         raise InvalidInput("no line of the plan is of that part and number of attributes")
-    times = Fraction(now) / Fraction(margin)
+    return _budget_of_smaller_errors(plan, Fraction(now) / Fraction(margin))
+
+
+def known_of_group(plan: Plan, condition: str, count: float, within: float, budget: Budget) -> dict[str, Any]:
+    """How well a group of about `count` records would be known under a budget, and what `within` of it would take.
+
+    `within` is a share of the count. Raises SfumatoError as `preview` does.
+    """
+    if not 0 < within < math.inf:
+        raise InvalidInput("how exactly is a per cent of the group, such as 50")
+    group = preview(plan, {condition: count}).expected[0]
+    margin = float(group.margins[0])
+    enough = _budget_of_smaller_errors(plan, Fraction(margin) / Fraction(within * count))
+    now = margin * budget_error_factor(plan, budget)
+    said = f"{safe_text(condition)}, about {count:,.6g}: ± {show_figures(now)}, which is ± {100 * now / count:,.3g} %."
+    takes = f"To know it to ± {100 * within:.3g} % takes {str(enough).partition(';')[0]}."
+    return {"margin": now, "share": now / count, "text": f"{said} {takes}", "budget": budget_numbers(enough)}
+
+
+def _budget_of_smaller_errors(plan: Plan, times: Fraction) -> Budget:
+    """The budget of the plan's kind and delta under which its errors are so many times smaller."""
+    if not _errors_scale(plan):
+        raise PlanError("the errors of this mechanism do not scale with the budget; sfumato plan --margin finds it")
     budget = plan.budget
     if isinstance(plan.price, PureEvent):
         wanted = budget.laplace_epsilon * times
@@ -253,6 +272,28 @@ def budget_for_margin(plan: Plan, margin: float, part: str, order: int) -> Budge
         )
     mu = sqrt_up(budget.mu_squared * times**2)
     return Budget("approx", _four_digits_up(conversions.epsilon_of_mu(mu, budget.delta)), budget.delta)
+
+
+_MOST_RELEASES = 10_000  # of one ledger: one a day for a generation
+
+
+def year_total(one: Budget, releases: object) -> dict[str, Any]:
+    """What so many releases of one budget take together: the total of a ledger that pays for them.
+
+    Gaussian noise adds up by squares, pure epsilon and rho as they are. Raises InvalidInput.
+    """
+    if isinstance(releases, bool) or not isinstance(releases, int) or not 1 <= releases <= _MOST_RELEASES:
+        raise InvalidInput(f"releases in all are a whole number from 1 to {_MOST_RELEASES:,}")
+    if one.kind in ("pure", "zcdp"):
+        total = replace(one, parameter=one.parameter * releases)
+    else:
+        mu = sqrt_up(one.mu_squared * releases)
+        total = Budget.gdp(_four_digits_up(mu))
+        if one.delta is not None:
+            total = Budget.approx(_four_digits_up(conversions.epsilon_of_mu(mu, one.delta)), one.delta)
+    together = budget_statement(total)
+    text = f"{releases:,} releases of {budget_statement(one)} each take {together} in all: {guarantee_sentence(total)}."
+    return {"budget": budget_numbers(total), "text": text}
 
 
 def _four_digits_up(value: Fraction) -> Fraction:
@@ -275,7 +316,8 @@ def spec_state(desk: Workspace, text: str | None = None) -> dict[str, Any]:
         return {"version": version, "broken": "the spec is not TOML; mend it in an editor"}
     found = desk.state(given, lambda: _declared_state(desk, given))
     header = None if desk.header is None else list(desk.header)
-    return {"version": version, "broken": None, "header": header, "absent": list(desk.absent())} | found
+    known = {"header": header, "absent": list(desk.absent()), "undoable": desk.undoable}
+    return {"version": version, "broken": None} | known | found
 
 
 def _declared_state(desk: Workspace, text: str) -> dict[str, Any]:

@@ -38,6 +38,7 @@ from sfumato.studio.drafts import check_draft
 from sfumato.workloads.reading import parse_toml
 
 _KEPT_STATES = 4  # the text that pages show, the one that comes next, and two to go back to; each holds all labels
+_KEPT_CHANGES = 50  # that can be taken back; each holds the whole text
 _SAVING = 0.2  # seconds that a change waits for another window's: a few keys are saved in less, a long list is not
 _KEPT_PLANS = 8  # the last variants of weights that somebody goes back and forth between; each may hold megabytes
 _KEPT_RELEASES = 4  # two to compare, and two that were looked at before
@@ -84,6 +85,7 @@ class Workspace:
     header: tuple[str, ...] | None = None
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _writing: threading.Lock = field(default_factory=threading.Lock)
+    _undone: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     _states: OrderedDict[str, dict[str, Any]] = field(default_factory=OrderedDict)
     _plans: OrderedDict[str, AnyPlan] = field(default_factory=OrderedDict)
     _alone: OrderedDict[str, dict[str, float | None]] = field(default_factory=OrderedDict)
@@ -126,9 +128,28 @@ class Workspace:
                 ready(written)
                 self.seen(version)  # an editor may have written meanwhile
                 drafts.write_spec_text(self.places.spec, written)
+                self._undone = [*self._undone[1 - _KEPT_CHANGES :], (drafts.text_version(written), text)]
             return written
         finally:
             self._writing.release()
+
+    @property
+    def undoable(self) -> bool:
+        """Whether the file is as the last change here left it, so that this can be taken back."""
+        return bool(self._undone) and self._undone[-1][0] == drafts.text_version(self.text)
+
+    def undo(self, version: object) -> str:
+        """The file as it was before the last change that was made here. Raises InvalidInput where there is none.
+
+        What an editor wrote since stays: nothing is taken back then.
+        """
+        with self._writing:
+            self.seen(version)
+            if not self.undoable:
+                raise InvalidInput("nothing that was changed here can be taken back: an editor wrote since, or nobody")
+            _, before = self._undone.pop()
+            drafts.write_spec_text(self.places.spec, before)
+            return before
 
     def seen(self, version: object) -> str:
         """The text that a page saw. Raises NameTaken where the file is another by now."""

@@ -165,7 +165,8 @@ def test_a_catalogue_keeps_the_names_in_braces(language: str) -> None:
 
     for english, other in read_catalogue(language).words.items():
         names = [{f for _, f, _, _ in string.Formatter().parse(t) if f} for t in (english, other)]
-        assert names[0] == names[1], english
+        # what a planner calls its strategies is English, and left out
+        assert names[1] <= names[0] <= names[1] | {"strategy", "what"}, english
 
 
 def said_texts() -> set[str]:

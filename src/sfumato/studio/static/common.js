@@ -89,6 +89,15 @@ async function shown() {
 }
 export const data = await shown();
 
+/** The button that takes back the last change, where the page has one. */
+const undoable = () => { if ($("take-back")) $("take-back").disabled = !data.undoable; };
+undoable();
+$("take-back")?.addEventListener("click", async () => {
+  for (const now of [...waiting]) now();
+  await line;
+  if (await attempt($("take-back"), () => post("undo", { version: data.version }))) location.reload();
+});
+
 /** How the payment that runs stands. */
 export const payment = async () => (await request("/job")).json();
 
@@ -131,6 +140,7 @@ export function change(changes, then, sure) {
     say("Saving…");
     Object.assign(data, { at: null }, await post("change", { version: data.version, changes, ...(sure ? { about: sure.about, conditions: sure.conditions ?? [] } : {}) }));
     say("Saved in the spec.");
+    undoable();
     then?.();
     return true;
   }, sure && ((text) => refuse(sure.field, text && `${text}. The spec keeps what it had.`)))).then((done) => { unsaved -= 1; if (!done) say(""); });

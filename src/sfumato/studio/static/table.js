@@ -113,6 +113,13 @@ function places(name) {
 /** Days from one to another, in cells of a period each. */
 function dates(name) {
   const given = table("schema", name);
+  const example = h("input", { type: "text", autocomplete: "off", className: "short", placeholder: "28.11.2026", onchange: (event) => {
+    const found = dateFormat(event.target.value);
+    if (found === null) { refuse(event.target, event.target.value.trim() ? "the day, the month and the year cannot be told apart in this one: take a day after the 12th" : ""); return; }
+    refuse(event.target, "");
+    change([{ place: ["schema", name, "format"], value: found === "%Y-%m-%d" ? null : found }], () => columns(name));
+  } });
+  example.id = `example-${names().indexOf(name)}`;
   const field = (key, label, placeholder) => {
     const save = later((text) => write(name, key, text.trim() || (key === "format" ? null : "")));
     return h("label", {}, label, " ", h("input", { type: "text", autocomplete: "off", className: "short", placeholder,
@@ -121,7 +128,29 @@ function dates(name) {
   const by = options(h("select", {}), ["day", "week", "month", "quarter", "year"].map((p) => [p, p]), given.by ?? "day");
   by.addEventListener("change", () => write(name, "by", by.value));
   return [field("min", "From", "2020-01-01"), field("max", "to", "2026-12-31"), h("label", {}, "a cell for each ", by),
-    field("format", "written as year-month-day or", "%d.%m.%Y")];
+    field("format", "written as year-month-day or", "%d.%m.%Y"), h("label", {}, "or type a day as the table writes it ", example)];
+}
+
+/** How a day is written, of an example in which the parts can be told apart; null where they cannot. */
+function dateFormat(text) {
+  const found = text.trim().match(/^(\d{1,4})([-./ ]?)(\d{1,2})\2(\d{1,4})$/);
+  if (!found) return null;
+  const [, first, mark, second, third] = found;
+  if (first.length === 4) return Number(second) <= 12 && third.length <= 2 ? `%Y${mark}%m${mark}%d` : null;
+  if (third.length !== 4 || !mark) return null;
+  const [one, two] = [Number(first), Number(second)];
+  if (one > 12 && one <= 31 && two <= 12) return `%d${mark}%m${mark}%Y`;
+  if (two > 12 && two <= 31 && one <= 12) return `%m${mark}%d${mark}%Y`;
+  return null;
+}
+
+/** The marks of a number that was typed as an example: the last one that stands once is before decimals. */
+function numberMarks(text) {
+  const found = text.trim().match(/^[-+]?\d{1,3}(?:([., '])\d{3}(?:\1\d{3})*)?(?:([.,])\d+)?$/) || text.trim().match(/^[-+]?\d+()(?:([.,])\d+)?$/);
+  if (!found || (found[1] && found[1] === found[2])) return null;
+  const [, thousands, decimal] = found;
+  if (thousands && !decimal && thousands !== " " && thousands !== "'") return null; // 1.234 may be either
+  return { thousands: thousands || null, decimal: decimal === "," ? "," : null };
 }
 
 const isCoded = (values) => values !== undefined && !Array.isArray(values) && values !== "";
@@ -216,11 +245,19 @@ function names() {
 function columns(focus) {
   fill($("columns"), names().map(column));
   names().forEach(told);
+  $("find-field").hidden = names().length <= MANY;
+  found();
   if (typeof focus === "string") {
     const place = [...document.querySelectorAll("[data-column]")].find((p) => p.dataset.column === focus);
     place?.parentElement.querySelector(".fields input, .fields textarea")?.focus();
   }
   summary();
+}
+
+const MANY = 20; // columns that are looked through without a search
+function found() {
+  const wanted = $("find").value.trim().toLowerCase();
+  for (const one of $("columns").children) one.hidden = Boolean(wanted) && !one.querySelector("h3").textContent.toLowerCase().includes(wanted);
 }
 
 function summary() {
@@ -257,6 +294,7 @@ function show() {
   $("periods").value = table("stream").periods ?? "";
   $("each").value = table("stream").periods_per_person ?? "";
   const known = Array.isArray(spec().public) ? spec().public : [];
+  yearly();
   $("known").hidden = known.length === 0;
   $("known").textContent = `Known from elsewhere, and changed in the spec file alone: ${known.map((t) => (t.table || []).join(" × ") || "the number of records").join("; ")}.`;
   columns();
@@ -312,6 +350,39 @@ $("read-names").addEventListener("click", async () => {
   if (found.doubt) $("written").open = true;
   say([`${found.header.length} names were read, and no row. Choose the kind of each that is asked about.`, DOUBTS[found.doubt]].filter(Boolean).join(" "));
 });
+$("find").addEventListener("input", found);
+$("number-example").addEventListener("change", (event) => {
+  const marks = numberMarks(event.target.value);
+  const blank = !event.target.value.trim();
+  refuse(event.target, marks || blank ? "" : "whether a mark stands before decimals or between thousands cannot be told: take one such as 1.234,50");
+  if (!marks) return;
+  for (const mark of ["decimal", "thousands"]) $(mark).value = marks[mark] ?? "";
+  change(["decimal", "thousands"].map((mark) => ({ place: ["data", mark], value: marks[mark] })), summary);
+});
+$("year").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const delta = $("each-delta").value.trim();
+  const key = eachKey();
+  const stated = (amount, small) => ({ [key]: amount, ...(key === "epsilon" && small ? { delta: small } : {}) });
+  const total = await attempt($("total"), () => post("year", { budget: stated($("each-amount").value.trim(), delta), releases: Number($("times").value) }));
+  if (!total) return;
+  const make = h("button", { type: "button", className: "small", onclick: async () => {
+    const made = await attempt($("total"), () => post("ledger", { budget: stated(total.budget.parameter, total.budget.delta), table: table("data").table ?? null }));
+    if (made) fill($("total"), `${total.text} The ledger is made; it pays for all of them.`);
+  } }, "Make the ledger with this total");
+  fill($("total"), `${total.text} `, make);
+});
+/** In what the spec states its budget; epsilon where it does not yet. */
+function eachKey() {
+  return ["rho", "mu"].find((key) => table("privacy")[key] !== undefined) ?? "epsilon";
+}
+function yearly() {
+  const kept = table("privacy");
+  $("each-name").textContent = { rho: "ρ", mu: "μ", epsilon: "ε" }[eachKey()];
+  $("each-amount").value = kept[eachKey()] || "1";
+  $("each-delta-field").hidden = eachKey() !== "epsilon";
+  $("each-delta").value = kept.epsilon ? kept.delta ?? "" : "1e-6";
+}
 $("add-column").addEventListener("click", () => {
   const name = $("new-column").value.trim();
   if (!name) return;

@@ -174,11 +174,18 @@ $("wanted").addEventListener("submit", async (event) => {
   const margin = Number($("margin").value);
   const found = await attempt($("takes"), () => post("margin", { version: data.version, changes: changes(), margin, part: line.key, order: line.order }));
   if (!found) return;
-  fill($("takes"), `A budget of ${found.statement}. `, h("button", { type: "button", className: "small", onclick: () => {
-    $("kind").value = found.budget.kind; $("parameter").value = found.budget.parameter; if (found.budget.delta) $("delta").value = found.budget.delta;
-    budgetFields(); slideTo(); scale();
-  } }, "Try it above"), h("span", { id: "people" }));
+  fill($("takes"), `A budget of ${found.statement}. `, tryAbove(found.budget), h("span", { id: "people" }));
   people();
+});
+const tryAbove = (wanted) => h("button", { type: "button", className: "small", onclick: () => {
+  $("kind").value = wanted.kind; $("parameter").value = wanted.parameter; if (wanted.delta) $("delta").value = wanted.delta;
+  budgetFields(); slideTo(); scale();
+} }, "Try it above");
+$("guess").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const [size, within] = ["size", "within"].map((id) => Number($(id).value.replace(",", ".")));
+  const found = await attempt($("known"), () => post("guess", { version: data.version, changes: changes(), budget: budget(), condition: $("condition").value, count: size, within }));
+  if (found) fill($("known"), `${found.text} `, tryAbove(found.budget));
 });
 $("line").addEventListener("change", () => fill($("takes"))); // what stands there is of another line
 $("filter").addEventListener("input", () => { if (plan) { every(); alone(); } });

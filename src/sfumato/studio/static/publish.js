@@ -1,0 +1,61 @@
+// The sixth page: what leaves it. Titles and marks, the projected release, a site, a workbook, files, charts, records.
+
+import { $, attempt, data, fill, h, options, post } from "./common.js";
+
+const name = data.name;
+const FIELDS = ["title", "subtitle", "institution", "contact", "period", "licence", "language", "flags", "notes", "labels"];
+const LANGUAGES = { en: "English", de: "Deutsch", fr: "Français" };
+const FILES = [
+  ["site.zip", "A site for any web server: tables, curves, a calculator"], ["tables.xlsx", "A workbook to send: cross-tables, flags, read me"],
+  ["files.zip", "All formats: CSV with metadata, SDMX, PX, Parquet, workbook"], ["report.html", "The report, one file to pass on"],
+  ["records.csv", "Synthetic records with about these answers"],
+];
+const address = (file, more = "") => `/download/${file}?name=${encodeURIComponent(name)}${more}`;
+
+function show(told) {
+  options($("language"), told.languages.map((l) => [l, LANGUAGES[l] ?? l]), told.language);
+  for (const field of FIELDS) $(field).value = told[field];
+}
+
+function chart() {
+  const chosen = [...new Set([$("c1").value, $("c2").value].filter(Boolean))];
+  const file = `chart.${$("c-kind").value}`;
+  fill($("chart-link"), h("a", { href: address(file, chosen.map((a) => `&a=${encodeURIComponent(a)}`).join("")), download: "" }, `${chosen.join(" by ")} as ${$("c-kind").value}`));
+}
+
+options($("releases"), data.shelf.length ? data.shelf.map((n) => [n, n]) : [["", "none yet"]], name);
+$("releases").addEventListener("change", (event) => { location.href = `/publish?name=${encodeURIComponent(event.target.value)}`; });
+if (data.error) { $("problem").hidden = false; $("problem").textContent = data.error; }
+if (data.told) {
+  $("publishable").hidden = false;
+  show(data.told);
+  fill($("files"), FILES.map(([file, text]) => h("li", {}, h("a", { href: address(file), download: "" }, text))));
+  const tables = data.attributes.filter((a) => a.table).map((a) => [a.name, a.name]);
+  $("chart").hidden = !tables.length;
+  if (tables.length) {
+    const pairs = () => {
+      const others = data.attributes.map((a) => a.name).filter((a) => a !== $("c1").value);
+      const beside = data.attributes.find((a) => a.name === $("c1").value).beside ?? others;
+      options($("c2"), [["", "nothing else"], ...beside.map((b) => [b, b])], $("c2").value);
+      chart();
+    };
+    options($("c1"), tables, tables[0][0]);
+    $("c1").addEventListener("change", pairs);
+    for (const id of ["c2", "c-kind"]) $(id).addEventListener("change", chart);
+    pairs();
+  }
+  $("project").disabled = data.projected;
+}
+$("chart").addEventListener("submit", (event) => event.preventDefault());
+$("told").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const told = Object.fromEntries(FIELDS.map((field) => [field, $(field).value]));
+  fill($("kept"));
+  const found = await attempt($("told"), () => post("told", { name, told }));
+  if (found) { show(found); fill($("kept"), "Kept; the report was made anew."); }
+});
+$("project").addEventListener("click", async () => {
+  fill($("projected"), h("progress", { "aria-label": "Projecting" }));
+  const found = await attempt($("projected"), () => post("keep-projected", { name }));
+  fill($("projected"), found ? h("a", { href: `/publish?name=${encodeURIComponent(found.name)}` }, `It is there as ${found.name}`) : []);
+});

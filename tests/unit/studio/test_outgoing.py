@@ -1,0 +1,152 @@
+"""What leaves the page, what is taken back, and what a year takes: files equal to the commands', refusals in words."""
+
+from __future__ import annotations
+
+import io
+import json
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import sfumato as sf
+from sfumato.jobs import read_job, run_job
+from sfumato.privacy.ledger import Ledger
+from sfumato.releases import load_release
+from sfumato.releases.publication import folder_publication
+from support.studio import Studio, folder, studio
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
+    place = folder(tmp_path_factory.mktemp("outgoing"))
+    with studio(place) as running:
+        assert running.post("ledger", {"budget": {"rho": "4"}, "table": "people"}).status == 200
+        assert running.paid("2026-11")["state"] == "done"
+        yield running
+
+
+def place_of(desk: Studio) -> Path:
+    return desk.desk.places.releases / "2026-11"
+
+
+def test_titles_and_flags_are_kept_in_the_folder(desk: Studio) -> None:
+    """Mutants: texts in several languages flattened by a page that did not touch them; labels of nothing kept."""
+    shown = desk.page("/publish?name=2026-11").json["data"]
+    assert shown["told"]["title"] == ""
+    told = {"title": "People", "flags": "*=.1, suppress=.5", "labels": "age = Age (years)\nsex = Sex", "language": "de"}
+    found = desk.post("told", {"name": "2026-11", "told": told})
+    assert found.status == 200
+    assert found.json["flags"] == "*=0.1, suppress=0.5"
+    kept = folder_publication(place_of(desk))
+    assert kept is not None
+    assert (kept.text("title"), kept.heading("age"), kept.language) == ("People", "Age (years)", "de")
+    assert "<h1>People</h1>" in (place_of(desk) / "report.html").read_text(encoding="utf-8")
+    for bad, words in (
+        ({"flags": "*:3"}, "flags are marks"),
+        ({"labels": "height = Height"}, "no declared attribute"),
+        ({"language": "tlh"}, "no words in"),
+        ({"title": 3}, "are texts"),
+    ):
+        said = desk.post("told", {"name": "2026-11", "told": bad})
+        assert said.status == 400
+        assert words in said.json["error"]
+    assert folder_publication(place_of(desk)) == kept
+
+
+def test_what_is_taken_away_is_whole(desk: Studio) -> None:
+    for file, inside in (("site.zip", "site/index.html"), ("files.zip", "files/csv/csv-metadata.json")):
+        said = desk.ask(f"/download/{file}?name=2026-11")
+        assert said.status == 200
+        assert inside in zipfile.ZipFile(io.BytesIO(said.body)).namelist()
+    assert desk.ask("/download/records.csv?name=2026-11").text.splitlines()[0] == "age,sex"
+    assert b"<svg" in desk.ask("/download/chart.svg?name=2026-11&a=age&a=sex").body
+    assert desk.ask("/download/chart.pdf?name=2026-11&a=age").body.startswith(b"%PDF")
+    assert desk.ask("/download/chart.svg?name=2026-11&a=height").status == 400
+    assert desk.ask("/download/site.zip?name=../2026-11").status == 400
+
+
+def test_a_projected_release_stands_beside_its_own(desk: Studio) -> None:
+    found = desk.post("keep-projected", {"name": "2026-11"}).json
+    assert found == {"name": "2026-11-projected"}
+    assert load_release(desk.desk.places.releases / "2026-11-projected").projection is not None  # type: ignore[union-attr]
+    assert desk.post("keep-projected", {"name": "2026-11"}).json == found
+    assert "2026-11-projected" in desk.page("/publish").json["data"]["shelf"]
+    assert len(Ledger(desk.desk.places.ledger).export()) == 1
+
+
+def test_the_job_does_it_again(desk: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = desk.ask("/download/office.toml").text
+    assert tomllib.loads(text)["tables"][0]["spec"] == "spec.toml"
+    place = desk.desk.places.spec.parent
+    (place / "office.toml").write_text(text)
+    monkeypatch.chdir(place)
+    assert run_job(read_job(place / "office.toml"), "2026-12", dry_run=True).period == "2026-12"
+
+
+def test_the_last_change_is_taken_back(tmp_path: Path) -> None:
+    """Mutant: what an editor wrote since is overwritten."""
+    with studio(folder(tmp_path)) as desk:
+        before = desk.desk.text
+        assert desk.page("/table").json["data"]["undoable"] is False
+        for rho in ("0.25", "0.125"):
+            change = [{"place": ["privacy", "rho"], "value": {"number": rho}}]
+            made = desk.post("change", {"version": desk.version, "changes": change})
+            assert made.json["undoable"] is True
+        assert "rho = 0.25" not in desk.desk.text
+        assert desk.post("undo", {"version": desk.version}).json["undoable"] is True
+        assert "rho = 0.25" in desk.desk.text
+        assert desk.post("undo", {"version": desk.version}).json["undoable"] is False
+        assert desk.desk.text == before
+        assert desk.post("undo", {"version": desk.version}).status == 400
+        change = [{"place": ["privacy", "rho"], "value": {"number": "2"}}]
+        desk.post("change", {"version": desk.version, "changes": change})
+        written = desk.desk.text + "# by an editor\n"
+        desk.desk.places.spec.write_text(written)
+        said = desk.post("undo", {"version": desk.version})
+        assert said.status == 400
+        assert "an editor wrote since" in said.json["error"]
+        assert desk.desk.text == written
+
+
+@pytest.mark.parametrize(
+    ("given", "times"),
+    [({"epsilon": "1", "delta": "1e-6"}, 12), ({"epsilon": "0.5"}, 4), ({"rho": "0.1"}, 52), ({"mu": "0.2"}, 9)],
+)
+def test_a_years_total_pays_for_its_releases_and_not_for_one_more(
+    desk: Studio, given: dict[str, str], times: int
+) -> None:
+    """Mutants: epsilons of Gaussian noise added up; a total rounded down."""
+    found = desk.post("year", {"budget": given, "releases": times}).json
+    told = found["budget"]
+    names = {"zcdp": "rho", "gdp": "mu"}
+    total = sf.Budget.from_json(
+        {names.get(told["kind"], "epsilon"): told["parameter"]} | ({"delta": told["delta"]} if "delta" in told else {})
+    )
+    one = sf.Budget.from_json(given)
+    plan = sf.plan(sf.total(sf.Domain({"a": 2})), one, neighbours="add-remove")
+    ledger = Ledger.in_memory(total)
+    for i in range(times):
+        ledger.debit(f"n{i}", plan.fingerprint, plan.price, plan.unit)
+    with pytest.raises(sf.BudgetExceeded):
+        ledger.debit("more", plan.fingerprint, plan.price, plan.unit)
+    assert f"{times} releases" in found["text"]
+    for bad in (0, 1.5, True, "12", 10**9):
+        assert desk.post("year", {"budget": given, "releases": bad}).status == 400
+
+
+def test_a_group_in_mind_is_told_with_what_it_would_take(desk: Studio) -> None:
+    asked = {"version": desk.version, "condition": "age >= 5 and sex == 'female'", "count": 23, "within": 50}
+    found = desk.post("guess", asked | {"budget": {"rho": "0.5"}}).json
+    plan = desk.desk.plan(desk.desk.text)
+    seen = sf.preview(plan, {asked["condition"]: 23}).frame().rows()[0]  # type: ignore[arg-type, dict-item]
+    assert found["share"] == pytest.approx(seen["relative_margin"])
+    other = desk.post("guess", asked | {"budget": {"rho": found["budget"]["parameter"]}}).json
+    assert other["share"] == pytest.approx(0.5, rel=0.02)
+    assert "± 50 %" in found["text"]
+    for bad in ({"count": 0}, {"count": "23"}, {"within": 0}, {"condition": "height > 3"}, {"condition": 3}):
+        said = desk.post("guess", asked | {"budget": {"rho": "0.5"}} | bad)
+        assert said.status == 400
+        assert json.loads(said.body)["error"]
