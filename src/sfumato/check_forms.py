@@ -177,7 +177,7 @@ PrivacyUnit neighbours:Neighbours person:text|none rows_per_person:size within?:
 Product groups:[[text]] sizes:[[int]] factors:[Factor] multiple:size public_total:bool raw:Block|none
     reconstruction:float64*|none bias:float|int title:text
 Products units:[int] costs:[int] shift:int
-Profile plan:ProfilePlan looks:[ProfileLook] labels:{text:[text]} provenance:Provenance
+Profile plan:ProfilePlan looks:[ProfileLook] labels:{text:[text]} label_looks:[LabelLook] provenance:Provenance
 ProfileLook grid:Grid measured:Measurement
 ProfilePlan names:[text] types:[text] budget:Budget unit:PrivacyUnit mechanism:text price:Event records:size whole:bool
     unlabelled:text share_error:float rank_error:float|none label_count:count|none

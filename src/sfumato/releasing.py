@@ -39,7 +39,7 @@ from sfumato.present.profiles import profile_page, profile_spec
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger
 from sfumato.releases import ModelRelease, Release
-from sfumato.releases.profiles import Profile
+from sfumato.releases.profiles import PROFILE, Profile
 from sfumato.releases.publication import Publication, write_publication
 from sfumato.releases.released import WorkloadRelease
 from sfumato.releases.sketches import SketchRelease
@@ -244,10 +244,6 @@ def describe(
         place = os.path.relpath(place, folder)
     write_profile(found, folder, place, given.declared())
     return found
-
-
-PROFILE = "profile.sfumato"
-"""The file that holds all of a description, in its folder."""
 
 
 def _profile_folder(folder: Path) -> Path:

@@ -447,7 +447,7 @@ def _take_looks(plan: ProfilePlan, at: Access, budget: StepBudget, store: StepSt
         )
         return ProfileLook(look.grid, measured)
 
-    def find(wanted: tuple[tuple[Any, ...], ApproxGaussianEvent] | None) -> dict[str, tuple[str, ...]] | None:
+    def find(wanted: tuple[tuple[Any, ...], ApproxGaussianEvent] | None) -> tuple[Any, ...] | None:
         if wanted is None:
             return None
         looks, price = wanted
@@ -457,16 +457,17 @@ def _take_looks(plan: ProfilePlan, at: Access, budget: StepBudget, store: StepSt
         opening = LabelOpening(plan.fingerprint, at.account.ledger_id, at.name, looks)
         kept = LabelStore.create(None, opening)
         shown = curator.find(looks, price, name=at.name, plan_hash=plan.fingerprint, store=kept)
-        return dict(zip(dict.fromkeys(k.attribute for k in looks), shown, strict=True))
+        return looks, dict(zip(dict.fromkeys(k.attribute for k in looks), shown, strict=True))
 
     first = taken(0, lambda: measure(_kinds_look(plan)))
     yield first
     if plan.whole:
         second = taken(1, lambda: measure(course.second(first)))
         yield second
-        labels = taken(2, lambda: find(course.looks_for_labels(first)))
-        yield labels
-        yield taken(3, lambda: measure(course.third(first, second, labels or {})))
+        found = taken(2, lambda: find(course.looks_for_labels(first)))
+        yield found
+        labels = {} if found is None else found[1]
+        yield taken(3, lambda: measure(course.third(first, second, labels)))
 
 
 def look_at_columns() -> PlanKind:
@@ -488,8 +489,8 @@ def look_at_columns() -> PlanKind:
         paid = at.account.paid(at.name, plan.fingerprint)
         assert paid is not None
         looks = tuple(k for k in found if isinstance(k, ProfileLook))
-        labels = next((k for k in found if isinstance(k, dict)), {})
-        return paid, lambda where: Profile(plan, looks, labels, where)
+        label_looks, labels = next((k for k in found if isinstance(k, tuple)), ((), {}))
+        return paid, lambda where: Profile(plan, looks, labels, label_looks, where)
 
     return PlanKind(
         look,

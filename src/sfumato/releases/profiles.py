@@ -7,11 +7,13 @@ nothing; what noise hides is left blank.
 from __future__ import annotations
 
 import functools
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from os import PathLike
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -38,6 +40,8 @@ from sfumato.postprocess.column_shapes import (
     smoothed_counts,
     tree_counts,
 )
+from sfumato.privacy.labels import LabelLook
+from sfumato.releases.files import check_facts
 from sfumato.releases.released import Provenance, ReleaseBase
 
 KINDS = ("number", "date", "text", "missing")
@@ -217,6 +221,7 @@ class Profile(ReleaseBase):
         plan: The plan that was carried out.
         looks: The counts of each look.
         labels: The labels that were shown of each column of texts.
+        label_looks: The looks that found them: by which law, and at which price.
         provenance: When, by which versions and from which ledger it was made.
 
     Guarantee:
@@ -227,6 +232,7 @@ class Profile(ReleaseBase):
     plan: ProfilePlan
     looks: tuple[ProfileLook, ...]
     labels: dict[str, tuple[str, ...]]
+    label_looks: tuple[LabelLook, ...]
     provenance: Provenance
 
     def agree(self) -> None:
@@ -234,11 +240,13 @@ class Profile(ReleaseBase):
         first = self.looks[0].grid if self.looks else None
         if first is None or first.names != self.plan.names or not all(isinstance(r, Kinds) for r in first.rules):
             raise InvalidInput("its first look is not at the kinds of the columns that its plan names")
+        if not {*self.labels} <= {k.attribute for k in self.label_looks}:
+            raise InvalidInput("it has labels of columns in which none were looked for")
 
     @functools.cached_property
     def result_hash(self) -> str:
         """SHA-256 of everything that was measured and shown."""
-        return value_fingerprint((self.looks, self.labels))
+        return value_fingerprint((self.looks, self.labels, self.label_looks))
 
     @property
     def records(self) -> float:
@@ -317,9 +325,12 @@ class Profile(ReleaseBase):
             "format": "sfumato description 1",
             "name": p.name,
             "created": p.created,
-            "privacy": {"unit": plan.unit.describe(), "statement": str(plan.budget), "budget": plan.budget.to_json()},
-            "plan": plan.fingerprint,
+            "privacy": plan.privacy_facts(),
+            "hashes": {"plan": plan.fingerprint, "result": self.result_hash},
             "ledger": {"one_shot": p.one_shot, "id": p.ledger_id, "sequence": p.sequence, "anchor": p.anchor},
+            "table": p.table,
+            "snapshot": p.snapshot,
+            "versions": dict(p.versions),
             "expected": plan.promise,
             "records": round(self.records, 2),
             "columns": [c.facts() for c in self.columns.values()],
@@ -435,6 +446,22 @@ def column_text(column: ColumnProfile) -> dict[str, str]:
     }
 
 
+PROFILE = "profile.sfumato"
+"""The file that holds all of a description, in its folder."""
+
+
 def load_profile(path: str | PathLike[str]) -> Profile:
-    """Read a description that was stored. Raises InvalidInput for any other file."""
-    return read_document(path, Profile)
+    """Read a description that was stored: its file, or its folder with what profile.json says of it.
+
+    Raises InvalidInput for any other file, and where profile.json says something else.
+    """
+    place = Path(path)
+    if not place.is_dir():
+        return read_document(place, Profile)
+    found, said = read_document(place / PROFILE, Profile), place / "profile.json"
+    try:
+        facts = json.loads(said.read_text(encoding="utf-8")) if said.exists() else found.facts()
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"{said} cannot be read: {error}") from error
+    check_facts(said, facts, found.facts())
+    return found
