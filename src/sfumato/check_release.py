@@ -55,8 +55,8 @@ Cannot, number, fingerprint = maps.Cannot, forms.read_stored_fraction, maps.docu
 LAWS = {"RoundedGaussian": ("gaussian", 2, 1), "DiscreteGaussian": ("zcdp", 2, 2), "DiscreteLaplace": ("pure", 1, 1)}
 CURRENCY = {"pure": "epsilon", "zcdp": "rho", "gaussian": "mu^2", "gdp": "mu^2"}  # in which events and budgets add up
 HASHED = (  # of plans
-    "names types workload keys budget unit mechanism strategy map noise terms price stability course body periods cut "
-    "found whole unlabelled"
+    "names types formats workload keys budget unit mechanism strategy map noise terms price pairs stability course "
+    "body periods cut found whole unlabelled"
 )
 BROKEN = (ArithmeticError, AttributeError, LookupError, MemoryError, OSError, RecursionError, StopIteration, TypeError,
     ValueError, sqlite3.Error, zipfile.BadZipFile)  # fmt: skip
@@ -65,7 +65,7 @@ RATIO = re.compile(r"(0|[1-9][0-9]*)(/[1-9][0-9]*)?", re.ASCII)
 SAMPLER = "exact integer law from the operating system's generator; no seed"
 TRUST = "central: the custodian holds the table"
 FACTS = "format name created privacy mechanism error hashes workload ledger snapshot post_processing versions files"
-PROFILED = "format name created privacy hashes ledger table snapshot versions expected records columns"
+PROFILED = "format name created privacy hashes ledger table snapshot versions expected records columns pairs"
 MORE = "table features impossible cautions other cut_persons projection model_gap"  # what release.json may have besides
 ROOT = Decimal("2.50662827463100050241576528481104525300698674060993831662992357634229365460784197494659583837806")
 SLACK = Decimal("1e-85")  # far more than arithmetic of 110 digits, and this root of 2 pi, are wrong by

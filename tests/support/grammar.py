@@ -53,13 +53,14 @@ FREE: dict[str, str] = {
     "ProfilePlan.share_error": "what was thought before there were data",
     "ProfilePlan.rank_error": "likewise",
     "ProfilePlan.label_count": "likewise",
+    "ProfilePlan.pair_value": "likewise",
     "ModelRelease.model": "what was made of the values, as a projection is",
     "ModelRelease.gap": "as the model",
 }
 """What may say something else in an accepted release, in its own form, and why."""
 SAID = ("error", "workload", "cautions", "projection", "model_gap", "post_processing", "mechanism.strategy")
 SAID += ("mechanism.record_limit", "mechanism.looks", "other")
-SAID += ("expected", "records", "columns")  # of a description
+SAID += ("expected", "records", "columns", "pairs")  # of a description
 """What release.json says and the stranger's checker has no way to derive; `sf.load` derives it."""
 
 

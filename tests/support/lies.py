@@ -562,7 +562,12 @@ def _look_noise(factor: Fraction) -> Callable[[Any], None]:
 
 
 def _look_multiples(look: Any) -> None:
-    next(_documents(look["measured"]["blocks"], "Scaled"))["factor"] *= 2
+    """Of the first block; of a table of two columns by one of its factors."""
+    block = look["measured"]["blocks"][0]
+    if block["factors"][0]["~class"] == "Scaled":
+        block["factors"][0]["factor"] *= 2
+    else:
+        block["factors"][0] = {"~class": "Scaled", "operator": block["factors"][0], "factor": 2}
 
 
 def _look_known(look: Any) -> None:
@@ -649,7 +654,7 @@ _ALL = (
 )
 _SOME = ("residuals", "direct, replaced", "mwem", "count-sketch")
 _LINES = (*_SOME, "stream", "description")
-_DESCRIBED = ("description", "description, replaced", "description of persons")
+_DESCRIBED = ("description", "description, replaced", "description of persons", "description with pairs")
 _WITH_LABELS = ("description", "description of persons")
 _WITHIN = ("levels within states", "tables within states")
 

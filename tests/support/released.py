@@ -149,6 +149,7 @@ SKETCHES: dict[str, tuple[Any, str, dict[str, Any]]] = {
 PROFILES: dict[str, tuple[Any, str, dict[str, Any]]] = {
     "description": (sf.approx(5, "1e-5", thresholds="5e-6"), ADD, {}),
     "description, replaced": (sf.pure(9), REPLACE, {}),
+    "description with pairs": (sf.approx(5, "1e-5", thresholds="5e-6"), ADD, {"pairs": "0.3"}),
     "description of persons": (
         sf.approx(8, "1e-5", thresholds="2e-6"),
         REPLACE,
@@ -244,9 +245,10 @@ def _described(kind: str, folder: Path) -> Path:
     rows = {"age": rng.integers(0, 90, 600), "city": rng.choice(["Bonn", "Kiel", "Ulm"], 600)}
     rows |= {"born": rng.choice(born, 600), "alive": rng.random(600) < 0.4, "who": rng.integers(0, 400, 600)}
     first = sf.pure("0.1") if budget.kind == "pure" else sf.gdp("0.1")
-    frame, whom = pa.table(rows), {"neighbours": neighbours, **options}
+    frame, whom = pa.table(rows), {"neighbours": neighbours, **{k: v for k, v in options.items() if k != "pairs"}}
     sf.describe(frame, first, ledger=account, name="before", columns=["age"], records=600, **whom)
-    sf.describe(frame, budget, ledger=account, name="it", out=folder / "description", records=600, **whom)
+    pairs = options.get("pairs", 0)
+    sf.describe(frame, budget, ledger=account, name="it", out=folder / "description", records=600, pairs=pairs, **whom)
     return folder / "description"
 
 
