@@ -119,7 +119,7 @@ Integers outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none edition
     low:int high:int width:size
     levels:[[text|int|float|[int|float]]]
 KeyCandidate mechanism:text error:float|none note:text
-KeyMeasurement map:KeyMap values:int64*1 noise:Noise heavy:uint64*1 heavy_counts:int64*1
+KeyMeasurement map:KeyMap values:int64*1 noise:Noise heavy:uint64*1 heavy_counts:int64*1 heavy_texts?:[text]
 KeyPlan keys:Keys budget:Budget unit:PrivacyUnit mechanism:text map:KeyMap noise:Noise price:Event
     stability:Stability|none records:count|none size:float considered:[KeyCandidate]
 KeyQuestion elements:uint64*1 estimate:int penalty:int

@@ -677,6 +677,8 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         change = {"Buckets": (1, 2**p), "Signs": (rows, rows * 2**p), "Listed": (1, min(2, rows))}[o.kind][replace]
         same, values = fingerprint([o, plan.noise]) == fingerprint([m.map, m.noise]), m["values"]
         self.must("maps", "another map or noise was measured than the plan says", same)
+        right = len(m.heavy_texts or m.heavy) == len(m.heavy) and (plan["keys"]["kind"] == "text" or not m.heavy_texts)
+        self.must("maps", "shown keys have texts that are not theirs", right)
         self.must("maps", "values do not fit their map", values.dtype == np.int64 and values.shape == (rows,))
         if plan.stability is None:
             self.must("price", "keys are shown that were not paid for", not len(m.heavy) and not len(m.heavy_counts))

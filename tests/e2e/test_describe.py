@@ -205,7 +205,7 @@ def test_nothing_is_spent_on_what_cannot_be_described(tmp_path: Path) -> None:
         (frame, {"pairs": True}, PlanError, "share of the budget"),
         (frame, {"pairs": "much"}, PlanError, "share of the budget"),
         (frame, {"pairs": 0.3, "columns": ["year"]}, PlanError, "two columns at least"),
-        (frame, {"pairs": 0.001, "records": 700}, PlanError, "out of reach"),
+        (frame, {"pairs": 1e-6, "records": 700}, PlanError, "out of reach"),
         (frame, {"date_formats": {"nobody": "%d.%m.%Y"}}, PlanError, "no column that is described"),
         (frame, {"date_formats": {"year": "%d.%m.%Y"}}, PlanError, "whole numbers, by its type"),
         (frame, {"date_formats": {"code": "%d.%m"}}, PlanError, "name %d, %m and %Y"),
@@ -506,10 +506,10 @@ def test_pairs_that_depend_most(tmp_path: Path) -> None:
 
 def test_pairs_of_many_columns_are_refused_before_the_price(tmp_path: Path) -> None:
     ledger = sf.Ledger.create(tmp_path / "l.db", total=BUDGET)
-    frame = pd.DataFrame({f"c{i}": np.arange(1_000) for i in range(60)})
+    frame = pd.DataFrame({f"c{i}": np.arange(1_000) for i in range(90)})
     options: dict[str, Any] = {"records": 10_000, "pairs": 0.3}
     with pytest.raises(
-        PlanError, match=r"out of reach: of 60 columns of 10,000 records only those whose V is 0\..* Of up"
+        PlanError, match=r"out of reach: of 90 columns of 10,000 records only those whose V is 0\..* Of up"
     ):
         sf.describe(frame, sf.approx(1, "1e-6", thresholds="5e-7"), ledger=ledger, out=tmp_path / "p", **options)
     assert ledger.spent == 0
