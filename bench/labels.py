@@ -1,6 +1,6 @@
 """Labels that nobody listed: how many are shown, whether intervals hold given that, and the true twenty largest.
 
-    OPENBLAS_NUM_THREADS=1 python bench/labels.py [--releases 60] [--only shown|coverage|top]
+    OPENBLAS_NUM_THREADS=1 python bench/labels.py [--releases 60] [--only shown|coverage|top|peers]
 
 shown: tables of 100,000 persons with 1 to 100 of 200,000 labels, drawn by a Zipf law, and one of 20,000 labels that
 are nearly alike; at (1, 1e-6) and (1, 1e-5) with half of delta set aside, a fifth of the budget finding labels. Two
@@ -9,7 +9,11 @@ a label, of each person at most k labels, with the k among 1, 2, 5, 10, 20, 50 a
 would have to be known). All thresholds are those of the same proof.
 coverage: 400 labels that 50 % of releases show; of those shown, in how many 95 % intervals the true count lies.
 top: 50,000 patients with six visits each, 3,000 diagnoses by Zipf laws of exponent .5 and 1, at (1, 1e-6): in how many
-releases all of the true twenty most frequent diagnoses are shown, and how many of them `release.top` lists.
+first looks all of the true twenty most frequent diagnoses are shown, and of a twentieth as many releases how many of
+them `release.top` lists.
+peers: the same table and budget, the look for labels having all of it: labels shown, and in how many of the looks all
+of the true twenty, beside OpenDP's Laplace threshold (pip install opendp somewhere on the path). Its stable counts take
+at most k labels of a person, k in 1, 2, 3, 6.
 Seeds are stated; noise has none.
 """
 
@@ -17,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -100,30 +105,82 @@ def top(releases: int) -> None:
         codes = zipf(300_000, 3_000, exponent, np.random.default_rng(2))
         frame = pd.DataFrame({"who": np.repeat(np.arange(50_000), 6), "d": np.char.add("D", codes.astype(str))})
         true = {f"D{i}" for i in np.argsort(-np.bincount(codes), kind="stable")[:20]}
-        whole, listed, sure, labels = 0, 0, 0, 0
-        for _ in range(releases):
-            release = sf.release(plan, frame, ledger=None)
-            found = release.top("d", 20)
-            whole += true <= {*release.table("d").labels[0]}
+        table = open_labels(frame, plan.looks[0], plan.unit)
+        looks = [all_rounds(plan, table) for _ in range(releases)]
+        whole, labels = sum(true <= {*found} for found in looks), np.mean([len(found) for found in looks])
+        listed, sure, few = 0, 0, max(1, releases // 20)
+        for _ in range(few):
+            found = sf.release(plan, frame, ledger=None).top("d", 20)
             listed += len(true & {*found["d"]})
             sure += sum(found["surely among the first"])
-            labels += len(release.table("d").labels[0]) - 1
-        n = releases
         print(
-            f"exponent {exponent}: all of the true 20 shown in {whole} of {n}; {labels / n:.0f} labels shown; "
-            f"{listed / n:.1f} of the 20 listed are true, {sure / n:.1f} surely"
+            f"exponent {exponent}: all of the true 20 shown in {whole} of {releases}; {labels:.0f} labels shown; "
+            f"of {few} releases {listed / few:.1f} of the 20 listed are true, {sure / few:.1f} surely",
+            flush=True,
         )
+
+
+def all_rounds(plan: Any, table: Any) -> tuple[str, ...]:
+    """The labels that the first look of a plan shows."""
+    before: tuple[str, ...] = ()
+    for look in plan.looks:
+        before = (*before, *table.shown(look.selection, look.most - len(before), before))
+    return before
+
+
+def peers(releases: int) -> None:
+    """OpenDP's labels beside: counts by key of k labels a person, Laplace noise, shown from a threshold."""
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")
+    domain = sf.Domain({"d": sf.Categories(discover="0.999", most=3_000, missing="other")})
+    options = {"neighbours": "add-remove", "person": "who", "rows_per_person": 6}
+    budget = sf.approx(1, "1e-6", thresholds="9e-7")
+    plan = sf.plan(sf.marginals(domain, order=1), budget, **options)
+    for exponent in (0.5, 1.0):
+        codes = zipf(300_000, 3_000, exponent, np.random.default_rng(2))
+        frame = pd.DataFrame({"who": np.repeat(np.arange(50_000), 6), "d": np.char.add("D", codes.astype(str))})
+        persons = frame.drop_duplicates()
+        true = {f"D{i}" for i in np.argsort(-np.bincount(codes), kind="stable")[:20]}
+        table = open_labels(frame, plan.looks[0], plan.unit)
+        ours = [all_rounds(plan, table) for _ in range(releases)]
+        hits = sum(true <= {*found} for found in ours)
+        print(
+            f"exponent {exponent}: ours {np.mean([*map(len, ours)]):.0f} labels, all of the 20 in {hits} of {releases}"
+        )
+        for k in (1, 2, 3, 6):
+            counts = persons.groupby("who").head(k)["d"].value_counts().to_dict()
+            space = (
+                dp.map_domain(dp.atom_domain(T=str), dp.atom_domain(T="i32")),
+                dp.l01inf_distance(dp.absolute_distance(T="i32")),
+            )
+
+            def made(scale: float, k: int = k, space: Any = space) -> Any:
+                low, high = 1, 100_000
+                while high - low > 1:  # the least threshold that keeps delta
+                    middle = (low + high) // 2
+                    law = dp.m.make_laplace_threshold(*space, scale=scale, threshold=middle)
+                    low, high = (low, middle) if law.map((k, k, 1))[1] <= 1e-6 else (middle, high)
+                return dp.m.make_laplace_threshold(*space, scale=scale, threshold=high)
+
+            law = made(float(k) * (1 + 1e-9))
+            assert law.map((k, k, 1))[0] <= 1
+            shown = [law({name: int(n) for name, n in counts.items()}) for _ in range(releases)]
+            hits = sum(true <= {*found} for found in shown)
+            print(f"  OpenDP, {k} of a person: {np.mean([*map(len, shown)]):.0f} labels, all of the 20 in {hits}")
 
 
 def main() -> None:
     """Measure what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--releases", type=int, default=60)
-    parser.add_argument("--only", choices=["shown", "coverage", "top"])
+    parser.add_argument("--only", choices=["shown", "coverage", "top", "peers"])
     asked = parser.parse_args()
     for name, measure in (("shown", shown), ("coverage", coverage), ("top", top)):
         if asked.only in (None, name):
             measure(asked.releases)
+    if asked.only == "peers":
+        peers(asked.releases)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from support import grammar
-from support.released import PLANS, SKETCHES, STREAMS, made
+from support.released import PLANS, PROFILES, SKETCHES, STREAMS, made
 
 
 def main() -> int:
@@ -32,7 +32,7 @@ def main() -> int:
     asked = parser.parse_args()
     first, step = map(int, asked.part.split("/"))
     counts, believed = Counter[str](), 0
-    for kind in [*PLANS, *SKETCHES, *STREAMS][first::step]:
+    for kind in [*PLANS, *SKETCHES, *STREAMS, *PROFILES][first::step]:
         with tempfile.TemporaryDirectory() as folder:
             place, begun = Path(folder), time.perf_counter()
             release, ledger = made(kind, place)

@@ -132,12 +132,15 @@ class Truths(Rule):
 class Kinds(Rule):
     """Numbers, then days, then what is neither: a value has exactly one of these kinds, or is missing.
 
-    A number is what `Edges` reads as one, a day what `Days` does without a format of its own; of a column that has a
-    type, its values are of the kind of the type.
+    A number is what `Edges` reads as one, a day what `Days` does with the same `format`; of a column that has a type,
+    its values are of the kind of the type.
     """
+
+    format: str = deferred_field("")
 
     def __post_init__(self) -> None:
         Rule.__post_init__(self)
+        date_format_fields(self.format)
         if self.missing == "drop":  # how many are missing is what is asked
             raise DomainError("kinds have a cell for what is missing")
 

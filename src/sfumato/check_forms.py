@@ -119,12 +119,12 @@ Integers outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none edition
     low:int high:int width:size
     levels:[[text|int|float|[int|float]]]
 KeyCandidate mechanism:text error:float|none note:text
-KeyMeasurement map:KeyMap values:int64*1 noise:Noise heavy:uint64*1 heavy_counts:int64*1
+KeyMeasurement map:KeyMap values:int64*1 noise:Noise heavy:uint64*1 heavy_counts:int64*1 heavy_texts?:[text]
 KeyPlan keys:Keys budget:Budget unit:PrivacyUnit mechanism:text map:KeyMap noise:Noise price:Event
     stability:Stability|none records:count|none size:float considered:[KeyCandidate]
 KeyQuestion elements:uint64*1 estimate:int penalty:int
 Keys column:text kind:text point:size|none
-Kinds kind:text outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none edition?:size
+Kinds kind:text outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none edition?:size format?:text
 Knock purpose:text count:size price:Event
 Known axes:[int] counts:float64*
 KnownGroups axis:count codes:int64*1 counts:float64*
@@ -177,10 +177,11 @@ PrivacyUnit neighbours:Neighbours person:text|none rows_per_person:size within?:
 Product groups:[[text]] sizes:[[int]] factors:[Factor] multiple:size public_total:bool raw:Block|none
     reconstruction:float64*|none bias:float|int title:text
 Products units:[int] costs:[int] shift:int
-Profile plan:ProfilePlan looks:[ProfileLook] labels:{text:[text]} provenance:Provenance
+Profile plan:ProfilePlan looks:[ProfileLook] labels:{text:[text]} label_looks:[LabelLook] provenance:Provenance
 ProfileLook grid:Grid measured:Measurement
-ProfilePlan names:[text] types:[text] budget:Budget unit:PrivacyUnit mechanism:text price:Event records:size whole:bool
-    unlabelled:text share_error:float rank_error:float|none label_count:count|none
+ProfilePlan names:[text] types:[text] formats:{text:text} budget:Budget unit:PrivacyUnit mechanism:text price:Event
+    pairs:ratio records:size whole:bool unlabelled:text share_error:float rank_error:float|none label_count:count|none
+    pair_value:float|none
 Projection answers:float64* possible:Possible gap:real certified:bool moved:float iterations:count body:text
     realisable:bool rounded:float|none norm:text rungs?:[Rung] left_out?:[text]
 Provenance name:text ledger_id:text sequence:count anchor:text one_shot:bool created:text versions:[[text]]

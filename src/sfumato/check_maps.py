@@ -509,6 +509,17 @@ def largest_record_change(
     return one[0] * (2 if all(ops[f].kind in PLAIN or map_entries(ops[f]).min() >= 0 for f in ops) else 2**p), False
 
 
+def blocks_apart(blocks: Any) -> list[Any]:
+    """Blocks in parts that share no attribute: of each a record has a cell of its own, so what it changes adds up."""
+    parts = list[tuple[set[str], list[Any]]]()
+    for b in blocks:
+        own = {a for names, _ in b[1] for a in names}
+        joined = [p for p in parts if p[0] & own]
+        parts = [p for p in parts if p not in joined]
+        parts.append((own.union(*(p[0] for p in joined)), [x for p in joined for x in p[1]] + [b]))
+    return [some for _, some in parts]
+
+
 def cell_places(names: Any, at: Any, sizes: Any, n: int) -> Any:  # of n joint cells, among those of some attributes
     return np.ravel_multi_index([at[a] for a in names], [sizes[a] for a in names]) if names else np.zeros(n, int)
 

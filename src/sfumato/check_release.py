@@ -3,8 +3,8 @@
     python check_release.py DIR --ledger LEDGER [--anchor ANCHOR] [--earlier RELEASE] [--json]
 
 It imports numpy and the standard library, and of sfumato the two files beside it alone: `check_forms.py`, what a
-document may hold, and `check_maps.py`, what was measured and how far one record moves it. DIR is a release's folder, or
-the file of a sketch or of a stream.
+document may hold, and `check_maps.py`, what was measured and how far one record moves it. DIR is the folder of a
+release or of a description, or the file of a sketch or of a stream.
 Exit code 0: accepted. 2: rejected, with every reason; or not checked, with what these files have no way to check.
 PROVED, if the values are B x + z, x the counts (of a stream what its filter makes of them), B the stored maps, z draws
 of the stored law, independent: the release keeps the guarantee of its ledger line. By the names of the checks:
@@ -55,7 +55,8 @@ Cannot, number, fingerprint = maps.Cannot, forms.read_stored_fraction, maps.docu
 LAWS = {"RoundedGaussian": ("gaussian", 2, 1), "DiscreteGaussian": ("zcdp", 2, 2), "DiscreteLaplace": ("pure", 1, 1)}
 CURRENCY = {"pure": "epsilon", "zcdp": "rho", "gaussian": "mu^2", "gdp": "mu^2"}  # in which events and budgets add up
 HASHED = (  # of plans
-    "workload keys budget unit mechanism strategy map noise terms price stability course body periods cut found"
+    "names types formats workload keys budget unit mechanism strategy map noise terms price pairs stability course "
+    "body periods cut found whole unlabelled"
 )
 BROKEN = (ArithmeticError, AttributeError, LookupError, MemoryError, OSError, RecursionError, StopIteration, TypeError,
     ValueError, sqlite3.Error, zipfile.BadZipFile)  # fmt: skip
@@ -64,6 +65,7 @@ RATIO = re.compile(r"(0|[1-9][0-9]*)(/[1-9][0-9]*)?", re.ASCII)
 SAMPLER = "exact integer law from the operating system's generator; no seed"
 TRUST = "central: the custodian holds the table"
 FACTS = "format name created privacy mechanism error hashes workload ledger snapshot post_processing versions files"
+PROFILED = "format name created privacy hashes ledger table snapshot versions expected records columns pairs"
 MORE = "table features impossible cautions other cut_persons projection model_gap"  # what release.json may have besides
 ROOT = Decimal("2.50662827463100050241576528481104525300698674060993831662992357634229365460784197494659583837806")
 SLACK = Decimal("1e-85")  # far more than arithmetic of 110 digits, and this root of 2 pi, are wrong by
@@ -190,6 +192,17 @@ def declared_cell_counts(plan: Any) -> dict[str, int]:  # how many cells every a
         found[name] = many + ("other" in (a.outside, a.missing))
         if not 1 <= found[name] <= 10**7:
             raise forms.Malformed(f"{name} has {found[name]} cells")
+    return found
+
+
+def rule_cell_counts(grid: Any) -> dict[str, int]:  # how many cells every column has, by its rule
+    found = dict[str, int]()
+    for name, rule in zip(grid.names, grid.rules, strict=True):
+        many = {"Kinds": 3, "Truths": 2}.get(rule.kind) or len(rule.edges or [0]) - 1
+        many = many or 1 + max(rule.cells or [len(rule.codes) - 1])
+        found[name] = many + ("other" in (rule.outside, rule.missing))
+        if rule.kind not in ("Kinds", "Truths", "Edges", "Days", "Codes") or not 1 <= found[name] <= 10**7:
+            raise Cannot(f"columns counted by {rule.kind}")
     return found
 
 
@@ -517,25 +530,59 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         price, kinds = plan.found.price, dict(plan.workload.domain.attributes["~map"])
         left, room = number(price.mu_squared), number(price.delta)
         for look in plan.found.looks:
-            law, own = look.selection, look.price
-            sigma, delta, weight = number(law.noise.sigma), number(law.delta), law.weight
-            mu_squared = number(own.mu_squared)
-            right = 1 <= law.per_person <= min(unit[2], 1000) and sigma > 0 and weight >= 1 and 0 < delta < 1
-            self.must("price", "labels are shown by no law that there is", right)
-            right = weight**2 * (1 + (unit[0] == "replace-one")) <= mu_squared * sigma**2 and delta <= number(own.delta)
-            self.must("price", "labels were found for less than it costs", right)
-            for count in range(1, law.per_person + 1):  # of each number all labels of one person stay below
-                x = fraction_to_decimal((law.threshold - math.isqrt(weight**2 // count) - Fraction(1, 2)) / sigma)
-                shown = normal_tail(min(x, Decimal(15))) + SLACK if x > 0 else Decimal(1)
-                right = (1 - shown) ** count >= 1 - fraction_to_decimal(delta)
-                self.must("price", "labels of one person are shown at more than delta", right)
+            mu_squared, delta = self.shown(look, unit)
             declared = kinds.get(look.attribute)
             right = declared is not None and declared.kind == "Categories" and declared.outside == "other"
             self.must("maps", "labels were found of no attribute", right)
-            left, room = left - mu_squared, room - number(own.delta)
+            left, room = left - mu_squared, room - delta
         left -= event_cost(stored_event_text(plan.price), "mu^2")
         self.must("price", "both looks cost more than the price", plan.found.looks and min(left, room) >= 0)
         self.believed.append("that the look before showed these labels, under the plan that was paid for")
+
+    def shown(self, look: Any, unit: Any) -> tuple[Fraction, Fraction]:  # what a look for labels costs: mu^2 and delta
+        law, own = look.selection, look.price
+        sigma, delta, weight = number(law.noise.sigma), number(law.delta), law.weight
+        mu_squared = number(own.mu_squared)
+        right = 1 <= law.per_person <= min(unit[2], 1000) and sigma > 0 and weight >= 1 and 0 < delta < 1
+        self.must("price", "labels are shown by no law that there is", right)
+        right = weight**2 * (1 + (unit[0] == "replace-one")) <= mu_squared * sigma**2 and delta <= number(own.delta)
+        self.must("price", "labels were found for less than it costs", right)
+        for count in range(1, law.per_person + 1 if right else 1):  # of each number all labels of one person stay below
+            x = fraction_to_decimal((law.threshold - math.isqrt(weight**2 // count) - Fraction(1, 2)) / sigma)
+            shown = normal_tail(min(x, Decimal(15))) + SLACK if x > 0 else Decimal(1)
+            right = (1 - shown) ** count >= 1 - fraction_to_decimal(delta)
+            self.must("price", "labels of one person are shown at more than delta", right)
+        return mu_squared, number(own.delta)
+
+    def columns(self, plan: Any, it: Any, unit: Any) -> None:  # a description: looks one after the other, one price
+        law, whole, room = parse_event_text(stored_event_text(plan.price))
+        names, replaced, spent = {*plan.names}, unit[0] == "replace-one", Fraction(0)
+        for i, look in enumerate(it.looks):
+            m, sizes, ops = look.measured, rule_cell_counts(look.grid), dict[str, Any]()
+            public = replaced and unit[1] is None and all("drop" not in (r.outside, r.missing) for r in look.grid.rules)
+            right = {*sizes} <= names and (i > 0 or {r.kind for r in look.grid.rules} == {"Kinds"})
+            right = right and look.grid.moves is None and m.cut is None
+            self.must("maps", "a look is at no column of the plan, or the first at something else than kinds", right)
+            right = m.total is None or (public and 0 <= m.total < 2**63)
+            self.must("total", "the number of records is not public, and stands there", right)
+            entries = [maps.strategy_blocks(entry, sizes, ops) for entry in m.blocks]
+            self.numbers(m["values"], self.fit(entries, ops, sizes))
+            (kind, p, times), scale = LAWS[m.noise.kind], number(m.noise["scale" if "scale" in m.noise else "sigma"])
+            right = kind == law.removeprefix("approx-") and Fraction(1, 2**10) <= scale <= 2**55
+            self.must("price", "the noise of a look is of another kind than was paid for, or of no scale", right)
+            parts = maps.blocks_apart(b for entry in entries for b in entry)
+            change = sum(maps.largest_record_change(some, ops, sizes, p, replaced, public)[0] for some in parts)
+            spent += change * unit[2] ** p / (times * max(scale, Fraction(1, 2**10)) ** p)
+        for look in it.label_looks:
+            mu_squared, delta = self.shown(look, unit)
+            spent, room, right = spent + mu_squared, room - delta, law == "approx-gaussian" and look.attribute in names
+            self.must("maps", "labels were looked for in no column of the plan", right)
+        most = {look.attribute: look.most for look in it.label_looks}
+        right = all(len({*labels}) == len(labels) <= most.get(name, 0) for name, labels in it.labels["~map"])
+        self.must("looks", "labels are shown that no look found, or twice", right)
+        self.must("looks", "there is no first look, or the looks cost more than the price", it.looks and spent <= whole)
+        self.must("price", "labels are shown at more than the delta of the price", room >= 0 or not it.label_looks)
+        self.believed.append("that later looks were chosen by what came of those before, and by nothing else")
 
     def looks(self, plan: Any, out: Any, unit: Any) -> None:  # several, each at its price. A later kind adds its draws
         course, rounds, one = plan.course, plan.course.rounds, stored_event_text(plan.course.measurement)
@@ -630,6 +677,8 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         change = {"Buckets": (1, 2**p), "Signs": (rows, rows * 2**p), "Listed": (1, min(2, rows))}[o.kind][replace]
         same, values = fingerprint([o, plan.noise]) == fingerprint([m.map, m.noise]), m["values"]
         self.must("maps", "another map or noise was measured than the plan says", same)
+        right = len(m.heavy_texts or m.heavy) == len(m.heavy) and (plan["keys"]["kind"] == "text" or not m.heavy_texts)
+        self.must("maps", "shown keys have texts that are not theirs", right)
         self.must("maps", "values do not fit their map", values.dtype == np.int64 and values.shape == (rows,))
         if plan.stability is None:
             self.must("price", "keys are shown that were not paid for", not len(m.heavy) and not len(m.heavy_counts))
@@ -675,9 +724,11 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         return [[*names, each]]
 
     def release(self, path: Path, ledger: Path, anchor: str | None, earlier: Path | None) -> None:
-        it = read_release_document(path / "release.sfumato" if path.is_dir() else path)
+        told_in = "profile" if path.is_dir() and (path / "profile.sfumato").exists() else "release"
+        it = read_release_document(path / f"{told_in}.sfumato" if path.is_dir() else path)
         plan, proof, b = it.plan, it.provenance, it.plan.budget
         checks = {"Plan": self.single, "CoursePlan": self.looks, "KeyPlan": self.keys, "StreamPlan": self.stream}
+        checks |= {"ProfilePlan": self.columns}
         if plan.kind not in checks:
             raise Cannot(f"plans of the kind {plan.kind}")
         unit = [plan.unit.neighbours.value, plan.unit.person, plan.unit.rows_per_person]
@@ -696,8 +747,8 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         kept = event_keeps_budget(event, b["kind"], stated, given, aside)
         self.must("price", "the price is above the budget that is stated", kept)
         self.must("files", "it is a part of a release that says it is one", it.part is None)
-        stream = plan.kind == "StreamPlan"
-        checks[plan.kind](plan, it.published if stream else it.measurement, unit)
+        stream, described = plan.kind == "StreamPlan", plan.kind == "ProfilePlan"
+        checks[plan.kind](plan, it.published if stream else it if described else it.measurement, unit)
         if plan.found is not None:
             self.labels(plan, unit)
         if earlier is not None:
@@ -711,7 +762,8 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
             self.must("anchor", "the ledger does not go on from it", anchor in places)
         right = lines[0][0] == proof.ledger_id and proof.anchor in places[n : n + 1]
         self.must("entry", "it was paid from another ledger, or by another line", right)
-        result, paid, owed = [fingerprint(it.measurement)], line[3], told
+        came = [it.looks, it.labels, it.label_looks] if described else it.measurement
+        result, paid, owed = [fingerprint(came)], line[3], told
         if plan.found is not None:  # both looks are paid for under the plan of the first
             owed = plan.found.plan
         if stream:  # paid with the first hash of its secret store, and for all that will come out
@@ -722,22 +774,29 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         self.must("unit", "the line that paid is of another unit or table", line[10:] == whom)
         self.unknown += ["an account in memory, which no file shows"] if proof.one_shot else []
         if path.is_dir():
-            facts = build_document(forms.parse_strict_json((path / "release.json").read_bytes()))
+            facts = build_document(forms.parse_strict_json((path / f"{told_in}.json").read_bytes()))
+            if described:
+                self.same(facts, self.standing(it, unit, n) | {"hashes": {"plan": told, "result": result[0]}})
+                self.must("files", "profile.json has other entries than they have", {*facts} == {*PROFILED.split()})
+                return
             self.says(facts, it, unit, told, n)
             for name, digest in ({"release.sfumato": None} | facts.files).items():
                 plain = Path(name).name == name and name != "release.json"
                 same = plain and sha256((path / name).read_bytes()).hexdigest() == digest
                 self.must("files", f"{name} was changed", same)
 
-    def says(self, facts: Any, it: Any, unit: Any, told: str, n: int) -> None:  # what release.json says, anew
+    def same(self, facts: Any, right: dict[str, Any]) -> None:
+        for key, value in right.items():
+            why = f"what is said of {key} in JSON is something else than the release says"
+            self.must("files", why, equal_as_json(facts.get(key), value))
+
+    def standing(self, it: Any, unit: Any, n: int) -> dict[str, Any]:  # what JSON says of what protects, and who paid
         plan, proof, b = it.plan, it.provenance, it.plan.budget
         budget = {NAMED[b["kind"]]: str(number(b.parameter))}
         budget |= {k: str(number(b[k])) for k in ("delta", "thresholds") if b.get(k) is not None}
-        domain, several = plan.workload.domain, plan.kind == "CoursePlan"
         within, groups = (unit[3:], []) if len(unit) != 4 else ([], unit[3])
-        impossible = list(domain.impossible or [])
-        right = {
-            "format": "sfumato release 1",
+        return {
+            "format": "sfumato description 1" if plan.kind == "ProfilePlan" else "sfumato release 1",
             "name": proof.name,
             "created": proof.created,
             "privacy": {"neighbours": unit[0]}
@@ -753,24 +812,27 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
                 ),
                 "events": [export_event(stored_event_text(plan.price if plan.found is None else plan.found.price))],
             },
+            "ledger": {"one_shot": proof.one_shot, "id": proof.ledger_id, "sequence": n, "anchor": proof.anchor},
+            "table": proof.table,
+            "snapshot": proof.snapshot,
+            "versions": dict(proof.versions),
+        }
+
+    def says(self, facts: Any, it: Any, unit: Any, told: str, n: int) -> None:  # what release.json says, anew
+        plan, proof = it.plan, it.provenance
+        domain, several = plan.workload.domain, plan.kind == "CoursePlan"
+        impossible = list(domain.impossible or [])
+        right = self.standing(it, unit, n) | {
             "hashes": {
                 "plan": told,
                 "workload": fingerprint(plan.workload),
                 "strategy": fingerprint(plan.course if several else plan.strategy),
                 "domain": fingerprint(domain),
             },
-            "ledger": {"one_shot": proof.one_shot, "id": proof.ledger_id, "sequence": n, "anchor": proof.anchor},
-            "table": proof.table,
-            "snapshot": proof.snapshot,
-            "versions": dict(proof.versions),
-        } | ({"impossible": impossible} if impossible else {})
+        }
+        right |= {"impossible": impossible} if impossible else {}
         right |= {"features": dict(proof.features)} if proof.features else {}
-        for key, value in right.items():
-            self.must(
-                "files",
-                f"release.json says something else of {key} than the release",
-                equal_as_json(facts.get(key), value),
-            )
+        self.same(facts, right)
         closed = {*FACTS.split()} <= {*facts} <= {*FACTS.split(), *MORE.split()} and facts.impossible != []
         closed = closed and ("features" in facts) == ("features" in right)
         self.must(

@@ -12,6 +12,7 @@ import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Required, TypedDict, Unpack, cast, overload
 
@@ -38,7 +39,7 @@ from sfumato.present.profiles import profile_page, profile_spec
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Ledger
 from sfumato.releases import ModelRelease, Release
-from sfumato.releases.profiles import Profile
+from sfumato.releases.profiles import PROFILE, Profile
 from sfumato.releases.publication import Publication, write_publication
 from sfumato.releases.released import WorkloadRelease
 from sfumato.releases.sketches import SketchRelease
@@ -176,6 +177,8 @@ def describe(
     rows_per_person: int = 1,
     columns: Sequence[str] | None = None,
     records: int = 10_000,
+    date_formats: Mapping[str, str] | None = None,
+    pairs: float | str | Fraction = 0,
     table: str | None = None,
 ) -> Profile:
     """Describe all columns of a table that nobody described, in a few looks that one price pays for.
@@ -185,7 +188,7 @@ def describe(
     known.
 
     Args:
-        source: The table, as `sf.release` takes it, but for one made of several. It is read three times or more.
+        source: The table, as `sf.release` takes it. It is read three times or more.
         budget: What may be spent. Labels of texts are looked for under `sf.approx` with `thresholds=`.
         ledger: The ledger that pays, or its path; None for an explicit one-shot account.
         name: The name under which the price is debited. The same name, table and `out` return what is stored, free.
@@ -196,13 +199,17 @@ def describe(
         rows_per_person: How many rows of each person are counted at most.
         columns: The columns to describe; None takes all whose type can be read.
         records: About how many records there are, as far as is public.
+        date_formats: How texts write a day besides year-month-day, by the name of the column: {"born": "%d.%m.%Y"}.
+        pairs: The share of the budget for a look at all pairs of columns, which tells how much they depend on each
+            other; 0 for none.
         table: The public name of the table, as for `sf.release`.
 
     Returns:
         The description, which can be printed and published; `columns` has what is told of each.
 
     Raises:
-        PlanError: There is no column to describe, or an option is not allowed. Nothing is spent.
+        PlanError: There is no column to describe, an option is not allowed, or pairs are out of reach. Nothing is
+            spent.
         BudgetError: The ledger cannot pay with this budget. Nothing is spent.
         InvalidInput: The source or the folder cannot be used. Nothing is spent.
         SourceError: The table cannot be read. Nothing is spent.
@@ -228,6 +235,8 @@ def describe(
         rows_per_person=rows_per_person,
         columns=columns,
         records=records,
+        date_formats=date_formats,
+        pairs=pairs,
     )
     if out is None:
         return carry_out.carry_out(plan, source, ledger=ledger, name=name, table=table)
@@ -243,10 +252,6 @@ def describe(
         place = os.path.relpath(place, folder)
     write_profile(found, folder, place, given.declared())
     return found
-
-
-PROFILE = "profile.sfumato"
-"""The file that holds all of a description, in its folder."""
 
 
 def _profile_folder(folder: Path) -> Path:

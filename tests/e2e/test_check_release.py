@@ -21,7 +21,7 @@ from sfumato.privacy.ledger import Ledger
 from support import grammar
 from support.forging import Forged, verdict
 from support.lies import LIES
-from support.released import PLANS, SKETCHES, STREAMS, made
+from support.released import PLANS, PROFILES, SKETCHES, STREAMS, made
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Pa
     return of
 
 
-@pytest.mark.parametrize("kind", [*PLANS, *SKETCHES, *STREAMS])
+@pytest.mark.parametrize("kind", [*PLANS, *SKETCHES, *STREAMS, *PROFILES])
 def test_a_release_of_every_kind_is_accepted(kind: str, honest: Callable[[str], tuple[Path, Path]]) -> None:
     assert verdict(*honest(kind)) == ("accepted", set(), [])
 

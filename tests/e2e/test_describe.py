@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import tomllib
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -199,7 +200,16 @@ def test_nothing_is_spent_on_what_cannot_be_described(tmp_path: Path) -> None:
     refused: list[tuple[Any, dict[str, Any], type[Exception], str]] = [
         (sf.Histogram([1, 2]), {}, InvalidInput, "give a table"),
         (reader, {}, InvalidInput, "can be read once"),
-        (visits, {}, InvalidInput, "describe each of them"),
+        (visits, {}, InvalidInput, "plan with person='id'"),
+        (frame, {"pairs": 1}, PlanError, "share of the budget"),
+        (frame, {"pairs": True}, PlanError, "share of the budget"),
+        (frame, {"pairs": "much"}, PlanError, "share of the budget"),
+        (frame, {"pairs": 0.3, "columns": ["year"]}, PlanError, "two columns at least"),
+        (frame, {"pairs": 1e-6, "records": 700}, PlanError, "out of reach"),
+        (frame, {"date_formats": {"nobody": "%d.%m.%Y"}}, PlanError, "no column that is described"),
+        (frame, {"date_formats": {"year": "%d.%m.%Y"}}, PlanError, "whole numbers, by its type"),
+        (frame, {"date_formats": {"code": "%d.%m"}}, PlanError, "name %d, %m and %Y"),
+        (frame, {"date_formats": "%d.%m.%Y"}, PlanError, "for the name of each column"),
         (nested, {}, PlanError, "no column that could be described"),
         (nested, {"columns": ["a"]}, InvalidInput, "type that is not read"),
         (frame, {"columns": ["nobody"]}, SourceError, "no column called 'nobody'"),
@@ -428,3 +438,133 @@ def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         found = run.invoke(app, list(words))
         assert found.exit_code != 0
         assert why in str(found.exception)
+
+
+# -- more columns, pairs, and tables made of several ------------------------------------------------------------------
+
+
+def test_booleans_are_told() -> None:
+    """Mutant: they are looked at and nothing is said of them."""
+    found = sf.describe(pa.table({"alive": [True] * 3_000 + [False] * 1_000 + [None] * 500}), BUDGET, ledger=None)
+    told = found.columns["alive"]
+    assert told.kind == "boolean"
+    assert [t for t, _ in told.labels] == ["true", "false"]
+    assert [n for _, n in told.labels] == pytest.approx([3_000, 1_000], abs=60)
+    assert isinstance(found.domain()["alive"], sf.Booleans)  # type: ignore[index]
+
+
+def test_days_in_a_declared_format(tmp_path: Path) -> None:
+    """Mutants: the format asked of the first look alone, or left out of the spec."""
+    frame = table()
+    frame["day"] = pd.to_datetime(frame["day"]).dt.strftime("%d.%m.%Y")
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    assert sf.describe(frame, BUDGET, ledger=None, columns=["day"]).columns["day"].kind == "text"
+    formats = {"day": "%d.%m.%Y"}
+    found = sf.describe(tmp_path / "t.csv", BUDGET, ledger=None, out=tmp_path / "p", date_formats=formats)
+    told = found.columns["day"]
+    days = pd.to_datetime(frame["day"], format="%d.%m.%Y")
+    assert told.kind == "date"
+    for q in told.quartiles:
+        assert abs((days <= q.value).mean() - q.probability) < 0.03
+    assert 'format = "%d.%m.%Y"' in (tmp_path / "p" / "spec.toml").read_text(encoding="utf-8")
+    spec = read_spec(tmp_path / "p" / "spec.toml")
+    released = sf.release(plan_from_spec(spec), spec.source, ledger=None)  # type: ignore[arg-type]
+    assert released.table("day").values[-1] < 0.02 * ROWS
+    assert "date (%d.%m.%Y)" in sf.plan_profile(tmp_path / "t.csv", BUDGET, date_formats=formats).explain()
+
+
+def paired(rows: int = ROWS) -> pd.DataFrame:
+    """The year tells the age, the code mostly the ward; all else is by itself."""
+    frame, random = table(rows), np.random.default_rng(3)
+    kept = random.random(rows) < 0.8
+    ward = np.where(kept, frame["code"].map({"A1": "east", "B2": "west", "C3": "north", "D4": "east"}), "west")
+    return frame[["year", "code", "money"]].assign(age=2025 - frame["year"], ward=ward)
+
+
+def test_pairs_that_depend_most(tmp_path: Path) -> None:
+    """Mutant: what noise adds is left in, so that columns of noise depend."""
+    frame = paired()
+    plan = sf.plan_profile(frame, BUDGET, pairs="0.3")
+    assert plan.pairs == Fraction(3, 10)
+    assert "pairs of columns whose V is" in plan.promise
+    assert "fourth" in plan.explain()
+    found = sf.describe(frame, BUDGET, ledger=None, pairs=0.3, out=tmp_path / "p")
+    assert found.plan.fingerprint == plan.fingerprint
+    first, second, *rest = found.pairs
+    assert ({first.first, first.second}, {second.first, second.second}) == ({"year", "age"}, {"code", "ward"})
+    assert first.value > 0.9
+    assert 0.5 < second.low <= second.value <= second.high < 0.95
+    assert all(p.value < 0.12 for p in rest)
+    assert len(found.pairs) == 10
+    assert "Pairs of columns that depend most" in found.explain()
+    assert "Cramér" in (tmp_path / "p" / "profile.html").read_text(encoding="utf-8")
+    facts = json.loads((tmp_path / "p" / "profile.json").read_text(encoding="utf-8"))
+    assert sorted(facts["pairs"][0]["columns"]) == ["age", "year"]
+    # columns are told as without, but for the noise
+    near(sf.describe(table(), BUDGET, ledger=None, pairs=0.1), table())
+
+
+def test_pairs_of_many_columns_are_refused_before_the_price(tmp_path: Path) -> None:
+    ledger = sf.Ledger.create(tmp_path / "l.db", total=BUDGET)
+    frame = pd.DataFrame({f"c{i}": np.arange(1_000) for i in range(90)})
+    options: dict[str, Any] = {"records": 10_000, "pairs": 0.3}
+    with pytest.raises(
+        PlanError, match=r"out of reach: of 90 columns of 10,000 records only those whose V is 0\..* Of up"
+    ):
+        sf.describe(frame, sf.approx(1, "1e-6", thresholds="5e-7"), ledger=ledger, out=tmp_path / "p", **options)
+    assert ledger.spent == 0
+    assert sf.plan_profile(frame, sf.approx(1, "1e-6", thresholds="5e-7"), columns=["c1", "c2", "c3"], **options).pairs
+
+
+def test_a_kill_before_the_pairs_is_gone_on_with(tmp_path: Path) -> None:
+    """Mutant: the fourth look taken again, or not at all."""
+    source, ledger = prepared(tmp_path)
+    script = textwrap.dedent(KILLED.format(where="Curator", after=3, before="pass"))
+    script = script.replace('out="p"', 'out="p", pairs=0.3')
+    assert subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=False).returncode == 9
+    assert len(StepStore.at(tmp_path / "p" / "profile.sfumato.looks").came) == 4
+    found = sf.describe(source, BUDGET, ledger=ledger, out=tmp_path / "p", pairs=0.3)
+    assert found.pairs
+    assert [e.kind for e in ledger.entries()] == ["spend", "released"]
+
+
+def test_tables_made_of_several_are_described() -> None:
+    """Mutant: described as if each row were a person."""
+    random = np.random.default_rng(5)
+    people = pd.DataFrame({"id": np.arange(2_000), "born": random.integers(1930, 2010, 2_000)})
+    stays = pd.DataFrame({"id": random.integers(0, 2_000, 5_000), "ward": random.choice(["a", "b"], 5_000)})
+    stays["cost"] = np.round(random.normal(500, 100, 5_000), 2)
+    rows = sf.rows(stays, numbers={"cost": (0, 2_000, "0.01")})
+    said = {"stays": "count(stays)", "cost": "sum(stays.cost)", "in_a": "any(stays.ward = 'a')"}
+    made = sf.per_person(people, key="id", columns=said, stays=rows)
+    with pytest.raises(InvalidInput, match="plan with person='id'"):
+        sf.plan_profile(made, BUDGET)
+    found = sf.describe(made, BUDGET, ledger=None, person="id")
+    assert {n: c.kind for n, c in found.columns.items()} == {
+        "born": "number",
+        "stays": "number",
+        "cost": "number",
+        "in_a": "boolean",
+    }
+    assert found.columns["born"].quartiles[1].value == pytest.approx(people["born"].median(), abs=3)
+    assert dict(found.provenance.features) == said
+    joined = sf.joined(rows, people, key="id", columns=["born"])
+    with pytest.raises(InvalidInput, match="rows_per_person="):
+        sf.plan_profile(joined, BUDGET)
+    found = sf.describe(joined, BUDGET, ledger=None, person="id", rows_per_person=5)
+    assert {t for t, _ in found.columns["ward"].labels} == {"a", "b"}
+    assert found.columns["cost"].quartiles[1].value == pytest.approx(500, abs=20)
+
+
+def test_a_folder_is_read_with_what_it_says(tmp_path: Path) -> None:
+    """Mutant: profile.json believed."""
+    found = sf.describe(table(500), BUDGET, ledger=None, out=tmp_path / "p")
+    assert sf.load(tmp_path / "p").result_hash == found.result_hash
+    said = json.loads((tmp_path / "p" / "profile.json").read_text(encoding="utf-8"))
+    for key, value in (("records", 7.5), ("privacy", {}), ("columns", []), ("more", 1)):
+        (tmp_path / "p" / "profile.json").write_text(json.dumps(said | {key: value}), encoding="utf-8")
+        with pytest.raises(InvalidInput, match=f"profile.json of .* says something else of {key}"):
+            sf.load(tmp_path / "p")
+    (tmp_path / "p" / "profile.json").write_text("[]", encoding="utf-8")
+    with pytest.raises(InvalidInput, match="says nothing"):
+        sf.load(tmp_path / "p")

@@ -28,9 +28,11 @@ class Forged:
         self.release, self.ledger = place / release.name, place / ledger.name
         (shutil.copytree if release.is_dir() else shutil.copy)(release, self.release)
         shutil.copy(ledger, self.ledger)
-        self.bundle = self.release / "release.sfumato" if release.is_dir() else self.release
+        told = "profile" if (release / "profile.sfumato").exists() else "release"
+        self.bundle = self.release / f"{told}.sfumato" if release.is_dir() else self.release
+        self.said_in = self.release / f"{told}.json"
         self.doc = check_release.read_release_document(self.bundle)
-        self.facts: dict[str, Any] = json.loads((release / "release.json").read_text()) if release.is_dir() else {}
+        self.facts: dict[str, Any] = json.loads(self.said_in.read_text()) if release.is_dir() else {}
         self.anchor = self.doc["provenance"]["anchor"]
         with closing(sqlite3.connect(self.ledger)) as file:
             rows = file.execute("SELECT body FROM lines ORDER BY sequence").fetchall()
@@ -45,10 +47,23 @@ class Forged:
         return self.plan["~class"] == "StreamPlan"
 
     @property
+    def described(self) -> bool:
+        return self.plan["~class"] == "ProfilePlan"
+
+    @property
+    def result(self) -> Any:
+        """All that came out, as the ledger's hash of it is made."""
+        if self.described:
+            return [self.doc[k] for k in ("looks", "labels", "label_looks")]
+        return self.doc["measurement"]
+
+    @property
     def measured(self) -> Any:
         """The measurement, of several looks the last one, of a stream what is measured in every period."""
         if self.streamed:
             return self.plan["terms"]
+        if self.described:
+            return self.doc["looks"][-1]["measured"]
         found = self.doc["measurement"]
         return found if isinstance(found, dict) else next(m for m in found[::-1] if m["~class"] == "Measurement")
 
@@ -74,7 +89,7 @@ class Forged:
         self.spend[3:7] = [paid, event, str(price), str((before or [Fraction(0)])[-1] + price)]
         self.spend[10] = whom
         self.stored[3:5] = [paid, event]
-        self.stored[9] = told if self.streamed else check_maps.document_fingerprint(self.doc["measurement"])
+        self.stored[9] = told if self.streamed else check_maps.document_fingerprint(self.result)
         self.add_up()
 
     def add_up(self) -> None:
@@ -114,21 +129,40 @@ class Forged:
                 self._say()
             self.facts["ledger"] |= {"id": proof["ledger_id"], "anchor": proof["anchor"]}
             self.facts["ledger"]["sequence"] = proof["sequence"]
-            self.facts["files"]["release.sfumato"] = hashlib.sha256(self.bundle.read_bytes()).hexdigest()
+            if "files" in self.facts:
+                self.facts["files"]["release.sfumato"] = hashlib.sha256(self.bundle.read_bytes()).hexdigest()
             if then is not None:
                 then(self)
-            (self.release / "release.json").write_text(json.dumps(self.facts))
+            self.said_in.write_text(json.dumps(self.facts))
         return self
 
     def _say(self) -> None:
         """Have release.json say in words and by hashes what the plan says now."""
         plan, whom, facts = self.plan, self.plan["unit"], self.facts
-        hashed = {"workload": plan["workload"], "domain": plan["workload"]["domain"]}
-        hashed["strategy"] = plan["course"] if "course" in plan else plan["strategy"]
-        facts["hashes"] |= {name: check_maps.document_fingerprint(value) for name, value in hashed.items()}
         proof = self.doc["provenance"]
         facts |= {k: proof[k] for k in ("name", "created", "snapshot")} | {"table": proof.get("table")}
         facts["versions"] = dict(proof["versions"])
+        if self.described:
+            facts["hashes"]["result"] = check_maps.document_fingerprint(self.result)
+        else:
+            self._say_strategy()
+        within = whom.get("within") or {}
+        named = [within[k] for k in ("name", "attribute", "digest") if k in within]
+        facts["privacy"] |= {"within": named} if named else {}
+        unit = [whom["neighbours"]["value"], whom["person"], whom["rows_per_person"], *named]
+        facts["privacy"]["unit"] = check_release.protection_sentence(unit)
+        facts["privacy"]["events"] = [check_release.export_event(check_release.stored_event_text(plan["price"]))]
+        budget, exact = plan["budget"], check_forms.read_stored_fraction
+        with localcontext(Context(prec=110, Emax=10**9, Emin=-(10**9))):
+            stated = (budget["kind"], *(exact(budget.get(k) or 0) for k in ("parameter", "delta", "thresholds")))
+            facts["privacy"]["statement"] = check_release.budget_sentence(*stated)
+
+    def _say_strategy(self) -> None:
+        """Likewise of strategy and noise."""
+        plan, facts = self.plan, self.facts
+        hashed = {"workload": plan["workload"], "domain": plan["workload"]["domain"]}
+        hashed["strategy"] = plan["course"] if "course" in plan else plan["strategy"]
+        facts["hashes"] |= {name: check_maps.document_fingerprint(value) for name, value in hashed.items()}
         impossible = hashed["domain"].get("impossible")
         facts |= {"impossible": impossible} if impossible else {}
         if "noise" in plan:
@@ -142,16 +176,6 @@ class Forged:
             facts["mechanism"]["sensitivity"] = {"norm": norm, "value": value, "exact": found["exact"]}
         facts["mechanism"]["name"] = plan["mechanism"]
         facts["mechanism"] |= {k: plan[k] for k in ("records", "notes") if "course" in plan}
-        within = whom.get("within") or {}
-        named = [within[k] for k in ("name", "attribute", "digest") if k in within]
-        facts["privacy"] |= {"within": named} if named else {}
-        unit = [whom["neighbours"]["value"], whom["person"], whom["rows_per_person"], *named]
-        facts["privacy"]["unit"] = check_release.protection_sentence(unit)
-        facts["privacy"]["events"] = [check_release.export_event(check_release.stored_event_text(plan["price"]))]
-        budget, exact = plan["budget"], check_forms.read_stored_fraction
-        with localcontext(Context(prec=110, Emax=10**9, Emin=-(10**9))):
-            stated = (budget["kind"], exact(budget["parameter"]), exact(budget["delta"] or 0))
-            facts["privacy"]["statement"] = check_release.budget_sentence(*stated)
 
     def _write_ledger(self, rehash: set[int] | None) -> list[str]:
         with closing(sqlite3.connect(self.ledger)) as file:
@@ -177,7 +201,8 @@ class Forged:
 def _budget(doc: Any) -> dict[str, str]:
     name = {"pure": "epsilon", "approx": "epsilon", "zcdp": "rho", "gdp": "mu"}[doc["kind"]]
     given = {name: str(check_forms.read_stored_fraction(doc["parameter"]))}
-    return given if doc["delta"] is None else given | {"delta": str(check_forms.read_stored_fraction(doc["delta"]))}
+    more = {k: doc[k] for k in ("delta", "thresholds") if doc.get(k) is not None}
+    return given | {k: str(check_forms.read_stored_fraction(v)) for k, v in more.items()}
 
 
 def verdict(

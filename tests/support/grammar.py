@@ -49,12 +49,18 @@ FREE: dict[str, str] = {
     "Sensitivity.exact": "a bound says less; one that is larger than what the checker finds is not called exact",
     "Release.projection": "what was made of the values, which stand beside it; the checker does not follow it",
     "StreamRelease.published": "nothing public binds a stream's values; the checker says so, and --earlier holds them",
+    "ProfilePlan.records": "about how many records there are: how well columns will be known was told for it",
+    "ProfilePlan.share_error": "what was thought before there were data",
+    "ProfilePlan.rank_error": "likewise",
+    "ProfilePlan.label_count": "likewise",
+    "ProfilePlan.pair_value": "likewise",
     "ModelRelease.model": "what was made of the values, as a projection is",
     "ModelRelease.gap": "as the model",
 }
 """What may say something else in an accepted release, in its own form, and why."""
 SAID = ("error", "workload", "cautions", "projection", "model_gap", "post_processing", "mechanism.strategy")
 SAID += ("mechanism.record_limit", "mechanism.looks", "other")
+SAID += ("expected", "records", "columns", "pairs")  # of a description
 """What release.json says and the stranger's checker has no way to derive; `sf.load` derives it."""
 
 
@@ -325,11 +331,11 @@ def files(release: Path, ledger: Path, place: Path, rng: np.random.Generator) ->
         warnings.simplefilter("ignore")
         for n, held in edited:
             bundle.writestr(n, held)
-    if forged.facts:
+    if "files" in forged.facts:
         import hashlib
 
         forged.facts["files"]["release.sfumato"] = hashlib.sha256(forged.bundle.read_bytes()).hexdigest()
-        (forged.release / "release.json").write_text(json.dumps(forged.facts))
+        forged.said_in.write_text(json.dumps(forged.facts))
     return Told("the zip", name, FORM, follow=False, free=False, forged=forged)
 
 

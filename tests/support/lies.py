@@ -544,6 +544,94 @@ def _real_value(period: Any) -> None:
     period["values"][0] = period["values"][0].astype(float)
 
 
+def _look(i: int, change: Callable[[Any], Any]) -> Callable[[Forged], None]:
+    """A look of a description."""
+
+    def tell(f: Forged) -> None:
+        change(f.doc["looks"][i])
+
+    return tell
+
+
+def _look_noise(factor: Fraction) -> Callable[[Any], None]:
+    def tell(look: Any) -> None:
+        noise = look["measured"]["noise"]
+        noise[_scale(noise)] = _fraction(check_forms.read_stored_fraction(noise[_scale(noise)]) * factor)
+
+    return tell
+
+
+def _look_multiples(look: Any) -> None:
+    """Of the first block; of a table of two columns by one of its factors."""
+    block = look["measured"]["blocks"][0]
+    if block["factors"][0]["~class"] == "Scaled":
+        block["factors"][0]["factor"] *= 2
+    else:
+        block["factors"][0] = {"~class": "Scaled", "operator": block["factors"][0], "factor": 2}
+
+
+def _look_known(look: Any) -> None:
+    look["measured"]["total"] = 600
+
+
+def _look_elsewhere(look: Any) -> None:
+    look["grid"]["names"][0] = "zzz"
+    for block in look["measured"]["blocks"]:
+        block["groups"] = [["zzz" if n == "age" else n for n in group] for group in block["groups"]]
+
+
+def _look_narrower(look: Any) -> None:
+    """A rule says fewer cells than were counted."""
+    rule = next(r for r in look["grid"]["rules"] if "edges" in r)
+    del rule["edges"][-1]
+
+
+def _look_no_kinds(look: Any) -> None:
+    look["grid"]["rules"][0] = {**look["grid"]["rules"][0], "~class": "Truths", "kind": "boolean"}
+
+
+def _label_look(change: Callable[[Any], Any]) -> Callable[[Forged], None]:
+    def tell(f: Forged) -> None:
+        change(f.doc["label_looks"][-1])
+
+    return tell
+
+
+def _label_noise(look: Any) -> None:
+    noise = look["selection"]["noise"]
+    noise["sigma"] = _fraction(check_forms.read_stored_fraction(noise["sigma"]) / 2)
+
+
+def _label_threshold(look: Any) -> None:
+    """Lower by a hundredth: what keeps the least delta is found to one part in 2^16."""
+    look["selection"]["threshold"] = look["selection"]["threshold"] * 99 // 100
+
+
+def _label_price(look: Any) -> None:
+    look["price"]["mu_squared"] = _fraction(check_forms.read_stored_fraction(look["price"]["mu_squared"]) / 2)
+
+
+def _label_delta(f: Forged) -> None:
+    f.plan["price"]["delta"] = _fraction(check_forms.read_stored_fraction(f.plan["price"]["delta"]) / 2)
+
+
+def _label_of_nobody(f: Forged) -> None:
+    f.doc["labels"]["~map"].append(["age", ["77"]])
+
+
+def _label_twice(f: Forged) -> None:
+    labels = f.doc["labels"]["~map"][0][1]
+    labels.append(labels[0])
+
+
+def _label_column(look: Any) -> None:
+    look["attribute"] = "zzz"
+
+
+def _label_rows(look: Any) -> None:
+    look["selection"]["per_person"] += 1
+
+
 _PERSONS = ("residuals of persons", "residuals of replaced persons")
 _FILTERED = ("stream", "stream, replaced", "stream of persons", "stream of replaced persons")
 _LEFT_OUT = ("stream of persons", "stream of replaced persons", "stream of banded persons")
@@ -565,7 +653,9 @@ _ALL = (
     *_MANY,
 )
 _SOME = ("residuals", "direct, replaced", "mwem", "count-sketch")
-_LINES = (*_SOME, "stream")
+_LINES = (*_SOME, "stream", "description")
+_DESCRIBED = ("description", "description, replaced", "description of persons", "description with pairs")
+_WITH_LABELS = ("description", "description of persons")
 _WITHIN = ("levels within states", "tables within states")
 
 _ROOT = "release.json: "
@@ -748,5 +838,36 @@ LIES: dict[str, Lie] = _FORMS | {
     "a label is another": Lie(
         _period(lambda p: p.update(label="May")), "earlier", ("stream",), follow=False, earlier=True
     ),
+    "noise of a description's first look is half": Lie(_look(0, _look_noise(Fraction(1, 2))), "looks", _DESCRIBED),
+    "noise of a description's last look is a millionth too small": Lie(
+        _look(-1, _look_noise(1 - Fraction(1, 10**6))), "looks", _DESCRIBED
+    ),
+    "a description's sums are twice as large": Lie(_look(-1, _look_multiples), "looks", _DESCRIBED),
+    "a description has a look more": Lie(
+        lambda f: f.doc["looks"].append(copy.deepcopy(f.doc["looks"][-1])), "looks", _DESCRIBED
+    ),
+    "a description has no look": Lie(lambda f: f.doc["looks"].clear(), "looks", _DESCRIBED),
+    "a description's price is half": Lie(_half_price, "looks", _DESCRIBED),
+    "a description's records are replaced": Lie(_replaced, "looks", ("description",)),
+    "a description's persons have more rows": Lie(_more_rows, "looks", ("description of persons",)),
+    "a description's number of records is told": Lie(_look(0, _look_known), "total", _WITH_LABELS),
+    "a look is at a column that was not planned": Lie(_look(1, _look_elsewhere), "maps", _DESCRIBED),
+    "a rule has fewer cells than were counted": Lie(_look(1, _look_narrower), "maps", _DESCRIBED),
+    "the first look is at no kinds": Lie(_look(0, _look_no_kinds), "maps", _DESCRIBED),
+    "a description's values are missing": Lie(_cut, "maps", _DESCRIBED),
+    "labels were found with half the noise": Lie(_label_look(_label_noise), "price", _WITH_LABELS),
+    "labels were found by a lower threshold": Lie(_label_look(_label_threshold), "price", _WITH_LABELS),
+    "labels were found at half the price": Lie(_label_look(_label_price), "price", _WITH_LABELS),
+    "labels were found at half the delta": Lie(_label_delta, "price", _WITH_LABELS),
+    "more labels of a person count than rows": Lie(_label_look(_label_rows), "price", _WITH_LABELS),
+    "labels were looked for elsewhere": Lie(_label_look(_label_column), "maps", _WITH_LABELS),
+    "a label is shown that was not looked for": Lie(_label_of_nobody, "looks", _DESCRIBED),
+    "a label is shown twice": Lie(_label_twice, "looks", _WITH_LABELS),
+    "profile.json: the result": Lie(_said("hashes", "result", value="0" * 64), "files", _DESCRIBED, last=True),
+    "profile.json: the statement": Lie(
+        _said("privacy", "statement", value="0.1-DP (pure epsilon)"), "files", _DESCRIBED, last=True
+    ),
+    "profile.json: the ledger": Lie(_said("ledger", "id", value="0" * 32), "files", _DESCRIBED, last=True),
+    "profile.json: a further entry": Lie(lambda f: f.facts.update(zzz=1), "files", _DESCRIBED, last=True),
     "it is of another stream": Lie(_sigma_larger, "earlier", ("stream",), earlier=True),
 }

@@ -145,6 +145,18 @@ SKETCHES: dict[str, tuple[Any, str, dict[str, Any]]] = {
     "key histogram": (sf.pure(1), ADD, {"mechanism": "histogram"}),
 }
 
+# name: (budget, the neighbours, options of the plan)
+PROFILES: dict[str, tuple[Any, str, dict[str, Any]]] = {
+    "description": (sf.approx(5, "1e-5", thresholds="5e-6"), ADD, {}),
+    "description, replaced": (sf.pure(9), REPLACE, {}),
+    "description with pairs": (sf.approx(5, "1e-5", thresholds="5e-6"), ADD, {"pairs": "0.3"}),
+    "description of persons": (
+        sf.approx(8, "1e-5", thresholds="2e-6"),
+        REPLACE,
+        {"person": "who", "rows_per_person": 2},
+    ),
+}
+
 _SEVERAL: dict[str, Any] = {"person": "who", "rows_per_person": 2}
 _APART = sf.periods(9, per_person=3, apart=2)
 # name: (workload, budget, the neighbours, options of the plan)
@@ -180,6 +192,8 @@ def made(kind: str, folder: Path) -> tuple[Path, Path]:
     rng = np.random.default_rng(SEED)
     if kind in STREAMS:
         return _streamed(kind, folder), ledger
+    if kind in PROFILES:
+        return _described(kind, folder), ledger
     if kind in SKETCHES:
         budget, neighbours, options = SKETCHES[kind]
         total = sf.approx(5, "1e-5") if kind == "hybrid" else sf.gdp(9) if budget.kind == "approx" else sf.pure(5)
@@ -218,6 +232,24 @@ def made(kind: str, folder: Path) -> tuple[Path, Path]:
     sf.release(first, table, ledger=account, name="before")
     sf.release(plan_of(kind), table, ledger=account, name="it", out=out)
     return out, ledger
+
+
+def _described(kind: str, folder: Path) -> Path:
+    """The folder of a description, of a table with a column of each kind."""
+    import pyarrow as pa
+
+    budget, neighbours, options = PROFILES[kind]
+    total = sf.pure(20) if budget.kind == "pure" else sf.approx(12, "1e-4", thresholds="1e-5")
+    account, rng = sf.Ledger.create(folder / "budget.db", total=total), np.random.default_rng(SEED)
+    born = np.array(["1956-05-01", "1990-11-30", "2004-02-29", ""])
+    rows = {"age": rng.integers(0, 90, 600), "city": rng.choice(["Bonn", "Kiel", "Ulm"], 600)}
+    rows |= {"born": rng.choice(born, 600), "alive": rng.random(600) < 0.4, "who": rng.integers(0, 400, 600)}
+    first = sf.pure("0.1") if budget.kind == "pure" else sf.gdp("0.1")
+    frame, whom = pa.table(rows), {"neighbours": neighbours, **{k: v for k, v in options.items() if k != "pairs"}}
+    sf.describe(frame, first, ledger=account, name="before", columns=["age"], records=600, **whom)
+    pairs = options.get("pairs", 0)
+    sf.describe(frame, budget, ledger=account, name="it", out=folder / "description", records=600, pairs=pairs, **whom)
+    return folder / "description"
 
 
 def _streamed(kind: str, folder: Path) -> Path:

@@ -39,6 +39,13 @@ def describe(
         list[str] | None, typer.Option("--column", metavar="NAME", help="A column; may be repeated. Default: all.")
     ] = None,
     records: Annotated[int, typer.Option(metavar="N", help="About how many there are, as far as is public.")] = 10_000,
+    date_formats: Annotated[
+        list[str] | None,
+        typer.Option("--date-format", metavar="NAME=FORMAT", help="How a column writes days, as born=%d.%m.%Y."),
+    ] = None,
+    pairs: Annotated[
+        str, typer.Option(metavar="SHARE", help="Of the budget, for a look at all pairs of columns, as 0.3.")
+    ] = "0",
     neighbours: Annotated[str, typer.Option(help="add-remove or replace-one.")] = "add-remove",
     person: Annotated[str | None, typer.Option(metavar="COLUMN", help="Whose record a row is.")] = None,
     rows_per_person: Annotated[int, typer.Option(metavar="N", help="Rows of a person that are counted.")] = 1,
@@ -74,7 +81,13 @@ def describe(
     budget = _budget_to_spend(
         {"epsilon": epsilon, "delta": delta, "thresholds": thresholds, "rho": rho, "mu": mu}, pays
     )
-    options = {"neighbours": neighbours, "person": person, "rows_per_person": rows_per_person}
+    options: dict[str, object] = {
+        "neighbours": neighbours,
+        "person": person,
+        "rows_per_person": rows_per_person,
+        "pairs": pairs,
+    }
+    options["date_formats"] = _named_formats(date_formats or [])
     if only_plan:
         made = plan_profile(given, budget, columns=columns, records=records, **options)  # type: ignore[arg-type]
         show_result(made.describe().to_dict(), f"{made}\n\nNothing was read but names and types.", as_json=as_json)
@@ -105,6 +118,17 @@ def describe(
     if before:
         text = f"Read back from {out}: it was paid for before. Nothing was measured or spent."
     show_result(done.facts() | {"folder": str(out)}, f"{done.explain()}\n\n{text}", as_json=as_json)
+
+
+def _named_formats(given: list[str]) -> dict[str, str]:
+    """Formats of days by column, as they are typed."""
+    found = dict[str, str]()
+    for text in given:
+        name, _, written = text.rpartition("=")
+        if not name or name in found:
+            raise InvalidInput(f"--date-format is NAME=FORMAT, as born=%d.%m.%Y, once for each column; not {text!r}")
+        found[name] = written
+    return found
 
 
 def _budget_to_spend(given: dict[str, str | None], pays: Ledger | None) -> Budget:

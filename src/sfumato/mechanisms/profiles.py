@@ -2,7 +2,8 @@
 
 Three looks, one price. The first counts the kinds of the values of every column. The second has sign and power of two
 of numbers, years of dates, and finds the labels of texts. The third counts cells over the range that was found, and
-the labels that were shown. What a look counts follows from the noisy counts before it alone.
+the labels that were shown. Where it is asked for, a fourth counts all pairs of columns, by quarters and common labels.
+What a look counts follows from the noisy counts before it alone.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import combinations
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -20,16 +22,17 @@ import numpy as np
 
 from sfumato._util.bundles import check_text, pack_value, unpack_value
 from sfumato._util.elsewhere import find_engine
+from sfumato._util.text import date_format_fields
 from sfumato.cells import Codes, Days, Edges, Grid, Kinds, Rule, Truths
 from sfumato.curator import Curator, Histogram
 from sfumato.curator.labels import LabelCurator, LabelOpening, LabelStore, refuse_one_reading
 from sfumato.curator.rows.samples import column_types
 from sfumato.curator.steps import StepBudget, StepOpening, StepStore
 from sfumato.domain import Categories
-from sfumato.errors import InvalidInput, LedgerError, NotWritten, PlanError, SfumatoError
+from sfumato.errors import DomainError, InvalidInput, LedgerError, NotWritten, PlanError, SfumatoError
 from sfumato.mechanisms.labels import label_rounds
 from sfumato.operators import Block, Identity, LinearOperator, Scaled, Tree
-from sfumato.plans.profiles import ProfilePlan
+from sfumato.plans.profiles import COLUMN_TYPES, ProfilePlan
 from sfumato.postprocess.column_shapes import (
     FINE_BRANCHING,
     SCALE_BRANCHING,
@@ -39,13 +42,22 @@ from sfumato.postprocess.column_shapes import (
     tree_counts,
     year_edges,
 )
+from sfumato.postprocess.dependence import least_dependence
 from sfumato.privacy.accounting import ApproxGaussianEvent, Event, GaussianEvent, PureEvent, ZcdpEvent
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger import Entry, Ledger, Receipt
 from sfumato.privacy.noise import NoiseLaw
 from sfumato.privacy.replaced import Certificate
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
-from sfumato.releases.profiles import Profile, ProfileLook, column_kinds, counts_in, kind_of, load_profile
+from sfumato.releases.profiles import (
+    Profile,
+    ProfileLook,
+    column_kinds,
+    counts_in,
+    kind_of,
+    load_profile,
+    paired_rule,
+)
 from sfumato.strategies.calibration import noise_of
 from sfumato.strategies.certificates import search_certificate
 
@@ -63,6 +75,9 @@ _MOST_LABELS = 1_000  # of a column: a description, not a table
 _RANKS = Fraction(12, 100)  # quartiles that would be further off are not looked for
 _RECORDS = 10_000  # where nobody says how many there are
 _TWO = 1.96  # standard errors of a 95 % interval
+_QUARTERS = 4  # cells of a column in tables of two
+_MISS = 0.05  # the probability with which any interval of a pair may miss
+_MOST_V = 0.5  # pairs that depend less than this are those that nobody knows of
 _UNKNOWN = ("number", "text")  # what a column whose type says nothing is taken for when errors are told: half of each
 
 Parts = Mapping[str, tuple[Rule, LinearOperator, Fraction]]
@@ -85,6 +100,8 @@ def plan_profile(
     rows_per_person: int = 1,
     columns: Sequence[str] | None = None,
     records: int = _RECORDS,
+    date_formats: Mapping[str, str] | None = None,
+    pairs: float | str | Fraction = 0,
 ) -> ProfilePlan:
     """Plan to describe all columns of a table, of which names and types are read and nothing else.
 
@@ -97,12 +114,15 @@ def plan_profile(
         columns: The columns to describe; None takes all whose type can be read.
         records: About how many records there are, as far as is public. With few records and many columns, the kinds of
             values are all that is looked at.
+        date_formats: How texts write a day besides year-month-day, by the name of the column: {"born": "%d.%m.%Y"}.
+        pairs: The share of the budget for a look at all pairs of columns, which tells how much they depend on each
+            other; 0 for none.
 
     Returns:
         The plan, which can be printed: it says before the price how well columns will be known.
 
     Raises:
-        PlanError: There is no column to describe, or an option is not allowed.
+        PlanError: There is no column to describe, an option is not allowed, or pairs are out of reach.
         BudgetError: The budget is too small for its noise.
         InvalidInput: The source is no table of rows, or cannot be read several times.
         SourceError: The table cannot be opened, or lacks a column.
@@ -122,31 +142,64 @@ def plan_profile(
     if isinstance(columns, str):
         raise PlanError(f"columns= is a list of names, not {columns!r}")
     unit = PrivacyUnit(Neighbours.parse(neighbours), person, rows_per_person)
+    share = _pair_share(pairs)
+    if (engine := find_engine(source)) is not None and hasattr(engine, "require_person"):
+        cast(Any, engine).require_person(person)  # of a table that is made of several
     types = {n: kind for n, kind in column_types(source, columns).items() if n != person}
     for name in types:
         check_text(name, "column name")
     if not types:
         raise PlanError("there is no column that could be described: none has a type that is read")
-    counted = getattr(find_engine(source), "tally", None) is not None
+    formats = _checked_formats(date_formats or {}, types)
+    counted = getattr(engine, "tally", None) is not None
     unlabelled = "" if budget.thresholds is not None else "none of delta is set aside for it (thresholds=)"
     if counted:
         unlabelled = "the table is counted where it lies, and its texts are not handed over"
     return _promised(
         ProfilePlan(
-            tuple(types),
-            tuple(types.values()),
-            budget,
-            unit,
-            "describe",
-            _price(budget, labels=not unlabelled and "" in types.values()),
-            records,
-            True,
-            unlabelled,
-            0.0,
-            None,
-            None,
+            names=tuple(types),
+            types=tuple(types.values()),
+            formats=formats,
+            budget=budget,
+            unit=unit,
+            mechanism="describe",
+            price=_price(budget, labels=not unlabelled and "" in types.values()),
+            pairs=share,
+            records=records,
+            whole=True,
+            unlabelled=unlabelled,
+            share_error=0.0,
+            rank_error=None,
+            label_count=None,
+            pair_value=None,
         )
     )
+
+
+def _pair_share(given: object) -> Fraction:
+    """The share of the budget for pairs, exactly. Raises PlanError."""
+    try:
+        share = Fraction(str(given)) if isinstance(given, (int, float, str, Fraction)) else Fraction(-1)
+    except (ValueError, ZeroDivisionError):
+        share = Fraction(-1)
+    if isinstance(given, bool) or not 0 <= share < 1:
+        raise PlanError(f"pairs= is the share of the budget for pairs of columns, from 0 to below 1, not {given!r}")
+    return share
+
+
+def _checked_formats(given: Mapping[str, str], types: Mapping[str, str]) -> dict[str, str]:
+    """Formats of days by column. Raises PlanError."""
+    if not isinstance(given, Mapping):
+        raise PlanError(f"date_formats= has a format for the name of each column, not {given!r}")
+    for name, written in given.items():
+        if types.get(name) != "":
+            told = COLUMN_TYPES.get(types.get(name, ""), "") if name in types else "no column that is described"
+            raise PlanError(f"date_formats= is for columns of texts, and {name!r} is {told}")
+        try:
+            date_format_fields(written)
+        except DomainError as error:
+            raise PlanError(f"date_formats= of {name!r}: {error}") from None
+    return dict(given)
 
 
 def _price(budget: Budget, *, labels: bool) -> Event:
@@ -168,6 +221,14 @@ def _part(price: Event, share: Fraction) -> Event:
         return ZcdpEvent(price.rho * share)
     assert isinstance(price, (GaussianEvent, ApproxGaussianEvent))
     return GaussianEvent(price.mu_squared * share)
+
+
+def _described_price(plan: ProfilePlan) -> Event:
+    """What the looks at single columns cost, all delta with them: the price without what pairs have of it."""
+    own = _part(plan.price, 1 - plan.pairs)
+    if isinstance(plan.price, ApproxGaussianEvent) and isinstance(own, GaussianEvent):
+        return ApproxGaussianEvent(own.mu_squared, plan.price.delta)
+    return own
 
 
 # -- looks ----------------------------------------------------------------------------------------------------------
@@ -205,9 +266,19 @@ def _design_look(parts: Parts, price: Event, unit: PrivacyUnit) -> _Look:
 
 def _kinds_look(plan: ProfilePlan) -> _Look:
     """The first look."""
-    rule = Kinds(kind="any", outside="other", missing="other")
-    parts = {n: (rule, Identity(rule.size), Fraction(1)) for n in plan.names}
-    return _design_look(parts, _part(plan.price, _FIRST if plan.whole else Fraction(1)), plan.unit)
+    rules = {n: Kinds(kind="any", outside="other", missing="other", format=plan.formats.get(n, "")) for n in plan.names}
+    parts = {n: (rule, Identity(rule.size), Fraction(1)) for n, rule in rules.items()}
+    return _design_look(parts, _part(_described_price(plan), _FIRST if plan.whole else Fraction(1)), plan.unit)
+
+
+def _pair_look(rules: Mapping[str, Rule], price: Event, unit: PrivacyUnit) -> _Look:
+    """The look at all pairs of columns: a table of two for each, all alike."""
+    blocks = tuple(
+        Block(((a,), (b,)), (Identity(rules[a].size), Identity(rules[b].size))) for a, b in combinations(rules, 2)
+    )
+    grid = Grid(tuple(rules), tuple(rules.values()))
+    found, certificate = search_certificate(blocks, grid.sizes(), unit, 1 if isinstance(price, PureEvent) else 2)
+    return _Look(grid, blocks, noise_of(price, found.value), price, certificate)
 
 
 def _shares(kinds: Mapping[str, str], *, labels: bool) -> dict[str, Fraction]:
@@ -221,22 +292,22 @@ def _numeric(edges: Sequence[float]) -> Rule:
     return Edges(kind="number", outside="clamp", missing="other", edges=tuple(edges))
 
 
-def _of_days(edges: Sequence[int]) -> Rule:
-    return Days(kind="date", outside="clamp", missing="other", edges=tuple(edges))
+def _of_days(edges: Sequence[int], format: str) -> Rule:
+    return Days(kind="date", outside="clamp", missing="other", edges=tuple(edges), format=format)
 
 
 def _tree(rule: Rule, branching: int) -> LinearOperator:
     return Tree(rule.size, branching, root=False)
 
 
-def _scale_part(kind: str) -> tuple[Rule, LinearOperator] | None:
+def _scale_part(kind: str, format: str) -> tuple[Rule, LinearOperator] | None:
     """What the second look counts of a column."""
     if kind == "boolean":
         rule: Rule = Truths(kind="boolean", outside="other", missing="other")
         return rule, Identity(rule.size)
     if kind not in ("number", "date"):
         return None
-    rule = _numeric(scale_edges()) if kind == "number" else _of_days(year_edges())
+    rule = _numeric(scale_edges()) if kind == "number" else _of_days(year_edges(), format)
     return rule, _tree(rule, SCALE_BRANCHING)
 
 
@@ -263,7 +334,7 @@ class _Course:
         shares = _shares(kinds, labels=self.labels)
         parts: dict[str, tuple[Rule, LinearOperator, Fraction]] = {}
         for name, kind in kinds.items():
-            if (part := _scale_part(kind)) is not None:
+            if (part := _scale_part(kind, self.plan.formats.get(name, ""))) is not None:
                 parts[name] = (*part, shares[name] * _SECOND[kind])
         return self._look(parts)
 
@@ -273,7 +344,7 @@ class _Course:
         texts = [n for n, k in kinds.items() if k == "text"]
         if not texts or not self.labels:
             return None
-        price, shares = self.plan.price, _shares(kinds, labels=True)
+        price, shares = _described_price(self.plan), _shares(kinds, labels=True)
         assert isinstance(price, ApproxGaussianEvent)
         wanted = Categories(discover=Fraction(1, 2), most=_MOST_LABELS, missing="other")
         looks: list[Any] = []
@@ -297,7 +368,7 @@ class _Course:
             if kind == "number" and found is not None:
                 rule = _numeric(fine_edges(found, whole=types[name] == "integer"))
             elif kind == "date" and found is not None:
-                rule = _of_days(date_edges(found)[1])
+                rule = _of_days(date_edges(found)[1], self.plan.formats.get(name, ""))
             elif labels.get(name):
                 rule = Codes(kind="category", outside="other", missing="other", codes=tuple(labels[name]))
             if rule is not None:
@@ -309,7 +380,17 @@ class _Course:
         if not parts:
             return None
         share = sum((s for _, _, s in parts.values()), Fraction(0))
-        return _design_look(parts, _part(self.plan.price, share), self.plan.unit)
+        return _design_look(parts, _part(_described_price(self.plan), share), self.plan.unit)
+
+    def fourth(self, looks: Sequence[ProfileLook]) -> _Look | None:
+        """All pairs of columns by quarters and common labels; None where fewer than two have any."""
+        if not self.plan.pairs:
+            return None
+        total, spread, _ = self.kinds(looks[0])
+        rules = {n: r for n in self.plan.names if (r := paired_rule(looks, n, total, spread)) is not None}
+        if len(rules) < 2:
+            return None
+        return _pair_look(rules, _part(self.plan.price, self.plan.pairs), self.plan.unit)
 
 
 # -- what is promised -------------------------------------------------------------------------------------------------
@@ -320,7 +401,7 @@ def _promised(plan: ProfilePlan) -> ProfilePlan:
 
     Where quartiles would be too far off for the number of records, it is a plan for kinds alone.
     """
-    course = _Course(plan)
+    course, asked = _Course(plan), plan.pairs
     kinds = {
         n: _UNKNOWN[i % 2] if not t else "number" if t == "integer" else t
         for i, (n, t) in enumerate(zip(plan.names, plan.types, strict=True))
@@ -331,7 +412,8 @@ def _promised(plan: ProfilePlan) -> ProfilePlan:
     if numeric:
         rule = _numeric(range(257))
         parts = {n: (rule, _tree(rule, FINE_BRANCHING), shares[n] * (1 - _SECOND[k])) for n, k in numeric.items()}
-        look = _design_look(parts, _part(plan.price, sum((p[2] for p in parts.values()), Fraction(0))), plan.unit)
+        share = sum((p[2] for p in parts.values()), Fraction(0))
+        look = _design_look(parts, _part(_described_price(plan), share), plan.unit)
         name = next(iter(numeric))
         tree = cast(Tree, parts[name][1])
         counts = tree_counts(tree, np.zeros(tree.shape[0]), look.variance(name), 0.0, 0.0)
@@ -340,11 +422,43 @@ def _promised(plan: ProfilePlan) -> ProfilePlan:
     enough = ranks is None or ranks <= _RANKS * plan.records
     enough &= labels is None or labels <= plan.records
     if not enough:
-        plan, ranks, labels = replace(plan, whole=False), None, None
+        plan, ranks, labels = replace(plan, whole=False, pairs=Fraction(0)), None, None
         if isinstance(plan.price, ApproxGaussianEvent):
             plan = replace(plan, price=GaussianEvent(plan.price.mu_squared))
     share_error = _TWO * math.sqrt(_kinds_look(plan).variance(plan.names[0]))
-    return replace(plan, share_error=share_error, rank_error=ranks, label_count=labels)
+    return replace(
+        plan, share_error=share_error, rank_error=ranks, label_count=labels, pair_value=_least_pair(plan, asked)
+    )
+
+
+def _least_pair(plan: ProfilePlan, asked: Fraction) -> float | None:
+    """From which V on pairs are told, of columns of four equal cells. Raises PlanError where that is out of reach."""
+    if not asked:
+        return None
+    if len(plan.names) < 2:
+        raise PlanError("pairs= is for two columns at least")
+    if not plan.whole:
+        raise PlanError(
+            f"pairs of columns are out of reach: of {len(plan.names):,} columns of {plan.records:,} records this "
+            "budget tells the kinds alone. Describe fewer columns (columns=), spend more, or leave pairs= out"
+        )
+
+    def told(columns: int) -> float:
+        """Of so many columns; two stand for all, as every table of two costs the same."""
+        power = 1 if isinstance(plan.price, PureEvent) else 2
+        changed = math.comb(columns, 2) * (2 if plan.unit.neighbours is Neighbours.REPLACE_ONE else 1)
+        noise = noise_of(_part(plan.price, asked), changed * plan.unit.rows_per_person**power)
+        return least_dependence(plan.records, _QUARTERS, noise.variance, _MISS / math.comb(columns, 2))
+
+    if (found := told(len(plan.names))) > _MOST_V:
+        fits = next((k for k in range(len(plan.names), 1, -1) if told(k) <= _MOST_V), 0)
+        fewer = f"of up to {fits:,} columns they are told (columns=)" if fits else "nor could those of two columns be"
+        raise PlanError(
+            f"pairs of columns are out of reach: of {len(plan.names):,} columns of {plan.records:,} records only those "
+            f"whose V is {found:.2g} and more could be told, which hardly any is. {fewer[0].upper()}{fewer[1:]}; or "
+            "spend more on them, or leave pairs= out"
+        )
+    return found
 
 
 def _least_label(course: _Course, kinds: Mapping[str, str], shares: Mapping[str, Fraction]) -> int | None:
@@ -352,7 +466,7 @@ def _least_label(course: _Course, kinds: Mapping[str, str], shares: Mapping[str,
     from sfumato.plans.labels import least_occurrence  # noqa: PLC0415
 
     texts = [n for n, k in kinds.items() if k == "text"]
-    price = course.plan.price
+    price = _described_price(course.plan)
     if not texts or not isinstance(price, ApproxGaussianEvent):
         return None
     own = ApproxGaussianEvent(price.mu_squared * shares[texts[0]] * _SECOND["text"], price.delta / len(texts))
@@ -447,7 +561,7 @@ def _take_looks(plan: ProfilePlan, at: Access, budget: StepBudget, store: StepSt
         )
         return ProfileLook(look.grid, measured)
 
-    def find(wanted: tuple[tuple[Any, ...], ApproxGaussianEvent] | None) -> dict[str, tuple[str, ...]] | None:
+    def find(wanted: tuple[tuple[Any, ...], ApproxGaussianEvent] | None) -> tuple[Any, ...] | None:
         if wanted is None:
             return None
         looks, price = wanted
@@ -457,16 +571,21 @@ def _take_looks(plan: ProfilePlan, at: Access, budget: StepBudget, store: StepSt
         opening = LabelOpening(plan.fingerprint, at.account.ledger_id, at.name, looks)
         kept = LabelStore.create(None, opening)
         shown = curator.find(looks, price, name=at.name, plan_hash=plan.fingerprint, store=kept)
-        return dict(zip(dict.fromkeys(k.attribute for k in looks), shown, strict=True))
+        return looks, dict(zip(dict.fromkeys(k.attribute for k in looks), shown, strict=True))
 
     first = taken(0, lambda: measure(_kinds_look(plan)))
     yield first
     if plan.whole:
         second = taken(1, lambda: measure(course.second(first)))
         yield second
-        labels = taken(2, lambda: find(course.looks_for_labels(first)))
-        yield labels
-        yield taken(3, lambda: measure(course.third(first, second, labels or {})))
+        found = taken(2, lambda: find(course.looks_for_labels(first)))
+        yield found
+        labels = {} if found is None else found[1]
+        third = taken(3, lambda: measure(course.third(first, second, labels)))
+        yield third
+        seen = [k for k in (first, second, third) if k is not None]
+        if plan.pairs:
+            yield taken(4, lambda: measure(course.fourth(seen)))
 
 
 def look_at_columns() -> PlanKind:
@@ -488,8 +607,8 @@ def look_at_columns() -> PlanKind:
         paid = at.account.paid(at.name, plan.fingerprint)
         assert paid is not None
         looks = tuple(k for k in found if isinstance(k, ProfileLook))
-        labels = next((k for k in found if isinstance(k, dict)), {})
-        return paid, lambda where: Profile(plan, looks, labels, where)
+        label_looks, labels = next((k for k in found if isinstance(k, tuple)), ((), {}))
+        return paid, lambda where: Profile(plan, looks, labels, label_looks, where)
 
     return PlanKind(
         look,

@@ -25,7 +25,7 @@ from sfumato.privacy.ledger import Ledger
 from sfumato.privacy.ledger.ledger import FORMAT
 from sfumato.privacy.unit import is_file_of_kind
 from sfumato.releases.files import load_release
-from sfumato.releases.profiles import Profile
+from sfumato.releases.profiles import PROFILE, Profile, load_profile
 from sfumato.releases.released import as_ledger
 from sfumato.releases.sketches import SketchRelease
 from sfumato.releases.streams import StreamRelease
@@ -61,7 +61,7 @@ def load(
     """Read anything that was stored: a plan, a release, a ledger, or a session, which goes on.
 
     Args:
-        path: The file; of a release of tables its folder.
+        path: The file; of a release of tables, or of a description, its folder.
         ledger: For a session or a stream, the ledger that paid for it: a file cannot be believed about who paid.
         source: For a session, its table; by default the path that it was opened on.
         anchor: For a session or a stream, its anchor of an earlier moment: a file that was put back to a state before
@@ -99,7 +99,7 @@ def load(
     if given:
         raise InvalidInput(f"{', '.join(given)} belong to a session, and {place} holds none; leave them out")
     if folder:
-        return load_release(place)
+        return load_profile(place) if (place / PROFILE).exists() else load_release(place)
     return Ledger(place) if is_file_of_kind(place, FORMAT) else read_document(place, DOCUMENTS)
 
 

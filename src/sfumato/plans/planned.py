@@ -97,6 +97,29 @@ class Planned(Describable):
         """Whether the price keeps the budget that the plan states."""
         return price_keeps_budget(self.price, self.budget)
 
+    def privacy_facts(self) -> dict[str, Any]:
+        """What the facts say of privacy: the unit, the budget, and what the ledger was charged.
+
+        Returns:
+            Plain JSON values.
+        """
+        within = self.unit.within
+        return {
+            "neighbours": self.unit.neighbours.value,
+            **({} if within is None else {"within": [within.name, within.attribute, within.digest]}),
+            "person": self.unit.person,
+            "rows_per_person": self.unit.rows_per_person,
+            **(
+                {"once_per": list(self.unit.once_per), "rows_per_group": self.unit.rows_per_group}
+                if self.unit.once_per
+                else {}
+            ),
+            "unit": self.unit.describe(),
+            "budget": self.budget.to_json(),
+            "statement": str(self.budget),
+            "events": list(export_events([self.whole_price])),
+        }
+
     def save(self, path: str | PathLike[str]) -> None:
         """Write the plan to one file (no pickle), which `sf.load` reads.
 
@@ -160,23 +183,8 @@ class WorkloadPlan(Planned):
         Returns:
             Plain JSON values.
         """
-        within = self.unit.within
         return {
-            "privacy": {
-                "neighbours": self.unit.neighbours.value,
-                **({} if within is None else {"within": [within.name, within.attribute, within.digest]}),
-                "person": self.unit.person,
-                "rows_per_person": self.unit.rows_per_person,
-                **(
-                    {"once_per": list(self.unit.once_per), "rows_per_group": self.unit.rows_per_group}
-                    if self.unit.once_per
-                    else {}
-                ),
-                "unit": self.unit.describe(),
-                "budget": self.budget.to_json(),
-                "statement": str(self.budget),
-                "events": list(export_events([self.whole_price])),
-            },
+            "privacy": self.privacy_facts(),
             **({"impossible": list(impossible)} if (impossible := self.workload.domain.impossible) else {}),
             **self.own_facts(),
             "hashes": {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 
 from sfumato._util.codec import storable
 from sfumato._util.description import Description, Facts, TitledTable
@@ -34,10 +35,12 @@ class ProfilePlan(Planned):
     Args:
         names: The columns.
         types: What the type of each says: "integer", "number", "date", "boolean", or "" where values are looked at.
+        formats: How texts of some of the columns write a day, besides year-month-day.
         budget: The budget that the description keeps.
         unit: Whose privacy is protected.
         mechanism: "describe".
         price: What a ledger is charged, before the first look and for all.
+        pairs: The share of the price for a look at all pairs of columns; 0 for none.
         records: The public number of records for which it is told how well columns will be known; it may be a guess.
         whole: Whether columns are described; else only the kinds of their values are, as the budget is too small for
             so many columns.
@@ -45,6 +48,7 @@ class ProfilePlan(Planned):
         share_error: By how much numbers of records of one kind are off, as half of a 95 % interval, in records.
         rank_error: By how much ranks of quartiles are off, likewise; None where they are not told.
         label_count: How many records a label must have to be shown with 99 %; None where none is shown.
+        pair_value: From which Cramér's V on two columns are told to depend; None where pairs are not looked at.
 
     Raises:
         PlanError: There is no column, or not one type for each.
@@ -52,24 +56,29 @@ class ProfilePlan(Planned):
 
     names: tuple[str, ...]
     types: tuple[str, ...]
+    formats: dict[str, str]
     budget: Budget
     unit: PrivacyUnit
     mechanism: str
     price: Event
+    pairs: Fraction
     records: int
     whole: bool
     unlabelled: str
     share_error: float
     rank_error: float | None
     label_count: int | None
+    pair_value: float | None
 
-    decides = ("names", "types", "budget", "unit", "mechanism", "price", "whole", "unlabelled")
-    holds = Planned.holds | {"names": tuple, "types": tuple, "records": int, "whole": bool}
+    decides = ("names", "types", "formats", "budget", "unit", "mechanism", "price", "pairs", "whole", "unlabelled")
+    holds = Planned.holds | {"names": tuple, "types": tuple, "records": int, "whole": bool, "formats": dict}
 
     def __post_init__(self) -> None:
         fit = len(self.names) == len(self.types) > 0 and len(set(self.names)) == len(self.names)
         if not fit or any(kind not in COLUMN_TYPES for kind in self.types):
             raise PlanError("a description is of at least one column, each named once and with one type")
+        if not {*self.formats} <= {*self.names} or not 0 <= self.pairs < 1:
+            raise PlanError("a description has formats of its own columns, and pairs have a part of the price")
 
     @property
     def promise(self) -> str:
@@ -84,6 +93,8 @@ class ProfilePlan(Planned):
             parts.append(f"quartiles {of_records(self.rank_error)} of ranks")
         if self.label_count is not None:
             parts.append(f"labels of {self.label_count:,} records and more")
+        if self.pair_value is not None:
+            parts.append(f"pairs of columns whose V is {self.pair_value:.2g} and more")
         sure = "95 %" if self.label_count is None else "95 %; labels 99 %"
         return f"of {n:,} records, {', '.join(parts)} ({sure})"
 
@@ -93,9 +104,13 @@ class ProfilePlan(Planned):
         Returns:
             One row per column: its name and what its type says.
         """
-        return Frame(
-            {"column": [safe_text(n) for n in self.names], "type": [COLUMN_TYPES[kind] for kind in self.types]}
-        )
+        known = [
+            f"looked at: each value as number, date ({safe_text(self.formats[n])}) or text"
+            if n in self.formats
+            else COLUMN_TYPES[kind]
+            for n, kind in zip(self.names, self.types, strict=True)
+        ]
+        return Frame({"column": [safe_text(n) for n in self.names], "type": known})
 
     def describe(self) -> Description:
         count = len(self.names)
@@ -111,6 +126,8 @@ class ProfilePlan(Planned):
             yield "first look", "the kind of every value: number, date, text or missing"
             yield "second", "of numbers sign and power of two, of dates years, of texts the labels that many have"
             yield "third", "of numbers and dates cells over the range that was found, of labels their counts"
+            if self.pairs:
+                yield "fourth", "all pairs of columns, by quarters and common labels"
             if self.unlabelled:
                 yield "texts", f"no label is shown: {self.unlabelled}"
         else:

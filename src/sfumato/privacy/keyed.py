@@ -28,7 +28,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato._util.codec import storable
+from sfumato._util.codec import deferred_field, storable
 from sfumato.errors import InvalidInput, PlanError
 from sfumato.privacy.accounting import ApproxEvent, Event, PureEvent
 from sfumato.privacy.amounts import exp_bounds
@@ -105,7 +105,8 @@ class KeyMeasurement:
     """A map of the counts by key with one draw of noise per row, after the keys that a stability histogram showed.
 
     `heavy` are those keys as sorted field elements, `heavy_counts` their noisy counts; the map was applied to what
-    these leave over. Publishable.
+    these leave over. `heavy_texts` are the texts that they are, "" for those that no name can be; empty for numbers.
+    Publishable.
     """
 
     map: KeyMap
@@ -113,8 +114,11 @@ class KeyMeasurement:
     noise: NoiseLaw
     heavy: Words
     heavy_counts: NDArray[np.int64]
+    heavy_texts: tuple[str, ...] = deferred_field(())
 
     def __post_init__(self) -> None:
+        if self.heavy_texts and len(self.heavy_texts) != len(self.heavy):
+            raise InvalidInput("shown keys have one text each, or none has any")
         if self.values.dtype != np.int64 or self.values.shape != (self.map.rows,):
             raise InvalidInput("measured values are int64, one per row of their map")
         if self.heavy.dtype != np.uint64 or self.heavy_counts.dtype != np.int64:

@@ -468,7 +468,11 @@ def load_release(folder: str | os.PathLike[str]) -> Release | ModelRelease:
     if changed:
         raise InvalidInput(f"{changed[0]} was changed after it was written; its hash does not match release.json")
     stored = read_bundle(path / BUNDLE)
-    _check_facts(path, facts, stored.facts() if len(stored.plan.workload) <= _FACTS else None, stored.plan.fingerprint)
+    if len(stored.plan.workload) > _FACTS:  # errors of very many queries take minutes: what binds the plan is compared
+        if facts["hashes"]["plan"] != stored.plan.fingerprint:
+            raise InvalidInput(f"release.json of {path} is of another plan")
+        return stored
+    check_facts(path / "release.json", facts, stored.facts())
     return stored
 
 
@@ -481,17 +485,15 @@ def read_bundle(path: Path) -> Release | ModelRelease:
     return stored
 
 
-def _check_facts(path: Path, said: dict[str, Any], facts: dict[str, Any] | None, plan: str) -> None:
+def check_facts(path: Path, said: Any, facts: dict[str, Any]) -> None:
     """Refuse a release.json that says something else than the release, apart from words that versions changed."""
-    if facts is None:  # errors of very many queries take minutes: what binds the plan is compared alone
-        if said["hashes"]["plan"] != plan:
-            raise InvalidInput(f"release.json of {path} is of another plan")
-        return
+    if not isinstance(said, dict):
+        raise InvalidInput(f"{path.name} of {path.parent} says nothing of the release")
     lacking, same = _missing_keys(said, facts), facts["versions"].get("sfumato") == metadata.version("sfumato")
     free = () if same and (not lacking or lacking - _LATER) else _WORDS
     for key in facts.keys() | said.keys() - {"files"}:
         if key not in free and not _equal_json(said.get(key), facts.get(key)):
-            raise InvalidInput(f"release.json of {path} says something else of {key} than the release")
+            raise InvalidInput(f"{path.name} of {path.parent} says something else of {key} than the release")
 
 
 def _missing_keys(said: object, facts: object, place: str = "") -> set[str]:

@@ -7,11 +7,13 @@ nothing; what noise hides is left blank.
 from __future__ import annotations
 
 import functools
+import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from os import PathLike
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -20,7 +22,7 @@ from sfumato._util.codec import storable, value_fingerprint
 from sfumato._util.description import Description, Facts, Sentences, TitledTable
 from sfumato._util.documents import read_document
 from sfumato._util.frames import Frame, safe_text
-from sfumato.cells import Codes, Days, Edges, Grid, Kinds
+from sfumato.cells import Codes, Days, Edges, Grid, Kinds, Rule, Truths
 from sfumato.domain import Attribute, Bins, Booleans, Categories, Dates, Domain
 from sfumato.errors import InvalidInput
 from sfumato.measurements import Measurement
@@ -38,6 +40,9 @@ from sfumato.postprocess.column_shapes import (
     smoothed_counts,
     tree_counts,
 )
+from sfumato.postprocess.dependence import cramers_v, quarter_edges
+from sfumato.privacy.labels import LabelLook
+from sfumato.releases.files import check_facts
 from sfumato.releases.released import Provenance, ReleaseBase
 
 KINDS = ("number", "date", "text", "missing")
@@ -52,6 +57,10 @@ _QUARTERS = (0.25, 0.5, 0.75)  # the quartiles
 _TENTHS = tuple(i / 10 for i in range(1, 10))  # between which a spec has its cells
 _MOST_DATES = 60  # cells of dates in a spec: five years of months
 _LABELS_SHOWN = 12  # in a line
+_PAIRS_SHOWN = 20  # in words; all are in the JSON
+_COMMON = 0.05  # of the records: labels of fewer are not counted in pairs
+_MOST_COMMON = 6  # labels of a column that are
+_MISS = 0.05  # the probability with which any interval of a pair may miss
 
 
 @storable
@@ -68,8 +77,9 @@ class ProfileLook:
 
     def __post_init__(self) -> None:
         names = self.grid.names
-        if any(len(b.attributes) != 1 or b.attributes[0] not in names for b in self.measured.blocks):  # pyright: ignore[reportAttributeAccessIssue]
-            raise InvalidInput("a look at columns counts each by itself, by a rule of its own")
+        seen = [b.attributes for b in self.measured.blocks]  # pyright: ignore[reportAttributeAccessIssue]
+        if any(len(s) not in (1, 2) or len(s) != len(seen[0]) or not {*s} <= {*names} for s in seen):
+            raise InvalidInput("a look counts each column by itself, or all in pairs, by a rule for each")
 
     def noisy(self, name: str) -> tuple[Any, FloatArray, float] | None:
         """The sums that were taken over a column, the noisy values, and their variance; None where it was not seen."""
@@ -78,6 +88,11 @@ class ProfileLook:
                 scaled = cast(Scaled, block.factors[0])  # pyright: ignore[reportAttributeAccessIssue]
                 return scaled.operator, values / scaled.factor, self.measured.noise.variance / scaled.factor**2
         return None
+
+    @property
+    def paired(self) -> bool:
+        """Whether columns were counted in pairs."""
+        return any(len(b.attributes) > 1 for b in self.measured.blocks)  # pyright: ignore[reportAttributeAccessIssue]
 
     def rule(self, name: str) -> Any:
         """How values of a column were counted."""
@@ -133,6 +148,50 @@ def counts_in(look: ProfileLook, name: str, total: float, spread: float) -> Colu
     operator, values, variance = seen
     tree = operator if isinstance(operator, Tree) else Tree(len(values), max(2, len(values)), root=False)
     return tree_counts(tree, values, variance, total, spread)
+
+
+def paired_rule(looks: Sequence[ProfileLook], name: str, total: float, spread: float) -> Rule | None:
+    """How a column is counted in pairs, after what was seen of it: quarters, or common labels; None for too little."""
+    look = next((k for k in looks[:0:-1] if name in k.grid.names), None)
+    counts = None if look is None else counts_in(look, name, total, spread)
+    if look is None or counts is None or total <= 0:
+        return None
+    rule = look.rule(name)
+    if isinstance(rule, Codes):
+        often = [i for i in np.argsort(-counts.values[:-1]).tolist() if counts.values[i] >= _COMMON * total]
+        return replace(rule, codes=tuple(rule.codes[i] for i in sorted(often[:_MOST_COMMON]))) if often else None
+    if not isinstance(rule, (Edges, Days)):
+        return rule
+    upto = smoothed_counts(counts.values[:-1])
+    if _hidden(counts, float(upto[-1])):
+        return None
+    edges = quarter_edges(rule.edges, upto)
+    return replace(rule, edges=edges) if len(edges) > 2 else None  # pyright: ignore[reportArgumentType]
+
+
+def _hidden(counts: ColumnCounts, size: float) -> bool:
+    """Whether noise hides the quartiles of so many values."""
+    return size <= 0.0 or _TWO * float(counts.errors_upto.max()) > _RANKS * size
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPair:
+    """How much two columns depend on each other.
+
+    Args:
+        first: The one column.
+        second: The other.
+        value: Cramér's V of their table, by quarters of numbers and dates and common labels: 0 where each says nothing
+            of the other, 1 where one follows from the other.
+        low: The lower end of an interval; those of all pairs hold together with 95 %.
+        high: The upper end.
+    """
+
+    first: str
+    second: str
+    value: float
+    low: float
+    high: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +276,7 @@ class Profile(ReleaseBase):
         plan: The plan that was carried out.
         looks: The counts of each look.
         labels: The labels that were shown of each column of texts.
+        label_looks: The looks that found them: by which law, and at which price.
         provenance: When, by which versions and from which ledger it was made.
 
     Guarantee:
@@ -227,6 +287,7 @@ class Profile(ReleaseBase):
     plan: ProfilePlan
     looks: tuple[ProfileLook, ...]
     labels: dict[str, tuple[str, ...]]
+    label_looks: tuple[LabelLook, ...]
     provenance: Provenance
 
     def agree(self) -> None:
@@ -234,11 +295,13 @@ class Profile(ReleaseBase):
         first = self.looks[0].grid if self.looks else None
         if first is None or first.names != self.plan.names or not all(isinstance(r, Kinds) for r in first.rules):
             raise InvalidInput("its first look is not at the kinds of the columns that its plan names")
+        if not {*self.labels} <= {k.attribute for k in self.label_looks}:
+            raise InvalidInput("it has labels of columns in which none were looked for")
 
     @functools.cached_property
     def result_hash(self) -> str:
         """SHA-256 of everything that was measured and shown."""
-        return value_fingerprint((self.looks, self.labels))
+        return value_fingerprint((self.looks, self.labels, self.label_looks))
 
     @property
     def records(self) -> float:
@@ -261,14 +324,31 @@ class Profile(ReleaseBase):
         shares = {k: min(1.0, max(0.0, c / size)) for k, c in zip(KINDS, found.counts, strict=True)}
         base = (name, kind_of(known, found), shares, _TWO * found.error / size)
         for look in self.looks[:0:-1]:
-            rule = look.rule(name) if name in look.grid.names else None
+            rule = look.rule(name) if name in look.grid.names and not look.paired else None
             if isinstance(rule, Codes):
                 return self._labelled(base, counts_in(look, name, total, spread), self.labels.get(name, ()))
+            if isinstance(rule, Truths):
+                return self._labelled(base, counts_in(look, name, total, spread), ("false", "true"))
             if isinstance(rule, (Edges, Days)):
                 counts = counts_in(look, name, total, spread)
                 assert counts is not None
                 return _measured(base, rule, counts)
         return self._labelled(base, None, self.labels.get(name, ()))
+
+    @functools.cached_property
+    def pairs(self) -> tuple[ColumnPair, ...]:
+        """How much columns depend on each other, those that depend most first; empty where pairs were not looked at."""
+        look = self.looks[-1]
+        if not look.paired:
+            return ()
+        shape, found = look.grid.sizes(), list[ColumnPair]()
+        for block, values in zip(look.measured.blocks, look.measured.values, strict=True):
+            a, b = block.attributes  # pyright: ignore[reportAttributeAccessIssue]
+            table = values.reshape(shape[a], shape[b]).astype(float)
+            told = cramers_v(table, look.measured.noise.variance, _MISS / len(look.measured.blocks))
+            if told is not None:
+                found.append(ColumnPair(a, b, told.value, told.low, told.high))
+        return tuple(sorted(found, key=lambda p: -p.value))
 
     def _labelled(self, base: Any, counts: ColumnCounts | None, labels: Sequence[str]) -> ColumnProfile:
         numbers = [math.nan] * len(labels) if counts is None else counts.values[: len(labels)].tolist()
@@ -286,6 +366,19 @@ class Profile(ReleaseBase):
         rows = [column_text(c) for c in self.columns.values()]
         return Frame({key: [row[key] for row in rows] for key in rows[0]})
 
+    def pair_frame(self) -> Frame:
+        """The pairs of columns that depend most on each other.
+
+        Returns:
+            One row per pair, at most twenty: both names, Cramér's V, and the interval of it.
+        """
+        heads = ("column", "and", "V", "low", "high")
+        names = [(safe_text(p.first), safe_text(p.second)) for p in self.pairs[:_PAIRS_SHOWN]]
+        rows = [
+            (*n, f"{p.value:.2f}", f"{p.low:.2f}", f"{p.high:.2f}") for n, p in zip(names, self.pairs, strict=False)
+        ]
+        return Frame({h: [row[i] for row in rows] for i, h in enumerate(heads)})
+
     def describe(self) -> Description:
         plan, n = self.plan, self.records
         facts = [
@@ -300,8 +393,9 @@ class Profile(ReleaseBase):
             *([f"Blank: {', '.join(blank[:_LABELS_SHOWN])}{' …' * (len(blank) > _LABELS_SHOWN)}"] if blank else []),
         ]
         every = TitledTable("Columns", self.frame(), most=len(plan.names))
+        pairs = [TitledTable("Pairs of columns that depend most", self.pair_frame())] if self.pairs else []
         headline = f"Description {self.provenance.name!r}: {len(plan.names):,} columns"
-        return Description(headline, [Facts(facts), every, Sentences(notes)])
+        return Description(headline, [Facts(facts), every, *pairs, Sentences(notes)])
 
     def brief(self) -> str:
         return f"{self.provenance.name!r}: {len(self.plan.names):,} columns"
@@ -317,12 +411,19 @@ class Profile(ReleaseBase):
             "format": "sfumato description 1",
             "name": p.name,
             "created": p.created,
-            "privacy": {"unit": plan.unit.describe(), "statement": str(plan.budget), "budget": plan.budget.to_json()},
-            "plan": plan.fingerprint,
+            "privacy": plan.privacy_facts(),
+            "hashes": {"plan": plan.fingerprint, "result": self.result_hash},
             "ledger": {"one_shot": p.one_shot, "id": p.ledger_id, "sequence": p.sequence, "anchor": p.anchor},
+            "table": p.table,
+            "snapshot": p.snapshot,
+            "versions": dict(p.versions),
             "expected": plan.promise,
             "records": round(self.records, 2),
             "columns": [c.facts() for c in self.columns.values()],
+            "pairs": [
+                {"columns": [p.first, p.second], **{k: round(getattr(p, k), 4) for k in ("value", "low", "high")}}
+                for p in self.pairs
+            ],
         }
 
     # -- the spec to go on with ----------------------------------------------------------------------------
@@ -336,14 +437,19 @@ class Profile(ReleaseBase):
         """
         if not self.plan.whole:
             return None
-        found = {c.name: a for c in self.columns.values() if (a := proposed_attribute(c)) is not None}
+        formats = self.plan.formats
+        found = {
+            c.name: a
+            for c in self.columns.values()
+            if (a := proposed_attribute(c, formats.get(c.name, ""))) is not None
+        }
         return Domain(found) if found else None
 
 
 def _measured(base: Any, rule: Edges | Days, counts: ColumnCounts) -> ColumnProfile:
     """A column of numbers or dates, as far as its cells tell."""
     size = float(smoothed_counts(counts.values[:-1])[-1])
-    if size <= 0.0 or _TWO * float(counts.errors_upto.max()) > _RANKS * size:
+    if _hidden(counts, size):
         return ColumnProfile(*base)
     edges = tuple(map(float, rule.edges))
     days = isinstance(rule, Days)
@@ -369,8 +475,8 @@ def _measured(base: Any, rule: Edges | Days, counts: ColumnCounts) -> ColumnProf
     return ColumnProfile(*base, low=edges[first], high=edges[last + 1], **shape)
 
 
-def proposed_attribute(column: ColumnProfile) -> Attribute | None:
-    """A declaration of a column, from what is told of it; None where that is too little."""
+def proposed_attribute(column: ColumnProfile, format: str) -> Attribute | None:
+    """A declaration of a column, from what is told of it; None where that is too little. `format` is that of days."""
     if column.kind == "boolean":
         return Booleans(outside="other", missing="other")
     if column.labels:
@@ -380,7 +486,7 @@ def proposed_attribute(column: ColumnProfile) -> Attribute | None:
     if column.kind == "date":
         low, high = (date.fromisoformat(str(d)) for d in (column.low, column.high))
         for by in ("day", "week", "month", "quarter", "year"):
-            made = Dates(low, high, cast(Any, by), outside="clamp", missing="other")
+            made = Dates(low, high, cast(Any, by), format, outside="clamp", missing="other")
             if made.declared_size <= _MOST_DATES:
                 return made
         return made
@@ -435,6 +541,22 @@ def column_text(column: ColumnProfile) -> dict[str, str]:
     }
 
 
+PROFILE = "profile.sfumato"
+"""The file that holds all of a description, in its folder."""
+
+
 def load_profile(path: str | PathLike[str]) -> Profile:
-    """Read a description that was stored. Raises InvalidInput for any other file."""
-    return read_document(path, Profile)
+    """Read a description that was stored: its file, or its folder with what profile.json says of it.
+
+    Raises InvalidInput for any other file, and where profile.json says something else.
+    """
+    place = Path(path)
+    if not place.is_dir():
+        return read_document(place, Profile)
+    found, said = read_document(place / PROFILE, Profile), place / "profile.json"
+    try:
+        facts = json.loads(said.read_text(encoding="utf-8")) if said.exists() else found.facts()
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"{said} cannot be read: {error}") from error
+    check_facts(said, facts, found.facts())
+    return found

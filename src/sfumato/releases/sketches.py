@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from os import PathLike
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato._util.codec import storable, value_fingerprint
-from sfumato._util.description import Description, Facts
+from sfumato._util.description import Description, Facts, TitledTable
 from sfumato._util.documents import read_document
+from sfumato._util.frames import Frame, safe_text
 from sfumato.errors import InvalidInput, WorkloadError
 from sfumato.plans.keys import KeyPlan
 from sfumato.plans.planned import protection_lines
@@ -25,6 +27,7 @@ from sfumato.sketches.maps import Buckets, Words
 
 _DRAWN = 4_096  # choices of buckets: their share of 95 % is then known to 0.35 %
 _READ = 1_024  # buckets of one choice: a query of more takes tenths of a second to draw for, and a formula is near
+_HEAVY_SHOWN = 20  # in words
 _KEPT = 1_024  # widths that a release keeps: at most 8 MB of sizes
 
 
@@ -196,15 +199,23 @@ class SketchRelease(ReleaseBase):
         return self.plan.error(size, self.squared_norm)
 
     @property
-    def heavy(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Keys shown by the stability histogram, sorted, and their noisy counts.
+    def heavy(self) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """Keys shown by the stability histogram, and their noisy counts.
+
+        Numbers are sorted; texts come by their counts, the largest first, but for those of more than 256 bytes or with
+        characters that cannot be seen.
 
         Raises:
-            WorkloadError: Keys are texts, which are known by their hashes only: ask for the texts of interest.
+            WorkloadError: The texts of the keys were not stored, as in files of version 0.2: ask for those of interest.
         """
-        if self.plan.keys.kind == "text":
-            raise WorkloadError("text keys are stored as hashes; ask() for the texts of interest")
-        return self.measurement.heavy.astype(np.int64), self.measurement.heavy_counts.copy()
+        found = self.measurement
+        if self.plan.keys.kind != "text":
+            return found.heavy.astype(np.int64), found.heavy_counts.copy()
+        if len(found.heavy) and not found.heavy_texts:
+            raise WorkloadError("text keys are stored as hashes in this file; ask() for the texts of interest")
+        texts, order = np.array(found.heavy_texts, dtype=object), np.argsort(-found.heavy_counts, kind="stable")
+        order = order[[bool(found.heavy_texts[i]) for i in order]] if len(order) else order
+        return texts[order], found.heavy_counts[order]
 
     def describe(self) -> Description:
         facts = [
@@ -214,7 +225,16 @@ class SketchRelease(ReleaseBase):
             ("recorded", self.provenance.where),
         ]
         headline = f"Sketch {self.provenance.name!r}: {self.plan.map.rows:,} noisy integers{self._heavy()}"
-        return Description(headline, [Facts(facts)])
+        return Description(headline, [Facts(facts), *self._shown_table()])
+
+    def _shown_table(self) -> Iterator[TitledTable]:
+        """The heavy keys, where they can be named: shown and measured already, so to print them costs nothing."""
+        if not self.measurement.heavy.size or (self.plan.keys.kind == "text" and not self.measurement.heavy_texts):
+            return
+        keys, counts = self.heavy
+        order = np.argsort(-counts, kind="stable")[:_HEAVY_SHOWN]
+        names = [safe_text(str(keys[i])) for i in order]
+        yield TitledTable("Heavy keys", Frame({"key": names, "records": [int(counts[i]) for i in order]}))
 
     def brief(self) -> str:
         return f"{self.plan.mechanism}: {self.plan.map.rows:,} noisy integers{self._heavy()}"

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import sfumato as sf
+from sfumato.cli import app
+from sfumato.curator.keys.counts import KeyTable, NamedKeys
+from sfumato.curator.keys.curator import _heavy_hitters
 from sfumato.errors import BudgetError
 from sfumato.plans.keys import KeyPlan
 from sfumato.privacy.accounting import ApproxEvent, GaussianEvent, PureEvent, event_from_text, event_to_text
+from sfumato.privacy.keyed import Stability
 from sfumato.privacy.noise import DiscreteLaplace, RoundedGaussian
 from sfumato.sketches import Buckets
 from support.words import plan_with
@@ -126,8 +132,46 @@ def test_texts_are_asked_as_texts() -> None:
     found = sf.release(made, sf.KeyCounts(["a"] * 500 + ["b"]), ledger=None)
     assert abs(found.ask(["a"]).value - 500) < 60
     assert abs(found.ask(["b", "c"], [1, -1]).value) < 80
-    with pytest.raises(sf.errors.WorkloadError, match="hashes"):
-        _ = found.heavy
+    names, counts = found.heavy
+    assert names.tolist() == ["a"]
+    assert abs(int(counts[0]) - 500) < 150
+
+
+def test_heavy_texts_are_shown_as_texts(tmp_path: Path) -> None:
+    """Mutants: shown by their hashes; a text of a single record named for a hash that others reached; strangers' text
+    that is alive."""
+    odd = {"=1+1": 900, "</td>": 800, "a\u202eb": 700, "x" * 300: 600, "1.0": 450, "1": 50, "rare": 1}
+    keys = sf.Keys("url", "text")
+    found = sf.release(
+        sf.plan(keys, APPROX, neighbours="add-remove"), sf.KeyCounts([*odd], counts=[*odd.values()]), ledger=None
+    )
+    names, counts = found.heavy
+    assert names.tolist() == ["=1+1", "</td>", "1"]
+    assert counts[2] == pytest.approx(500, abs=150)
+    assert found.measurement.heavy_texts.count("") == 2
+    assert "'=1+1" in found.explain()
+    assert "rare" not in found.explain()
+    found.save(tmp_path / "s")
+    assert sf.load(tmp_path / "s").heavy[0].tolist() == names.tolist()
+    told = CliRunner().invoke(app, ["show", str(tmp_path / "s")])
+    assert "</td>" in told.output
+    asked = CliRunner().invoke(app, ["keys", "ask", str(tmp_path / "s"), "1"])
+    assert asked.exit_code == 0, asked.output
+
+
+def test_a_hash_that_texts_share_tells_nothing_of_one_record() -> None:
+    """Mutant: texts found again by the hash of what was shown."""
+    stability = Stability(DiscreteLaplace(Fraction(1)), 40)
+    hashes = np.array([5, 5, 7], dtype=np.uint64)
+    named = NamedKeys(np.array(["z", "alone", "y"], dtype=object), hashes, np.array([500, 1, 900]))
+    table = KeyTable.of(hashes, named.counts, named)
+    heavy, counts, texts = _heavy_hitters(table, stability)
+    assert (heavy.tolist(), texts) == ([5, 7], ("z", "y"))
+    assert counts[0] == pytest.approx(500, abs=30)
+    both = NamedKeys(named.texts, hashes, np.array([500, 600, 900]))
+    heavy, counts, texts = _heavy_hitters(KeyTable.of(hashes, both.counts, both), stability)
+    assert (heavy.tolist(), texts) == ([5, 7], ("alone", "y"))
+    assert counts[0] == pytest.approx(1100, abs=60)
 
 
 def test_weights_that_cancel_keep_their_intervals() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato._util.codec import value_fingerprint
+from sfumato.cells import whole_text
 from sfumato.curator.rows.encoding import Column, Truncation, check_type, element_texts, truncation_sql
 from sfumato.curator.rows.readers import (
     DuckDBSession,
@@ -105,17 +106,33 @@ def _whole_key_counts(counts: ArrayLike | None, size: int) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
+class NamedKeys:
+    """The texts that occur, each once, with the field element and the count of each. Private."""
+
+    texts: NDArray[Any]
+    elements: Words
+    counts: NDArray[np.int64]
+
+    def __repr__(self) -> str:
+        return "<NamedKeys>"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class KeyTable:
-    """The keys that occur, as sorted distinct field elements, and their counts, all positive. Private."""
+    """The keys that occur, as sorted distinct field elements, and their counts, all positive. Private.
+
+    `named` has the keys as texts, where they are texts that may be shown.
+    """
 
     elements: Words
     counts: NDArray[np.int64]
+    named: NamedKeys | None = None
 
     def __repr__(self) -> str:
         return "<KeyTable>"
 
     @classmethod
-    def of(cls, elements: Words, counts: NDArray[np.int64]) -> KeyTable:
+    def of(cls, elements: Words, counts: NDArray[np.int64], named: NamedKeys | None = None) -> KeyTable:
         """Equal keys are counted together. Raises SourceError from 2^53 records."""
         if counts.sum(dtype=np.float64) >= _MAX_RECORDS:
             raise SourceError("fewer than 2^53 records can be counted")
@@ -123,7 +140,7 @@ class KeyTable:
         summed = np.zeros(len(distinct), dtype=np.int64)
         np.add.at(summed, place, counts)
         occur = summed > 0
-        return cls(distinct[occur], summed[occur])
+        return cls(distinct[occur], summed[occur], named)
 
     def counts_of(self, elements: Words) -> NDArray[np.int64]:
         """The counts of some keys, 0 for those that do not occur."""
@@ -142,12 +159,14 @@ class KeyTable:
         return found.hexdigest()
 
 
-def open_keys(source: object, keys: Keys, unit: PrivacyUnit) -> KeyTable:
+def open_keys(source: object, keys: Keys, unit: PrivacyUnit, *, named: bool = False) -> KeyTable:
     """Read a source once and count its records by key; records without a key in the universe are not counted.
 
     A number's text may have a plus sign and zero decimals, and blanks around it; a text is taken as it is. Of each
     person whom the unit names, at most its `rows_per_person` of the records that have a key are counted, and records
     that name no person are not.
+
+    Keys that are texts are kept as such beside their hashes if they are to be `named`.
 
     Guarantee: what a record counts for depends on that record alone, or on those of its person alone.
 
@@ -185,7 +204,7 @@ def open_keys(source: object, keys: Keys, unit: PrivacyUnit) -> KeyTable:
             return opened.session.connection.execute(grouped).fetchnumpy()
 
         fetched = attempt(message, fetch)
-        return attempt(message, lambda: _key_table(fetched, keys))
+        return attempt(message, lambda: _key_table(fetched, keys, named))
     finally:
         opened.session.close()
 
@@ -217,11 +236,20 @@ def _key_sql(column: Column, kind: str) -> str:
     return f"CASE WHEN {number} < {UNIVERSE} THEN CAST({number} AS UBIGINT) END"
 
 
-def _key_table(fetched: dict[str, Any], keys: Keys) -> KeyTable:
+def _key_table(fetched: dict[str, Any], keys: Keys, named: bool) -> KeyTable:
     counts = np.asarray(fetched["n"]).astype(np.int64)
     given = np.asarray(fetched["k"])
     elements, found = keys.elements(given.astype(np.uint64) if keys.kind == "integer" else given)
-    return KeyTable.of(elements, counts[found])
+    if keys.kind == "integer" or not named:
+        return KeyTable.of(elements, counts[found])
+    texts, first, place = np.unique(
+        np.array([whole_text(t) for t in given[found].tolist()], dtype=object), return_index=True, return_inverse=True
+    )
+    summed = np.zeros(len(texts), dtype=np.int64)
+    np.add.at(summed, place, counts[found])
+    occur = summed > 0
+    own = NamedKeys(texts[occur], elements[first][occur], summed[occur])
+    return KeyTable.of(elements, counts[found], own)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

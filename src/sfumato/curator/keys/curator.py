@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from sfumato._util.bundles import check_text
 from sfumato._util.codec import rebuild
 from sfumato.curator.conversations.curator import Conversation, converse_with, resume_with
 from sfumato.curator.curator import check_plan_hash
@@ -21,7 +22,7 @@ from sfumato.curator.keys.counts import KeyAccess, KeyTable, open_keys
 from sfumato.curator.keys.lazy_histogram import LazyHistogram, MemoryCache
 from sfumato.curator.keys.store import FORMAT, HistogramOpening, KeyStore
 from sfumato.curator.places import check_place, check_same_opening, pay_for_file
-from sfumato.errors import InvalidInput, LedgerError, NotWritten, PlanError, SourceError
+from sfumato.errors import DomainError, InvalidInput, LedgerError, NotWritten, PlanError, SourceError
 from sfumato.privacy.accounting import Event
 from sfumato.privacy.conversation_price import Terms
 from sfumato.privacy.debits import Debits, Receipt
@@ -72,7 +73,7 @@ class KeyCurator:
         nothing = np.zeros(0, dtype=np.int64)
         key_map.apply(nothing.view(np.uint64), nothing)
         self._ledger.expect(name, plan_hash, price, self._unit, self._name)
-        table = self._open()
+        table = self._open(named=stability is not None)
         try:
             values = np.zeros(key_map.rows, dtype=np.int64)
         except MemoryError:
@@ -80,10 +81,10 @@ class KeyCurator:
         receipt = self._ledger.debit(name, plan_hash, price, self._unit, self._name)
         measured: KeyMeasurement | None = None
         with suppress(Exception):  # what failed, and its text, may depend on the data
-            heavy, shown = _heavy_hitters(table, stability)
+            heavy, shown, texts = _heavy_hitters(table, stability)
             values += key_map.apply(*_counts_without_shown(table, heavy, shown))
             values += noise.sample(len(values))
-            measured = KeyMeasurement(key_map, values, noise, heavy, shown)
+            measured = KeyMeasurement(key_map, values, noise, heavy, shown, texts)
         if measured is None:
             raise NotWritten(
                 f"the budget is spent (entry {receipt.sequence}) but measuring failed, for want of memory. "
@@ -192,9 +193,9 @@ class KeyCurator:
         if not noise_fits_price(histogram_sensitivity(self._unit, sensitivity_power(noise)), noise, price):
             raise PlanError("the histogram costs more than the price it states; it is refused")
 
-    def _open(self) -> KeyTable:
+    def _open(self, *, named: bool = False) -> KeyTable:
         if self._table is None:
-            self._table = open_keys(self._source, self._keys, self._unit)
+            self._table = open_keys(self._source, self._keys, self._unit, named=named)
             self._source = None
         return self._table
 
@@ -204,16 +205,34 @@ class KeyCurator:
 
 def _heavy_hitters(
     table: KeyTable, stability: Stability | None, source: BitSource | None = None
-) -> tuple[Words, Integers]:
-    """Keys whose noisy count reaches the threshold, sorted, and that count, at most 2^62. Only keys that occur can be.
+) -> tuple[Words, Integers, tuple[str, ...]]:
+    """Keys whose noisy count reaches the threshold, sorted, that count, at most 2^62, and the texts that they are.
 
-    No noisy count wraps before it is compared: what is shown is the exact one, clipped, and so post-processing of it.
+    Only keys that occur can be shown. No noisy count wraps before it is compared: what is shown is the exact one,
+    clipped, and so post-processing of it. Of texts each is counted by itself, not by its hash: so which text stands for
+    a hash tells nothing of others that share it. Of those shown that do, the one with the larger count is named.
     """
     if stability is None:
-        return np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.int64)
-    noisy = table.counts + stability.noise.saturated(len(table.counts), source)
+        return np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.int64), ()
+    held = table if table.named is None else table.named
+    noisy = held.counts + stability.noise.saturated(len(held.counts), source)
     shown = noisy >= stability.threshold
-    return table.elements[shown], np.minimum(noisy[shown], 2**62)
+    elements, counts = held.elements[shown], np.minimum(noisy[shown], 2**62)
+    if table.named is None:
+        return elements, counts, ()
+    order = np.lexsort((-counts, elements))
+    elements, counts, texts = elements[order], counts[order], table.named.texts[shown][order]
+    heavy, first = np.unique(elements, return_index=True)
+    summed = np.add.reduceat(counts, first) if len(first) else counts
+    return heavy, np.minimum(summed, 2**62), tuple(map(_shown_text, texts[first].tolist()))
+
+
+def _shown_text(text: str) -> str:
+    """A text that was shown, "" for one that people could not tell from others."""
+    try:
+        return check_text(text, "a key")
+    except DomainError:
+        return ""
 
 
 def _counts_without_shown(table: KeyTable, heavy: Words, shown: Integers) -> tuple[Words, Integers]:

@@ -293,7 +293,7 @@ def field_sql(rule: Rule, column: Column, raw: str) -> str:
     if rule.numeric:
         return column.number(raw)
     if isinstance(rule, Kinds):
-        return _kind_sql(column, raw)
+        return _kind_sql(column, raw, rule.format)
     if isinstance(rule, Truths):
         return f"NULLIF(lower(trim({column.text(raw)})), '')"
     text = column.text(raw)
@@ -307,9 +307,9 @@ def field_sql(rule: Rule, column: Column, raw: str) -> str:
     return f"NULLIF(trim({text}, {sql_literal(BLANKS)}), '')" if rule.trim else text
 
 
-def _kind_sql(column: Column, raw: str) -> str:
+def _kind_sql(column: Column, raw: str, format: str) -> str:
     """0 for a number, 1 for a day, 2 for another text, NULL for none; of a typed column one of these or NULL."""
-    kinds = column.number(raw), column.day(raw, "") if column.type != "UUID" else "NULL", column.text(raw)
+    kinds = column.number(raw), column.day(raw, format) if column.type != "UUID" else "NULL", column.text(raw)
     if column.family == "text":
         tried = [0, 1, 2]
     elif column.family in ("label", "moment") and column.type != "UUID":

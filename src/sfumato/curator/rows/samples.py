@@ -229,8 +229,6 @@ def column_types(source: Any, columns: Sequence[str] | None = None) -> dict[str,
     table that cannot be opened, or lacks a column.
     """
     given = source_of(source)
-    if _made_of(given) is not None:
-        raise InvalidInput("a table made of several is not described as one: describe each of them")
     names = None if columns is None else tuple(columns)
     kind = "" if not isinstance(given.table, (str, Path)) or "://" in str(given.table) else file_kind(given.table)
     if kind.removesuffix(".gz") in (".csv", ".tsv", ".json", ".ndjson", ".jsonl"):
@@ -240,7 +238,8 @@ def column_types(source: Any, columns: Sequence[str] | None = None) -> dict[str,
         asked = _frame_names(given.table)
         opened = open_table(source, names if asked and names is not None else asked)
         opened.session.close()
-        label, types = opened.label, {n: None if c.type == "UUID" else c for n, c in opened.columns.items()}
+        label, types = opened.label, {n: None if c.type in ("UUID", "") else c for n, c in opened.columns.items()}
+        # of a table made of several, the columns of a frame have none yet
         known = {n: "" if c is None else _TYPES.get(c.family) for n, c in types.items()}
     for name in names or ():
         if name not in known:
