@@ -6,8 +6,9 @@
 Three drawn tables at three budgets: visits (gamma mixtures, 6 a person on average), purchases (Pareto numbers up to
 2,000, most of them in few of 40 cells), diaries (7 a person at most). The mean squared error of the tables asked, noise
 and rows left out together, with what the look leaves of the budget, over that of the best fixed number with the whole
-budget; and the same for numbers that somebody might have taken without looking. foreign: purchases at CDNOW by month, and by how
-many discs (the file of the package lifetimes; pip install it, or put its wheel unpacked on the path).
+budget; and the same for numbers that somebody might have taken without looking. foreign: purchases at CDNOW by month,
+and by how many discs, and of another shop by month (files of the package lifetimes; pip install it, or put its wheel
+unpacked on the path).
 
 floor: what no look can do. Two tables that differ by j persons are j mu-GDP apart for whatever look mu-GDP pays for. Of
 such pairs (all who have more than some number of rows taken out; persons with as many rows as are compared put in) the
@@ -45,16 +46,20 @@ def drawn(rng: np.random.Generator) -> Iterator[tuple[str, pd.DataFrame, sf.Work
 
 
 def foreign() -> Iterator[tuple[str, pd.DataFrame, sf.Workload]]:
-    """Purchases of 23,570 customers in eighteen months, up to 217 of one."""
+    """Purchases of 23,570 customers in eighteen months, up to 217 of one; and of another shop's."""
     found = importlib.util.find_spec("lifetimes")
     if found is None or not found.submodule_search_locations:
         raise SystemExit("pip install lifetimes")
     path = Path(found.submodule_search_locations[0]) / "datasets" / "CDNOW_master.txt"
-    frame = pd.read_csv(path, sep=r"\s+", names=["who", "day", "discs", "paid"], dtype={"day": str})
+    frame = pd.read_csv(path, sep=r"\s+", names=["who", "day", "discs", "paid"], skiprows=1, dtype={"day": str})
     months = (frame["day"].str[:4].astype(int) - 1997) * 12 + frame["day"].str[4:6].astype(int) - 1
     for name, cells, size in (("months", months, 18), ("discs", frame["discs"].clip(1, 12) - 1, 12)):
         domain = sf.Domain({"cell": sf.Integers(0, size - 1, outside="other", missing="other")})
         yield name, frame[["who"]].assign(cell=cells), sf.marginals(domain, order=1)
+    frame = pd.read_csv(path.with_name("example_transactions.csv"), parse_dates=["date"])
+    months = ((frame["date"].dt.year - 2014) * 12 + frame["date"].dt.month - 1).clip(0, 17)
+    domain = sf.Domain({"cell": sf.Integers(0, 17, outside="other", missing="other")})
+    yield "another", pd.DataFrame({"who": frame["id"], "cell": months}), sf.marginals(domain, order=1)
 
 
 def errors(frame: pd.DataFrame, work: sf.Workload, budget: sf.Budget, rng: np.random.Generator) -> np.ndarray:
@@ -73,11 +78,12 @@ def least_ratio(one: np.ndarray, other: np.ndarray, noise: np.ndarray, spread: f
     counted = np.arange(1, MOST + 1)[:, None]
     losses = [noise + spread * np.maximum(n - counted, 0).sum(axis=1, dtype=float) ** 2 for n in (one, other)]
     ratios = [loss / loss.min() for loss in losses]
-    edges = np.concatenate([[-np.inf], np.linspace(-3, apart + 3, 40), [np.inf]])
-    chances = [np.diff(norm.cdf(edges)), np.diff(norm.cdf(edges - apart))]
-    # any weights of both tables give a bound; within each piece of the statistic the best number is taken
+    # in steps so small that the third digit stays
+    edges = np.concatenate([[-np.inf], np.linspace(-3, apart + 3, 400), [np.inf]])
+    one_has, other_has = (np.diff(norm.cdf(edges - shift))[:, None] for shift in (0, apart))
+    # any weights of both tables give a bound, by the number that is best at each value of the statistic
     return max(
-        sum(np.min(w * p * ratios[0] + (1 - w) * q * ratios[1]) for p, q in zip(*chances, strict=True))
+        float((w * one_has * ratios[0] + (1 - w) * other_has * ratios[1]).min(axis=1).sum())
         for w in np.linspace(0.01, 0.99, 99)
     )
 

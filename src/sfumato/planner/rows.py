@@ -32,15 +32,15 @@ from sfumato.workloads import queries
 from sfumato.workloads.core import RECORDS
 
 _MOST = 128  # numbers of rows that are compared, each with a query of its own
-_BANDS = (
-    3  # of numbers above the plan's own, each to twice the one before: who has more has rows left out by any number
-)
+# Of numbers above the plan's own, each to twice the one before: whoever has more has rows left out by any number.
+_BANDS = 3
 # By so much, in squared standard deviations, may fewer numbers fit worse. Numbers of rows that nobody has fit better by
 # more in one look of four hundred, by noise alone (drawn for 64 numbers, of which persons have 7; with 8 it is 11).
 _DOUBT = 18.0
 _SEEN = 10.0  # likewise, of tails that fall in six given ways: by so much have they to fit better
 _POWERS, _RATIOS = (1, 2, 4), (0.5, 0.75, 0.9)  # by which tails fall: as powers of the number, or from one to the next
 _OF_NUMBERS = Fraction(9, 10)  # of the share, for how many rows persons have; where they lie is known well for little
+_MOVES = 24  # by which what noise does is told: with four times as many the number that is chosen hardly moves
 _PLANS = 12  # plans that are made where errors do not follow from one of them
 
 
@@ -184,17 +184,12 @@ class _Lost:
         if fit(ending(last))[1] - fit(falling(last))[1] > _SEEN:
             taken.append(falling(last))
         left = np.maximum(sizes[1:] - np.arange(most + 1)[:, None], 0)
-        rows, squares, persons = np.zeros(most + 1), np.zeros(most + 1), 0.0
-        for ways in taken:
-            each = fit(ways)[0]
-            lost = left @ each
-            # what the noise does to the fit: moved by each of its independent parts, both ways
-            moves = np.vstack([np.eye(len(answers)), -np.eye(len(answers))])
-            moved = np.array([left @ fit(ways, move)[0] - lost for move in moves])
-            rows += lost / len(taken)
-            squares += (lost**2 + np.square(moved).sum(axis=0) / 2) / len(taken)
-            persons += float(each.sum()) / len(taken)
-        return cls(rows, squares, max(1.0, persons))
+        # what the noise does to the fit: moved as noise moves it, both ways, the same for every look
+        moves = np.random.default_rng(_MOVES).normal(size=(_MOVES, len(answers)))
+        drawn = [[fit(ways, move)[0] for move in np.vstack([moves, -moves])] for ways in taken]
+        each = np.array(drawn).reshape(-1, len(numbers))
+        lost = each @ left.T
+        return cls(lost.mean(axis=0), np.square(lost).mean(axis=0), max(1.0, float(each.sum(axis=1).mean())))
 
 
 def _beyond(most: int) -> tuple[FloatArray, FloatArray]:
