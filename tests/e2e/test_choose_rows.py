@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import pandas as pd
 import pytest
 
 import sfumato as sf
+from sfumato.planner import rows
 
 WARDS = sf.Domain({"ward": sf.Categories(["a", "b", "c", "d"], outside="other", missing="other")})
 WORK = sf.marginals(WARDS, order=1)
@@ -64,6 +66,39 @@ def test_rows_of_few_are_left_out_where_noise_for_all_would_cost_more() -> None:
     work = sf.marginals(sf.Domain({"ward": sf.Integers(0, 99, outside="other", missing="other")}), order=1)
     chosen = sf.choose_rows(most(40, sf.zcdp("0.01"), work), table, ledger=None, share="0.5")
     assert chosen.unit.rows_per_person < 10
+
+
+def test_rows_beyond_the_largest_number_weigh_too() -> None:
+    """They are left out whatever is chosen, and errors of what is left out add up before they are squared.
+
+    Mutants: nobody is looked at who has more rows than are compared; such a person has as many rows as these.
+    """
+    drawn = np.random.default_rng(7)
+    table = visits(np.minimum(drawn.pareto(1.1, 8_000) + 1, 300).astype(int))
+    found = [sf.choose_rows(most(24, sf.zcdp("0.002")), table, ledger=None).unit.rows_per_person for _ in range(3)]
+    assert min(found) > 21
+
+
+def test_noise_alone_gives_nobody_more_rows() -> None:
+    """Forty looks at persons of whom nobody has more than five rows, noise of seed 8.
+
+    Mutant: numbers that nobody has are told from noise at three standard deviations of one.
+    """
+    drawn = np.random.default_rng(8)
+    look = rows._look_plan(most(64, sf.zcdp(1)), Fraction(9, 200))
+    found = sf.release(look, pd.DataFrame({"who": [1], "rows": [1]}), ledger=None)
+    covariance = found.covariance(found.workload)
+    numbers = np.bincount(drawn.binomial(5, 0.8, 5_000), minlength=68)
+    answers = rows._beyond(64)[0] @ numbers
+    seen = 0
+    for _ in range(40):
+        noisy = SimpleNamespace(
+            answers=drawn.multivariate_normal(answers, covariance), covariance=lambda _: covariance, workload=None
+        )
+        lost = rows._Lost.of(noisy, 64)  # type: ignore[arg-type]
+        seen += lost.squares[5] > 1
+        assert seen or lost.rows[4] == pytest.approx(numbers[5], abs=60)
+    assert seen <= 1
 
 
 def test_an_approximate_budget_is_divided_as_its_noise_adds_up() -> None:

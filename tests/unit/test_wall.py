@@ -56,14 +56,16 @@ MOST_STREAMS_IN_WALL = 690
 # What measuring long tables in parts adds to `measure`: how their records are found, and the price's own check again.
 MOST_PARTS = 110
 # What a table made of several adds: a language with its types, its SQL, and how tables are read together.
-MOST_PERSONS = 1_085
+# 75 of them say the same statements to an engine that counts where the rows lie.
+MOST_PERSONS = 1_160
 # What finding labels adds: the law, the labels of each person, and the file of what is owed; 330 of these are
 # check_forms.py and bundles, as in the wings.
 MOST_LABELS = 825
 # What several looks from one debit add: their file, and 330 of check_forms.py and bundles, as in the wings.
 MOST_STEPS = 625
 # What an engine adds to `measure`: its own files, and what it shares with its like.
-MOST_ENGINE = 425
+MOST_ENGINE = 430
+MOST_SHARED = 480  # 85 of them bring what several tables tell of a person to one part, and see that all of it came
 # What those that hand rows over share (streams.py), and those that count where the rows lie (partitions.py, kernel.py).
 SHARED = {f"sfumato.curator.engines.{name}" for name in ("streams", "partitions", "kernel")}
 
@@ -119,7 +121,7 @@ def test_an_engine_is_counted_by_itself_and_loaded_by_no_door() -> None:
     for engine in {module for module, _ in ENGINES.values()}:
         found = closure({engine}) - core
         assert 100 < lines(found - SHARED) <= MOST_ENGINE, (engine, sorted(found))
-        assert 50 < lines(found & SHARED) <= MOST_ENGINE, (engine, sorted(found))
+        assert 50 < lines(found & SHARED) <= MOST_SHARED, (engine, sorted(found))
         assert all(m.startswith("sfumato.curator.engines") for m in found)
         assert registry not in found
     every = closure({registry}) - core

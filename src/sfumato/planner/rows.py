@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -14,7 +16,7 @@ from scipy.optimize import nnls
 from sfumato.curator import Histogram
 from sfumato.curator.people import Joined, PerPerson, Rows, per_person, rows
 from sfumato.curator.rows.written import source_of
-from sfumato.domain import Domain, Integers
+from sfumato.domain import Bins, Domain
 from sfumato.errors import InvalidInput, PlanError
 from sfumato.mechanisms.carry_out import carry_out
 from sfumato.operators.base import FloatArray
@@ -30,8 +32,15 @@ from sfumato.workloads import queries
 from sfumato.workloads.core import RECORDS
 
 _MOST = 128  # numbers of rows that are compared, each with a query of its own
-_DOUBT = 9.0  # three standard deviations, squared: by so much may fewer rows fit worse
+# Of numbers above the plan's own, each to twice the one before: whoever has more has rows left out by any number.
+_BANDS = 3
+# By so much, in squared standard deviations, may fewer numbers fit worse. Numbers of rows that nobody has fit better by
+# more in one look of four hundred, by noise alone (drawn for 64 numbers, of which persons have 7; with 8 it is 11).
+_DOUBT = 18.0
+_SEEN = 10.0  # likewise, of tails that fall in six given ways: by so much have they to fit better
+_POWERS, _RATIOS = (1, 2, 4), (0.5, 0.75, 0.9)  # by which tails fall: as powers of the number, or from one to the next
 _OF_NUMBERS = Fraction(9, 10)  # of the share, for how many rows persons have; where they lie is known well for little
+_MOVES = 24  # by which what noise does is told: with four times as many the number that is chosen hardly moves
 _PLANS = 12  # plans that are made where errors do not follow from one of them
 
 
@@ -48,8 +57,9 @@ def choose_rows(
     """The plan that counts as many rows of each person as errs least, after a look at how many persons have.
 
     Each row more of a person costs noise in every answer, each row fewer leaves rows out. A share of the plan's budget
-    pays for two releases: of how many rows would be left out by each number up to the plan's own, and of the plan's
-    questions with one row of each person. The plan that is returned has the best number, and the rest of the budget.
+    pays for two releases: of how many rows would be left out by each number up to the plan's own, and roughly of who
+    has up to eight times that; and of the plan's questions with one row of each person. The plan that is returned has
+    the best number, and the rest of the budget.
 
     The best is that of the least mean squared error, noise and what is left out together, over the tables of counts,
     tables alike. Rows that are left out are taken to lie in the cells as those of the second release do. Counted are
@@ -111,9 +121,10 @@ def choose_rows(
     tried, noise = _noise_of(most, 1 - part)
     squares = noise + lost.squares[tried][:, None] * _spread(each) / lost.persons**2
     best = tried[int(np.argmin(squares.mean(axis=1)))]
+    doubt = math.sqrt(max(0.0, lost.squares[best] - lost.rows[best] ** 2))
     text = (
-        f"{best} rows of a person were chosen by the release {name!r}: about {lost.rows[best]:,.0f} ± "
-        f"{2 * lost.errors[best]:,.0f} rows of those who have up to {unit.rows_per_person} are left out"
+        f"{best} rows of a person were chosen by the release {name!r}: about {lost.rows[best]:,.0f} ± {2 * doubt:,.0f} "
+        f"rows are left out of those who have up to {unit.rows_per_person * 2**_BANDS:,}"
     )
     made = replan(most, part_of(most.budget, 1 - part), best)
     return replace(made, notes=(*made.notes, text))
@@ -129,68 +140,89 @@ def _check_both_are_paid(account: Ledger, plans: dict[str, Plan]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Lost:
-    """By how many rows of a person are counted, from 0: how many rows are left out, and the standard errors.
-
-    `persons` is the number of persons who have rows.
+    """By how many rows of a person are counted, from 0: how many rows are left out, and what the squares are expected
+    to be. `persons` is the number of persons who have rows.
     """
 
     rows: FloatArray
-    errors: FloatArray
+    squares: FloatArray
     persons: float
 
     @classmethod
     def of(cls, found: Release, most: int) -> _Lost:
-        beyond, answers = _beyond(most), found.answers
-        sizes = (beyond / _scales(most)[:, None])[:, 1:]
-
+        beyond, sizes = _beyond(most)
         parts = np.linalg.eigh(found.covariance(found.workload))
         roots = np.sqrt(np.maximum(parts.eigenvalues, 1e-12 * parts.eigenvalues.max()))
         white = parts.eigenvectors.T / roots[:, None]
-        seen = white @ beyond[:, 1:]
+        seen, answers = white @ beyond[:, 1:], white @ found.answers
+        numbers = np.eye(len(sizes) - 1)
 
-        def fitted(values: FloatArray, largest: int) -> tuple[FloatArray, float]:
-            """How many persons have each number of rows, up to the largest, none below 0; and how badly that fits."""
-            each, off = nnls(seen[:, :largest], white @ values, maxiter=100 * most)
-            return np.append(each, np.zeros(most - largest)), off**2
+        def fit(ways: FloatArray, moved: FloatArray | float = 0.0) -> tuple[FloatArray, float]:
+            """How many persons have each number of rows, as a sum of ways, none below 0; and how badly that fits."""
+            each, off = nnls(seen @ ways, answers + moved, maxiter=100 * len(sizes))
+            return ways @ each, off**2
 
-        # nobody has more rows than it takes to say what was measured: noise alone makes some seem to
-        worst = fitted(answers, most)[1] + _DOUBT
-        low, high = 0, most
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if fitted(answers, middle)[1] <= worst else (middle, high)
-        each = fitted(answers, high)[0]
-        rows = sizes @ each
-        # what the noise does to the fit: moved by each of its independent parts, both ways
-        moves = parts.eigenvectors * roots
-        moved = np.array([sizes @ fitted(answers + move, high)[0] - rows for move in np.hstack([moves, -moves]).T])
-        off = np.sqrt(np.square(moved).sum(axis=0) / 2)
-        return cls(np.append(rows, 0.0), np.append(off, 0.0), max(1.0, float(each.sum())))
+        worst = fit(numbers)[1] + _DOUBT
 
-    @property
-    def squares(self) -> FloatArray:
-        """What squares are expected to be after the look: too few rows cost more than too many."""
-        return np.square(self.rows) + np.square(self.errors)
+        def least(ways: Callable[[int], FloatArray]) -> int:
+            """Beyond how many rows nobody need have more, or only as the ways say, for what was measured."""
+            low, high = 0, len(numbers)
+            while high - low > 1:
+                middle = (low + high) // 2
+                low, high = (low, middle) if fit(ways(middle))[1] <= worst else (middle, high)
+            return high
+
+        def ending(last: int) -> FloatArray:
+            return numbers[:, :last]
+
+        def falling(last: int) -> FloatArray:
+            return np.hstack([ending(last), _tails(sizes[1:], last, most)])
+
+        # Two tables that no look could tell apart may need numbers that are far apart. Where rows are seen to go on as
+        # they fell before, both are possible, that they do and that they end; elsewhere they end.
+        taken, last = [ending(least(ending))], least(falling)
+        if fit(ending(last))[1] - fit(falling(last))[1] > _SEEN:
+            taken.append(falling(last))
+        left = np.maximum(sizes[1:] - np.arange(most + 1)[:, None], 0)
+        # what the noise does to the fit: moved as noise moves it, both ways, the same for every look
+        moves = np.random.default_rng(_MOVES).normal(size=(_MOVES, len(answers)))
+        drawn = [[fit(ways, move)[0] for move in np.vstack([moves, -moves])] for ways in taken]
+        each = np.array(drawn).reshape(-1, len(numbers))
+        lost = each @ left.T
+        return cls(lost.mean(axis=0), np.square(lost).mean(axis=0), max(1.0, float(each.sum(axis=1).mean())))
 
 
-def _beyond(most: int) -> FloatArray:
-    """(most, most + 1) by rows counted, from 0, and rows that a person has: how many are left out, scaled."""
-    counted = np.arange(most)[:, None]
-    return np.maximum(np.arange(most + 1) - counted, 0) * _scales(most)[:, None]
+def _beyond(most: int) -> tuple[FloatArray, FloatArray]:
+    """What is asked of a number of rows, and the numbers: up to the largest one by one, then the middles of bands.
+
+    Asked are the rows beyond each number of counted ones, from 0, up to the largest; then those in each band. Each is a
+    part of as many as there can be: where few rows are counted more are left out, and err more.
+    """
+    starts = most * 2 ** np.arange(_BANDS)
+    sizes = np.concatenate([np.arange(most + 1), 1.5 * starts])
+    first = np.concatenate([np.arange(most), starts])[:, None]
+    end = np.concatenate([np.full(most, most), 2 * starts])[:, None]
+    return np.clip(np.minimum(sizes, end) - first, 0, None) / (end - first), sizes
 
 
-def _scales(most: int) -> FloatArray:
-    """What rows left out are multiplied by when they are measured: where few are counted more are, and err more."""
-    return 1 / np.arange(most, 0, -1)
+def _tails(sizes: FloatArray, last: int, most: int) -> FloatArray:
+    """(numbers, tails) how persons who have more than the last number of rows may have them, each a distribution."""
+    over = sizes - last
+    width = np.where(sizes > most, sizes / 1.5, 1.0)  # of a band as many numbers as it begins with
+    shapes = [(sizes / last) ** (-power - 1.0) for power in _POWERS] + [ratio**over for ratio in _RATIOS]
+    tails = [np.where(over > 0, shape * width, 0.0) for shape in shapes]
+    return np.array([tail / tail.sum() for tail in tails if tail.sum() > 0]).reshape(-1, len(sizes)).T
 
 
 def _look_plan(most: Plan, part: Fraction) -> Plan:
-    """The plan of how many rows are left out by each number of counted ones below the largest."""
+    """The plan of how many rows are left out by each number of counted ones below the largest, and above that."""
     top = most.unit.rows_per_person
-    domain = Domain({"rows": Integers(0, top, outside="clamp", missing="other")})
-    beyond = _beyond(top)
-    matrix = np.hstack([beyond, np.zeros((top, domain.size - top - 1))])
+    beyond, sizes = _beyond(top)
+    edges = [*range(top + 1), *(top * 2**j + 1 for j in range(_BANDS + 1))]
+    domain = Domain({"rows": Bins(edges, outside="clamp", missing="other")})
+    matrix = np.hstack([beyond, np.zeros((len(beyond), domain.size - len(sizes)))])
     labels = [f"rows beyond {r}, times {1 / (top - r):.3g}" for r in range(top)]
+    labels += [f"rows from {top * 2**j + 1} to {top * 2 ** (j + 1)}, as a part" for j in range(_BANDS)]
     asked = queries(matrix, domain, labels=labels)
     return plan(asked, part_of(most.budget, part), neighbours=most.unit.neighbours, person=most.unit.person)
 

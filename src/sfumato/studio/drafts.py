@@ -25,6 +25,7 @@ from tomlkit.items import Item, Trivia
 from sfumato._util.checks import show_number
 from sfumato._util.documents import write_atomically
 from sfumato._util.frames import safe_text
+from sfumato.curator.people.declared import spec_person_source
 from sfumato.domain import Measure
 from sfumato.domain.mock import mock_columns
 from sfumato.domain.predicates import compile_predicate
@@ -48,6 +49,7 @@ _FIELDS = {
 }
 _PLACES = {
     "data.source": "where the table is",
+    "people.key": "the column that names persons",
     "data.decimal": "what stands before decimals",
     "data.thousands": "what stands between thousands",
     "data.encoding": "the encoding of the file",
@@ -88,6 +90,8 @@ def _place_word(where: str) -> str:
     name, _, key = where.removeprefix("schema.").removeprefix("measures.").rpartition(".")
     if where.startswith("queries."):
         return "what is asked"
+    if where.startswith("people.rows.") and where.endswith(".source"):
+        return f"where the table {where.split('.')[2]} is"
     return _PLACES.get(where) or (
         f"of {name} {field_word(key)}" if where.startswith(("schema.", "measures.")) else where
     )
@@ -106,6 +110,11 @@ def check_draft(text: str, path: Path, about: str, conditions: Sequence[str]) ->
     else:
         for condition in conditions:
             compile_predicate(domain, condition)
+    if root.section("people").text("key"):
+        try:
+            spec_person_source(root, path.parent, root.section("people").text("key"))
+        except SpecError as error:
+            _refuse_about(error, about)
     _check_spec_part(root, path, about)
 
 
@@ -122,7 +131,7 @@ def _refuse_about(error: SpecError, about: str) -> None:
         raise InvalidInput(said.partition(": ")[2].removeprefix("impossible: ") or said) from error
 
 
-ROOTS = ("data", "domain", "schema", "schema_defaults", "measures", "privacy", "queries", "plan", "stream")
+ROOTS = ("data", "people", "domain", "schema", "schema_defaults", "measures", "privacy", "queries", "plan", "stream")
 """What the page may change; other tables of a spec stay as they are."""
 _MOST_CHANGES = 2_000  # in one request: a table of a thousand columns, declared anew
 _MOCK_ROWS = 4  # of a column, as an example

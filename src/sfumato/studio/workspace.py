@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from sfumato._util.description import Description
+from sfumato.curator.people.declared import spec_person_source
 from sfumato.curator.rows.samples import OtherEncoding, column_names, spec_table_source, undeclared_notation
 from sfumato.curator.rows.written import source_of
 from sfumato.curator.streams.stored import is_stream
@@ -170,13 +171,10 @@ class Workspace:
     def names(self) -> tuple[str, ...]:
         """The names of the table's columns, read anew; no row is looked at. Raises InvalidInput."""
         try:
-            data = drafts.spec_tables(self.text).get("data", {})
+            tables = drafts.spec_tables(self.text)
         except ValueError:
             raise InvalidInput("the spec is not TOML; mend it in an editor") from None
-        source = data.get("source") if isinstance(data, dict) else None
-        if not isinstance(source, str) or not source:
-            raise InvalidInput("say where the table is; then its columns' names can be read")
-        table = spec_table_source(parse_toml(self.text).section("data"), self.places.spec.parent)
+        table = self._source(tables)
         try:
             self.header = column_names(table)
         except OtherEncoding as error:
@@ -187,9 +185,20 @@ class Workspace:
             ) from None
         return self.header
 
+    def _source(self, tables: dict[str, Any]) -> Any:
+        """What the spec says that the table is. Raises InvalidInput where that is not said yet."""
+        root, folder = parse_toml(self.text), self.places.spec.parent
+        if "people" in tables:
+            return spec_person_source(root, folder, root.section("people").text("key"))
+        data = tables.get("data")
+        source = data.get("source") if isinstance(data, dict) else None
+        if not isinstance(source, str) or not source:
+            raise InvalidInput("say where the table is; then its columns' names can be read")
+        return spec_table_source(root.section("data"), folder)
+
     def doubt(self) -> str:
         """What the table's beginning gives reason to declare; see `undeclared_notation`."""
-        return undeclared_notation(spec_table_source(parse_toml(self.text).section("data"), self.places.spec.parent))
+        return undeclared_notation(self._source(drafts.spec_tables(self.text)))
 
     def absent(self, spec: Spec | None = None) -> tuple[str, ...]:
         """Columns that are declared, or say whose a row is, and that the names which were read do not hold.

@@ -8,6 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -15,9 +16,11 @@ import sfumato as sf
 from sfumato.curator.people import PerPerson
 from sfumato.curator.people.grammar import AGGREGATES, DAY, OPERATIONS, TRUTH, Scope, number_kind, parse_feature
 from sfumato.curator.people.opening import PersonTable
+from sfumato.curator.rows.sources import open_source
 from sfumato.errors import InvalidInput
 from support.features import EXPRESSIONS, KEYS, canonical_rows, drawn_tables, encoded_value, feature_of, nodes_inside
 from support.postgres import Server
+from support.spark import Running
 
 MONEY = number_kind(-100_000, 100_000, Fraction(1, 100))
 SCOPE = Scope(
@@ -29,6 +32,7 @@ SCOPE = Scope(
     {"visits": "day", "drugs": None, "people": None},
 )
 API: Any = sf
+OTHER: Any = {"outside": "other", "missing": "other"}
 RANGE = (-1000, 1000, "0.01")
 
 
@@ -245,9 +249,86 @@ def _quoted(value: str | None) -> str:
     return "NULL" if value is None else "'" + value.replace("'", "''") + "'"
 
 
-def test_a_table_of_spark_is_refused_in_words() -> None:
-    """Its rows stay where they are; nothing is connected."""
+def test_tables_of_spark_are_not_read_beside_files() -> None:
+    """Their rows stay where they are; nothing is connected."""
     visits = sf.rows("spark://nowhere:15002?table=visits")
-    made = sf.per_person(None, key="key", visits=visits, columns={"n": "count(visits)"})
+    made = sf.per_person(frame([{"key": "1"}]), key="key", visits=visits, columns={"n": "count(visits)"})
+    domain = sf.Domain({"n": sf.Integers(0, 9, outside="clamp", missing="other")})
     with pytest.raises(InvalidInput, match="is counted where it lies, and its rows are not read beside those"):
-        features(made)
+        open_source(made, domain, person="key")
+
+
+def each_value(made: PerPerson, values: Mapping[str, Sequence[Any]]) -> sf.Domain:
+    """A cell for every value that some feature has, and for every person."""
+    attributes: dict[str, sf.Attribute] = {"key": sf.Categories(sorted(set(KEYS.values())), **OTHER)}
+    for name, node in made.features.items():
+        there = sorted({v for v in values[name] if v is not None})
+        if node.kind.name == "number":
+            edges = [float(v) for v in there] or [0.0]
+            attributes[name] = sf.Bins([*edges, float(np.nextafter(edges[-1], np.inf))], **OTHER)
+        elif node.kind.name == "text":
+            attributes[name] = sf.Categories(there or ["none"], **OTHER)
+        elif node.kind.name == "day":
+            attributes[name] = sf.Dates("0001-01-01", "9999-12-31", "year", outside="clamp", missing="other")
+        else:
+            attributes[name] = sf.Booleans(**OTHER)
+    return sf.Domain(attributes)
+
+
+def on_spark(spark: Running, rows: Sequence[Mapping[str, Any]], parts: int = 3) -> Any:
+    """A DataFrame of texts, in several partitions."""
+    listed = ", ".join(f"`{name}` string" for name in rows[0])
+    return spark.session.createDataFrame([tuple(row.values()) for row in rows], listed).repartition(parts, "key")
+
+
+@pytest.mark.parametrize("seed", [0, 11])
+def test_tables_of_spark_say_the_same(spark: Running, seed: int) -> None:
+    """Every feature of every person, to the bit, with rows of one person in several partitions of several tables.
+
+    Mutants: a table whose persons are moved by another hash; a digest that is a decimal number on its way.
+    """
+    tables = drawn_tables(seed)
+    here = source(frames(tables))
+    told = features(here)
+    domain = each_value(here, {n: [v[i] for v in told.values()] for i, n in enumerate(here.features)})
+    there = source({name: on_spark(spark, rows) for name, rows in tables.items()})
+    sets = [("key", name) for name in here.features]
+    counts = [open_source(made, domain, person="key") for made in (here, there)]
+    assert counts[0].rows == counts[1].rows == len(told)
+    one, other = (c.count(sets) for c in counts)
+    for name in sets:
+        np.testing.assert_array_equal(one[name], other[name], EXPRESSIONS[int(name[1][1:])])
+
+
+def test_rows_of_spark_have_their_persons_columns(spark: Running) -> None:
+    """Of each person some rows, the same as of frames; also where nobody is in the table of persons.
+
+    Mutants: rows cut in each partition alone; rows of nobody counted; those of a table without rows refused.
+    """
+    tables = drawn_tables(5)
+    domain = sf.Domain(
+        {
+            "ward": sf.Categories(["ER", "A", "er"], **OTHER),
+            "area": sf.Categories(["1", "A", "é"], **OTHER),
+            "visits": sf.Integers(0, 30, outside="clamp", missing="other"),
+        }
+    )
+    sets = [("ward", "area"), ("area", "visits")]
+    for people in (tables["people"], []):
+        for unmatched, most in (("drop", 2), ("missing", 3)):
+            found: list[Any] = []
+            for put in (frame, lambda rows: on_spark(spark, rows)):
+                some = (
+                    put(people)
+                    if people
+                    else put(tables["people"][:1]).filter("1 = 0")
+                    if found
+                    else (frame(tables["people"][:1]).iloc[:0])
+                )
+                visits = API.rows(put(tables["visits"]))
+                persons = API.per_person(some, key="key", visits=visits, columns={"visits": "count(visits)"})
+                joined = API.joined(visits, persons, key="key", columns=["area", "visits"], unmatched=unmatched)
+                counts = open_source(joined, domain, person="key", rows_per_person=most)
+                found.append((counts.rows, counts.cut, {n: t.tolist() for n, t in counts.count(sets).items()}))
+            assert found[0] == found[1]
+            assert (found[0][0] > 40) == bool(people or unmatched == "missing")

@@ -21,7 +21,7 @@ from sfumato.curator.engines import kernel
 from sfumato.curator.engines import spark as engine
 from sfumato.curator.engines import spark as native
 from sfumato.curator.engines.kernel import RECEIPT, Encoding, PartitionRow
-from sfumato.curator.engines.partitions import check_encoded_parts
+from sfumato.curator.engines.partitions import check_encoded_parts, check_joined_parts
 from sfumato.curator.engines.spark import Spark
 from sfumato.curator.keys.counts import open_keys
 from sfumato.curator.rows.encoding import Column, Truncation
@@ -370,6 +370,31 @@ def test_a_bucket_of_persons_lost_doubled_or_in_two_places_is_refused(how: str) 
     }[how]
     with pytest.raises(SourceError, match="did not hand on each of its rows once"):
         check_encoded_parts("it", X.grid, chunks + wrong, 28, 2)
+
+
+@pytest.mark.parametrize("how", ["lost", "doubled", "apart", "another", "fewer", "table"])
+def test_what_is_made_of_several_tables_is_made_of_each_row_once(how: str) -> None:
+    """Mutants: rows of one table added to another's; a person's rows of two tables in two partitions; a table that came
+    from nowhere."""
+    _, chunks = encoded(7)
+    chunks = [p._replace(seen=0) for p in chunks]
+    came = [14, 20]  # parts 0 and 1 are of the first table, 2 of the second
+    receipts = [
+        PartitionRow(part, RECEIPT, 7, seen if bucket == 0 else 0, b"%d %d %d" % (bucket, bucket, table))
+        for part, table, seen in ((0, 0, 9), (1, 0, 5), (2, 1, 20))
+        for bucket in (0, 1)
+    ]
+    assert check_joined_parts("it", X.grid, chunks + receipts, came, 2).rows == 28
+    wrong, counted = {
+        "lost": (receipts[:-1], came),
+        "doubled": ([*receipts, receipts[1]], came),
+        "apart": ([*receipts[:4], receipts[4]._replace(note=b"0 1 1"), receipts[5]._replace(note=b"1 0 1")], came),
+        "another": ([*receipts[:4], *(r._replace(note=r.note[:-1] + b"0") for r in receipts[4:])], came),
+        "fewer": (receipts, [15, 19]),
+        "table": ([*receipts, receipts[4]._replace(note=b"0 0 2"), receipts[5]._replace(note=b"1 1 2")], came),
+    }[how]
+    with pytest.raises(SourceError, match="was not made of each row once"):
+        check_joined_parts("it", X.grid, chunks + wrong, counted, 2)
 
 
 def test_a_partition_counts_the_rows_of_its_persons_again(monkeypatch: pytest.MonkeyPatch) -> None:

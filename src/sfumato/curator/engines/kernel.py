@@ -231,7 +231,7 @@ def _fetch_arrow(session: DuckDBSession, query: str) -> Any:
     return pa.table(session.connection.sql(query))
 
 
-def _chunk_part(how: Encoding, words: Words, part: int, chunk: int, seen: int, cut: int = 0) -> PartitionRow:
+def _chunk_part(how: WordLayout, words: Words, part: int, chunk: int, seen: int, cut: int = 0) -> PartitionRow:
     words = how.moved(words)  # after persons' rows were chosen, as in a file
     data = np.ascontiguousarray(words, dtype="<i8").tobytes()
     rows = words.shape[1]
@@ -347,10 +347,94 @@ def _partition_parts(batches: Iterable[Any]) -> Iterator[PartitionRow]:
             yield found
 
 
+# -- tables that are made of several ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TableShare:
+    """What is needed of one of several tables: public, made of what is declared and of the types of columns.
+
+    number: of the table, which is called handed{number} where it is put together. types: those of the columns r0, r1,
+    ... that arrive. query: SQL of a row's person and of all else, one row at a time, from the table `source`.
+    """
+
+    number: int
+    types: tuple[str, ...]
+    query: str
+
+    def create(self, session: DuckDBSession) -> None:
+        """Make the table in a session, without rows."""
+        empty = ", ".join(f"CAST(NULL AS {kind}) AS r{i}" for i, kind in enumerate(self.types))
+        made = f"CREATE TEMP TABLE handed{self.number} AS WITH source AS (SELECT {empty} WHERE false) {self.query}"
+        session.connection.execute(made)
+
+
+def hand(batches: Iterable[Any], how: TableShare, buckets: int, part: int) -> Iterator[PartitionRow]:
+    """What is needed of the rows of one table that name a person: a table for every bucket of persons."""
+    session, seen = DuckDBSession(settings=_DATABASE), 0
+    try:
+        how.create(session)
+        for table in _batch_tables(batches):
+            if not table.num_rows:
+                continue
+            seen += table.num_rows
+            session.connection.register("source", table)
+            if tuple(column.type for column in session.columns("source").values()) != how.types:
+                raise TypeError
+            session.connection.execute(f"INSERT INTO handed{how.number} BY NAME {how.query}")
+        query = f"SELECT *, CAST(hash(person) % {buckets} AS BIGINT) AS bucket FROM handed{how.number} ORDER BY bucket"
+        found = _fetch_arrow(session, query)
+    finally:
+        session.close()
+    ends = np.searchsorted(np.asarray(found.column("bucket")), np.arange(buckets + 1))
+    for bucket in range(buckets):
+        some = found.slice(ends[bucket], ends[bucket + 1] - ends[bucket])
+        note, came = b"%d" % how.number, seen if bucket == 0 else 0
+        yield PartitionRow(part, bucket, some.num_rows, came, note, _arrow_bytes(some))
+
+
+def put_together(
+    batches: Iterable[Any], how: WordLayout, tables: Sequence[TableShare], statements: Sequence[Statement], part: int
+) -> Iterator[PartitionRow]:
+    """Chunks of encoded records of the persons whose buckets came, and a receipt for every table that was sent.
+
+    statements: those that are run of files; the last creates the table `encoded`, in which a person's rows are cut.
+    """
+    receipts: list[PartitionRow] = []
+    session = DuckDBSession(settings=_DATABASE)
+    try:
+        for one in tables:
+            one.create(session)
+        for sent in _partition_parts(batches):
+            table, number = _table_from_arrow(sent.data), int(sent.note)
+            note = b"%d %d %d" % (sent.chunk, part, number)
+            receipts.append(PartitionRow(sent.part, RECEIPT, table.num_rows, sent.seen, note))
+            if table.num_rows != sent.rows or (np.asarray(table.column("bucket")) != sent.chunk).any():
+                raise ValueError
+            session.connection.register("came", table.drop_columns(["bucket"]))
+            session.connection.execute(f"INSERT INTO handed{number} BY NAME SELECT * FROM came")
+        for statement in statements:
+            session.connection.execute(*statement)
+        words = [["CAST(0 AS BIGINT)"] for _ in range(how.words)]
+        for i, (word, shift, _) in enumerate(how.places()):
+            words[word].append(f"CAST(a{i} AS BIGINT) * {2**shift}")
+        named = ", ".join(f"{' + '.join(sum)} AS w{k}" for k, sum in enumerate(words))
+        # In an order of their own: a part that is made again, of rows that came in another one, has the same bytes.
+        found = _fetch_arrow(session, f"SELECT {named}, CAST(cut AS BIGINT) AS cut FROM encoded ORDER BY ALL")
+    finally:
+        session.close()
+    placed = np.stack([np.asarray(found.column(f"w{k}")) for k in range(how.words)])
+    cut = np.asarray(found.column("cut"))
+    for chunk, start in enumerate(range(0, max(1, placed.shape[1]), _ROWS)):
+        some = slice(start, start + _ROWS)
+        yield _chunk_part(how, placed[:, some], part, chunk, 0, int(cut[some].sum()))
+    yield from receipts
+
+
 # -- counting ---------------------------------------------------------------------------------------------
 
 
-def count(batches: Iterable[Any], how: Encoding, parts: Sequence[Cluster]) -> Iterator[PartitionRow]:
+def count(batches: Iterable[Any], how: WordLayout, parts: Sequence[Cluster]) -> Iterator[PartitionRow]:
     """Tables of the sets that the blocks of `parts` answer, in slices, and of every chunk what was counted of it."""
     seen: list[bytes] = []
 

@@ -171,12 +171,7 @@ def check_encoded_parts(
     chunks = [p for p in found if p.chunk != RECEIPT]
     receipts = [p for p in found if p.chunk == RECEIPT]
     whole = _is_numbered_densely((p.part, p.chunk) for p in chunks)
-    if buckets is not None:
-        sent = [(p.part, *map(int, p.note.split())) for p in receipts]
-        where = {(bucket, at) for _, bucket, at in sent}
-        pairs = [(part, bucket) for part, bucket, _ in sent]
-        whole &= len(where) == (buckets if sent else 0) and _is_numbered_densely(pairs)
-        whole &= len(pairs) == buckets * len({part for part, _ in pairs})
+    whole &= buckets is None or _are_buckets_whole(receipts, buckets)
     if not whole or sum(p.seen for p in found) != came:
         raise SourceError(f"{label} did not hand on each of its rows once: it changed meanwhile, or a part was lost")
     rows = sum(p.rows for p in chunks)
@@ -190,6 +185,38 @@ def check_encoded_parts(
         raise SourceError(f"{label} was not encoded as declared; please report this as an error of the library")
     digests = tuple(np.array([p.part, p.chunk], dtype="<i4").tobytes() + p.note[:32] for p in chunks)
     return PassCheck(rows, digests, sum(cuts))
+
+
+def check_joined_parts(
+    label: str, grid: Grid, found: Sequence[PartitionRow], came: Sequence[int], buckets: int
+) -> PassCheck:
+    """Likewise of records that are made of several tables, whose number each receipt ends with. Raises SourceError.
+
+    came: rows of each table that the engine counts by itself. All that tells of one person has to meet in one part.
+    """
+    receipts = [(int(p.note.split()[2]), p) for p in found if p.chunk == RECEIPT]
+    places = {tuple(p.note.split()[:2]) for _, p in receipts}
+    whole = len(places) == (buckets if receipts else 0)
+    for table, rows in enumerate(came):
+        sent = [p._replace(note=b" ".join(p.note.split()[:2])) for number, p in receipts if number == table]
+        # parts of all tables are numbered in one row
+        order = {part: i for i, part in enumerate(sorted({p.part for p in sent}))}
+        whole &= _are_buckets_whole([p._replace(part=order[p.part]) for p in sent], buckets)
+        whole &= sum(p.seen for p in sent) == rows
+    if not whole or {number for number, _ in receipts} - set(range(len(came))):
+        raise SourceError(f"{label} was not made of each row once: a table changed meanwhile, or a part was lost")
+    if max(came) > MAX_ROWS:
+        raise SourceError(f"a table of {label} has more than {MAX_ROWS:,} rows")
+    return check_encoded_parts(label, grid, [p for p in found if p.chunk != RECEIPT], 0, None)
+
+
+def _are_buckets_whole(receipts: Sequence[PartitionRow], buckets: int) -> bool:
+    """Whether of every part each bucket of persons came once, and each bucket to one place."""
+    sent = [(p.part, *map(int, p.note.split())) for p in receipts]
+    where = {(bucket, at) for _, bucket, at in sent}
+    pairs = [(part, bucket) for part, bucket, _ in sent]
+    whole = len(where) == (buckets if sent else 0) and _is_numbered_densely(pairs)
+    return whole and len(pairs) == buckets * len({part for part, _ in pairs})
 
 
 def _is_numbered_densely(pairs: Iterable[tuple[int, int]]) -> bool:

@@ -24,16 +24,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.cells import Codes, Edges, Grid, Rule, Truths, Wholes, whole_text
-from sfumato.curator.engines.kernel import RECEIPT, SLICE, Encoding, PartitionRow, library_versions
+from sfumato.curator.engines.kernel import RECEIPT, SLICE, Encoding, PartitionRow, TableShare, library_versions
 from sfumato.curator.engines.partitions import (
     Engine,
     PassCheck,
     check_encoded_parts,
+    check_joined_parts,
     end_what_comes,
     report_job_progress,
 )
 from sfumato.curator.rows.counting import Cluster
-from sfumato.curator.rows.encoding import Column, Truncation, edge_thresholds
+from sfumato.curator.rows.encoding import Column, Statement, Truncation, edge_thresholds
 from sfumato.curator.rows.readers import DuckDBSession
 from sfumato.errors import InvalidInput, MissingExtra, SourceError, how_to_install
 
@@ -199,12 +200,8 @@ class Spark(Engine):
 
     def encode(self, grid: Grid, person: str | None, truncation: Truncation) -> PassCheck:
         f = _import_spark_module("pyspark.sql.functions")
-        frame = self._frame()
         kinds = self.columns()
-        plain = self._told(lambda: frame.toDF(*(f"c{i}" for i in range(len(frame.columns)))))
-        columns = {name: f.col(f"c{i}") for i, name in enumerate(kinds)}
-        # of whatever collation: equal are texts whose bytes are
-        columns |= {n: f.collate(columns[n], "UTF8_BINARY") for n, kind in kinds.items() if kind == "VARCHAR"}
+        plain, columns = self.named_columns(f)
         placed = {
             i: spark_cell(r, kinds[n], columns[n], f)
             for i, (n, r) in enumerate(zip(grid.names, grid.rules, strict=True))
@@ -262,6 +259,23 @@ class Spark(Engine):
     def close(self) -> None:
         _unpersist_all(self._kept)
 
+    def named_columns(self, f: Any) -> tuple[Any, dict[str, Any]]:
+        """The DataFrame under names of our own, and its columns by the names that they had."""
+        frame = self._frame()
+        kinds = self.columns()
+        plain = self._told(lambda: frame.toDF(*(f"c{i}" for i in range(len(frame.columns)))))
+        columns = {name: f.col(f"c{i}") for i, name in enumerate(kinds)}
+        # of whatever collation: equal are texts whose bytes are
+        return plain, columns | {
+            n: f.collate(columns[n], "UTF8_BINARY") for n, kind in kinds.items() if kind == "VARCHAR"
+        }
+
+    def persons(
+        self, label: str, columns: Mapping[str, str], tables: Sequence[Share], statements: Sequence[Statement]
+    ) -> SparkPersons:
+        """A table of persons, or of their rows, that is made of several tables where these lie."""
+        return SparkPersons(self._given, label, columns, tables, statements)
+
     def _frame(self) -> Any:
         """The DataFrame; an address is looked up in a session that is there, or in one that is started."""
         if isinstance(self._given, str):
@@ -284,6 +298,62 @@ class Spark(Engine):
         except Exception:  # it may quote rows
             pass
         raise SourceError(f"{self.label} cannot be read: Spark refused or broke off, or an executor lacks this Python")
+
+
+Share = tuple[Spark, Sequence[str], str]
+"""A table, those of its columns that are needed, and SQL of what is needed of them (`kernel.TableShare.query`)."""
+
+
+class SparkPersons(Spark):
+    """A table that is made of several, of whose rows those of one person meet in one partition.
+
+    Statements are those of files, run in every partition; so a feature means what it means there, to the bit.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        label: str,
+        columns: Mapping[str, str],
+        tables: Sequence[Share],
+        statements: Sequence[Statement],
+    ) -> None:
+        super().__init__(source)
+        self.label, self._columns, self._tables, self._statements = label, columns, tables, statements
+
+    def columns(self) -> Mapping[str, str]:
+        return self._columns
+
+    def encode(self, grid: Grid, person: str | None, truncation: Truncation) -> PassCheck:
+        f = _import_spark_module("pyspark.sql.functions")
+        parts = self._partitions()
+        self._how = Encoding(grid)
+        shares: list[TableShare] = []
+        frames: list[tuple[Any, list[Any]]] = []
+        for number, (table, chosen, query) in enumerate(self._tables):
+            kinds, (plain, columns) = table.columns(), table.named_columns(f)
+            shares.append(TableShare(number, tuple(kinds[name] for name in chosen), query))
+            frames.append((plain, [columns[name].alias(f"r{i}") for i, name in enumerate(chosen)]))
+
+        def run() -> tuple[list[int], list[PartitionRow]]:
+            report_job_progress("encoding", 0, len(frames) + 1)
+            came: list[int] = []
+            sent: Any = None
+            for share, (plain, asked) in zip(shares, frames, strict=True):
+                came.append(plain.count())
+                report_job_progress("encoding", len(came), len(frames) + 1)
+                few = plain.select(*asked).coalesce(parts)
+                found = few.mapInArrow(_partition_function("hand", share, parts, numbered=True), _SCHEMA)
+                sent = found if sent is None else sent.unionAll(found)
+            made = _partition_function("put_together", self._how, tuple(shares), tuple(self._statements), numbered=True)
+            kept = sent.repartition(parts, "chunk").mapInArrow(made, _SCHEMA)
+            kept = kept.persist(_import_spark_module("pyspark").StorageLevel.MEMORY_AND_DISK)
+            self._kept.append(kept)
+            return came, _collect_parts(kept.drop("data"))
+
+        came, found = self._told(run, batch=_ROWS)
+        _check_status(self.label, found)
+        return check_joined_parts(self.label, grid, found, came, parts)
 
 
 def _split_spark_address(address: str) -> tuple[SplitResult, str]:

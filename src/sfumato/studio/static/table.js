@@ -1,6 +1,7 @@
 // The first page: where the table is, what its columns are, whose privacy.
 
 import { $, attempt, change, complain, data, fill, h, later, listing, number, options, post, refuse, say } from "./common.js";
+import { personsKept, refuseFeatures, showPersons, toldColumns } from "./persons.js";
 
 const KINDS = [
   ["", "leave out"], ["integer", "whole numbers"], ["number", "numbers"], ["date", "dates"], ["category", "labels"],
@@ -239,7 +240,7 @@ function told(name) {
 }
 
 function names() {
-  return [...new Set([...(data.header || []), ...Object.keys(spec().schema || {}), ...Object.keys(spec().measures || {})])];
+  return [...new Set([...(data.header || []), ...toldColumns(), ...Object.keys(spec().schema || {}), ...Object.keys(spec().measures || {})])];
 }
 
 function columns(focus) {
@@ -274,6 +275,8 @@ function summary() {
     const said = data.todo?.match(/^([a-z_.]+?)(\.\d+)?: (.*)$/s); // a number is that of a text in a list
     refuse($(id), said?.[1] === place ? said[3] : "");
   }
+  const of = data.todo?.match(/^(people\.\S+): (.*)$/s);
+  refuseFeatures(of?.[1], of?.[2]);
   const person = table("privacy").person;
   refuse($("person"), person && data.absent?.includes(person) ? `The table has no column called ${person}.` : "");
 }
@@ -296,10 +299,13 @@ function show() {
   const known = Array.isArray(spec().public) ? spec().public : [];
   yearly();
   $("known").hidden = known.length === 0;
+  showPersons(persons);
   $("known").textContent = `Known from elsewhere, and changed in the spec file alone: ${known.map((t) => (t.table || []).join(" × ") || "the number of records").join("; ")}.`;
   columns();
 }
 
+const persons = Object.assign(() => summary(), { columns: () => columns(), again: () => show() });
+personsKept(persons);
 const kept = (id, place, how = (t) => t) => $(id).addEventListener("change", (event) => {
   const text = event.target.value.trim();
   change([{ place, value: text ? how(text) : null }], summary);
@@ -342,7 +348,7 @@ for (const radio of document.getElementsByName("neighbours")) {
 }
 $("read-names").addEventListener("click", async () => {
   const place = $("read-names");
-  await change([{ place: ["data", "source"], value: $("source").value.trim() || "" }]);
+  if (!spec().people) await change([{ place: ["data", "source"], value: $("source").value.trim() || "" }]);
   const found = await attempt(place, () => post("names", { version: data.version }));
   if (!found) return;
   Object.assign(data, found);
