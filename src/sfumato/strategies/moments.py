@@ -466,7 +466,7 @@ def _best(asked: Sequence[_Asked], changes: _Changes, rounds: int = _ROUNDS) -> 
 
 
 def _middles(problem: Problem, asked: Sequence[_Asked], changes: _Changes) -> list[FloatArray]:
-    """Per set the W of M = C' W C, C its rows: the best for what is asked, with a little for what whole rows span beside.
+    """Per set the W of M = C' W C, C its rows: the best for what is asked, a little for what its basis spans beside.
 
     What is asked alone is soon found: with faint rows beside it the search takes thousands of steps. A mean of two
     matrices costs no more than they do, and of (1 - e) M + e N the inverse is at most that of M over 1 - e.
