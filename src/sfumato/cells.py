@@ -230,9 +230,12 @@ class Amounts(Rule):
     low: float
     high: float
     knots: tuple[float, ...] = deferred_field(())
+    column: str | None = deferred_field(None)
 
     def __post_init__(self) -> None:
         Rule.__post_init__(self)
+        if self.column is not None and (type(self.column) is not str or not self.column):
+            raise DomainError("the column that a measure reads has a name")
         if not all(type(n) is float and math.isfinite(n) for n in (self.low, self.high, *self.knots)):
             raise DomainError("a measure goes from one finite number to another")
         if not 1e-290 < self.high - self.low < math.inf or self.outside not in ("clamp", "other"):
@@ -332,6 +335,12 @@ class Grid:
     def measures(self) -> tuple[str, ...]:
         """The names of the measures."""
         return tuple(n for n, r in zip(self.names, self.rules, strict=True) if type(r) is Amounts)
+
+    @property
+    def read_columns(self) -> tuple[str, ...]:
+        """The column of the table that each attribute reads: of its own name, unless a measure says another."""
+        own = zip(self.names, self.rules, strict=True)
+        return tuple((r.column if type(r) is Amounts else None) or n for n, r in own)
 
     @property
     def drops(self) -> bool:

@@ -74,7 +74,7 @@ def _measures(root: Section, folder: Path) -> dict[str, Measure]:
         table = tables.section(name)
         with table.guard():
             check_public(table, root, folder)
-            table.allow("min", "max", "outside", "knots", *WORDS)
+            table.allow("min", "max", "outside", "knots", "column", *WORDS)
             for key in ("min", "max"):
                 table.need(key, "numbers outside are cut to the range, which is public knowledge or a guess")
             outside = table.text("outside") or "clamp"
@@ -82,7 +82,8 @@ def _measures(root: Section, folder: Path) -> dict[str, Measure]:
                 raise table.refuse(f"must be clamp or absent, not {outside!r}", "outside")
             low, high = (cast(Number, table.number(key)) for key in ("min", "max"))
             knots = table.raw("knots") if "knots" in table else ()
-            found[name] = Measure(low, high, outside=cast(Any, outside), knots=cast(Any, knots))
+            column = table.text("column")
+            found[name] = Measure(low, high, outside=cast(Any, outside), knots=cast(Any, knots), column=column)
     return found
 
 
@@ -341,6 +342,7 @@ def spec_text(columns: Domain | Columns, summed: Collection[str] = ()) -> str:
         if isinstance(measure, Measure):
             lines += [f"[measures.{_toml_key(name)}]", f"min = {measure.low}", f"max = {measure.high}"]
             lines += [f"knots = [{', '.join(map(repr, measure.knots))}]"] if measure.knots else []
+            lines += [] if measure.column is None else [f"column = {toml_text(measure.column)}"]
             lines += [*(['outside = "absent"'] if measure.outside == "other" else []), ""]
     if isinstance(columns, Domain) and columns.impossible:
         lines += ["[domain]", "impossible = [", *(f"  {toml_text(text)}," for text in columns.impossible), "]", ""]
