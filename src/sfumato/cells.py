@@ -339,8 +339,7 @@ class Grid:
     @property
     def read_columns(self) -> tuple[str, ...]:
         """The column of the table that each attribute reads: of its own name, unless a measure says another."""
-        own = zip(self.names, self.rules, strict=True)
-        return tuple((r.column if type(r) is Amounts else None) or n for n, r in own)
+        return tuple(getattr(r, "column", None) or n for n, r in zip(self.names, self.rules, strict=True))
 
     @property
     def drops(self) -> bool:
