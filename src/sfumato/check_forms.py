@@ -47,7 +47,7 @@ AlikeMap n:size own:int other:int
 AllRange n:size
 Allowed measured:Strategy names:[text] shape:[int] tied:[Tied] zeros:[Block]
 Alone part:text order:count unit:text rmse:float|none
-Amounts kind:text outside:'other'|'clamp' missing:'other' edition?:size low:float high:float knots?:[float]
+Amounts kind:text outside:'other'|'clamp' missing:'other' edition?:size low:float high:float knots?:[float] column?:text
 ApproxEvent epsilon:ratio delta:ratio
 ApproxGaussianEvent mu_squared:ratio delta:ratio
 Axis cells:int64*1 orbits:int64*1 contrasts:[Contrast]
@@ -142,7 +142,8 @@ LocalPlan workload:Workload epsilon:ratio records:int reporter:text questions:Qu
     considered:[LocalCandidate]
 LocalRelease plan:LocalPlan tally:int64*
 Matrix operator:Operator divisor:float
-Measure outside:'other'|'clamp' missing:'other' edition?:size low:int|float high:int|float knots?:[int|float]
+Measure outside:'other'|'clamp' missing:'other' edition?:size low:int|float high:int|float
+    knots?:[int|float] column?:text
 Measured kinds:[int] matrix:int64*2 beyond:float64* rows?:Sparse
 Measurement blocks:[Block|Family|Combination] values:[int64*1] noise:Noise total:count|none cut?:int
 Medians members:[CellCounts]

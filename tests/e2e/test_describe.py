@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import textwrap
@@ -376,6 +377,10 @@ def test_the_spec_runs_as_it_is(tmp_path: Path) -> None:
     assert spec.domain == found.domain()
     assert spec.budget == BUDGET
     assert "id" not in spec.domain
+    text = (tmp_path / "p" / "spec.toml").read_text(encoding="utf-8")
+    bare = "\n".join(line.removeprefix("# ") for line in text.splitlines() if re.match(r"# (\[measures|min|max)", line))
+    year = tomllib.loads(bare)["measures"]["year"]
+    assert year["min"] <= found.columns["year"].quartiles[0].value < year["max"]
     released = sf.release(plan_from_spec(spec), spec.source, ledger=None)  # type: ignore[arg-type]
     assert isinstance(released, sf.Release)
     # cells of about as many records each, but for the outermost

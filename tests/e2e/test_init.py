@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import duckdb
+import pandas as pd
 import pytest
 
 from support.typed import Run, refused, release
@@ -20,7 +21,8 @@ def blanks_refuse(run: Run, spec: str, *names: str) -> None:
 @pytest.mark.parametrize(
     "table", ["people.csv", "semi.csv", "people.parquet", "people.json", "duckdb:///people.duckdb?table=people"]
 )
-def test_init_reads_the_names_of_columns_and_nothing_else(run: Run, table: str) -> None:
+def test_init_reads_names_and_types_of_columns_and_nothing_else(run: Run, table: str) -> None:
+    """Where there are types, numbers are proposed as measures. Mutant: a range of them from the rows."""
     Path("semi.csv").write_text("age;sex;note\n1;777;secret\n", encoding="utf-8-sig")
     with duckdb.connect("people.duckdb") as connection:
         connection.execute("CREATE TABLE people AS SELECT 1 AS age, 777 AS sex, 'secret' AS note")
@@ -31,9 +33,41 @@ def test_init_reads_the_names_of_columns_and_nothing_else(run: Run, table: str) 
     assert "secret" not in text
     assert "777" not in text
     assert f'source = "{table}"' in text
-    blanks_refuse(run, "new.toml", "[schema.age]", "[schema.sex]", "[schema.note]")
+    numbers = "measures" if "duckdb" in table or "parquet" in table else "schema"
+    blanks_refuse(run, "new.toml", f"[{numbers}.age]", f"[{numbers}.sex]", "[schema.note]")
+    assert text.count('min = ""') == text.count('max = ""') == 2 * (numbers == "measures")
     refused(run("init", table, "-o", "new.toml"), "new.toml exists")
     assert Path("new.toml").read_text(encoding="utf-8") == text
+
+
+def test_what_init_proposes_hangs_on_no_missing_number(run: Run) -> None:
+    """With pandas a missing one turns whole numbers into doubles. Mutant: whole numbers proposed as attributes."""
+    texts: list[str] = []
+    for values in ([1, 2], [1, None]):
+        pd.DataFrame({"age": values, "name": ["a", "b"]}).to_parquet("t.parquet")
+        assert run("init", "t.parquet", "-o", f"new{len(texts)}.toml").code == 0
+        texts.append(Path(f"new{len(texts)}.toml").read_text(encoding="utf-8"))
+    assert texts[0] == texts[1]
+    assert "[measures.age]" in texts[0]
+
+
+def test_a_measure_is_named_where_there_are_no_types(run: Run) -> None:
+    """And the spec runs once it is filled in. Mutants: a name that no column has; one table for both uses."""
+    Path("stays.csv").write_text("ward,cost of it\na,900\nb,200\n", encoding="utf-8")
+    refused(run("init", "stays.csv", "-o", "new.toml", "--measure", "Cost of it"), "names no column", "nothing was")
+    assert not Path("new.toml").exists()
+    assert run("init", "stays.csv", "-o", "new.toml", "--measure", "cost of it").code == 0
+    blanks_refuse(run, "new.toml", "[schema.ward]", '[measures."cost of it"]', 'means = "cost of it"')
+    text = Path("new.toml").read_text(encoding="utf-8")
+    assert '[schema."cost of it"]' not in text
+    filled = {"outside": '"other"', "missing": '"other"', "type": '"category"\nvalues = ["a", "b"]', "min": "0"}
+    filled |= {"max": "1000", "epsilon": "1", "delta": "1e-6", "neighbours": '"add-remove"', "marginals": "1"}
+    for key, value in filled.items():
+        text = text.replace(f'\n{key} = ""', f"\n{key} = {value}")
+    Path("new.toml").write_text(text, encoding="utf-8")
+    shown = run("plan", "new.toml")
+    assert shown.code == 0
+    assert "means of cost of it" in shown.out
 
 
 @pytest.mark.parametrize(

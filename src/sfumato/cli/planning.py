@@ -56,25 +56,44 @@ def init(
     encoding: Encoding = None,
     delimiter: Delimiter = None,
     sheet: Sheet = None,
+    summed: Annotated[
+        list[str] | None,
+        typer.Option("--measure", metavar="NAME", help="A column of numbers to add up, as money; may be repeated."),
+    ] = None,
 ) -> None:
-    """Begin a spec from the names of a table's columns; what people must decide is left blank.
+    """Begin a spec from the names and types of a table's columns; what people must decide is left blank.
 
-    Only the names are read, and they are taken for public. The file refuses to run until it is filled in.
+    Names and types alone are read, and taken for public. A column whose type
+    is a number becomes a measure, of which sums and means are asked; where
+    there are no types, as in CSV, --measure says which columns these are. The
+    file refuses to run until it is filled in.
 
     \b
     Example:
-      sfumato init people.csv -o people.toml
+      sfumato init people.csv -o people.toml --measure income
       sfumato init leute.csv -o leute.toml --decimal , --thousands . --encoding cp1252
     """
-    from sfumato.curator.rows.samples import column_names, named_or_spec_table, undeclared_notation
+    from sfumato.curator.rows.samples import (
+        column_names,
+        column_types,
+        named_or_spec_table,
+        undeclared_notation,
+    )
     from sfumato.curator.rows.written import source_of
     from sfumato.workloads.schema import spec_template
 
     written = {"decimal": decimal, "thousands": thousands, "encoding": encoding, "delimiter": delimiter}
     given = named_or_spec_table(None, table, **written, sheet=sheet)
     names = column_names(given)
+    if lacking := [name for name in summed or () if name not in names]:
+        raise InvalidInput(
+            f"--measure {lacking[0]!r} names no column of the table (names are matched exactly, capitals included); "
+            "nothing was written"
+        )
+    # whole numbers and others alike: in files of pandas the type of a column hangs on whether a value is missing
+    numbers = {*(summed or ()), *(n for n, kind in column_types(given).items() if kind in ("integer", "number"))}
     place = table if "://" in table else os.path.relpath(table, out.parent)
-    write_new(out, spec_template(names, source=place, written=source_of(given).declared()))
+    write_new(out, spec_template(names, place, source_of(given).declared(), numbers))
     odd = sum(map(_looks_like_data, names))
     if odd:
         typer.echo(

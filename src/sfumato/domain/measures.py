@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from sfumato._util.bundles import check_text
 from sfumato._util.checks import Number, read_number, show_number
 from sfumato._util.codec import deferred_field, storable
 from sfumato.cells import MAX_KNOTS, Amounts, Rule
@@ -25,7 +26,7 @@ class Measure(Attribute):
     records, but not in the sums and means of the measure.
 
     A measure is no dimension: it has no cells to count. For a histogram, quantiles or a CDF of the same column declare
-    `sf.Bins` of it beside, under another name.
+    `sf.Bins` of it beside, and give the measure another name and `column=`.
 
     Args:
         low: The least number that counts.
@@ -37,6 +38,7 @@ class Measure(Attribute):
         knots: Up to 30 values inside the range, rising, such as poverty lines, or amounts that double from one to the
             next. Gaps below and above a knot, and sums of values cut there, are then exact: see `sf.gaps`, and
             `sf.means` with `clip="best"`.
+        column: The column that holds the numbers, where it is not called as the measure is.
 
     Raises:
         DomainError: An end or a knot is no finite number, the range is reversed or empty, knots do not rise within it
@@ -54,6 +56,7 @@ class Measure(Attribute):
     low: Number
     high: Number
     knots: Sequence[Number] = deferred_field(())
+    column: str | None = deferred_field(None)
 
     def __post_init__(self) -> None:
         for name in ("low", "high"):
@@ -66,6 +69,8 @@ class Measure(Attribute):
                 f"a measure goes from low to a high above it, not from {show_number(self.low)} to "
                 f"{show_number(self.high)}"
             )
+        if self.column is not None:
+            check_text(self.column, "the name of a measure's column")
         given: object = self.knots
         if isinstance(given, str) or not isinstance(given, Iterable):
             raise DomainError("a measure's knots are a list of numbers inside its range")
@@ -102,6 +107,7 @@ class Measure(Attribute):
             low=float(self.low),
             high=float(self.high),
             knots=tuple(map(float, self.knots)),
+            column=self.column,
         )
 
     @property

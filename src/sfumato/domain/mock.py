@@ -31,7 +31,10 @@ def mock_columns(domain: Domain, rows: int, seed: int = 0) -> dict[str, list[str
     if seed < 0:
         raise DomainError(f"a seed is a whole number from 0 on, not {seed}")
     rng = np.random.default_rng(seed)
-    return {name: [_mock_field(a, rng) for _ in range(rows)] for name, a in domain.attributes.items()}
+    read = dict(zip(domain.grid.read_columns, domain.attributes.values(), strict=True))
+    # where a measure reads the column of an attribute, the attribute's cells say what is drawn
+    read |= {name: a for name, a in domain.attributes.items() if name in read}
+    return {name: [_mock_field(a, rng) for _ in range(rows)] for name, a in read.items()}
 
 
 def _mock_field(attribute: Attribute, rng: np.random.Generator) -> str:

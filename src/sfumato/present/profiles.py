@@ -12,7 +12,7 @@ import numpy as np
 
 from sfumato._util.description import Chart, Description, DescriptionBlock, Facts, Figures, Sentences, TitledTable
 from sfumato._util.frames import safe_text
-from sfumato.domain import Attribute, Booleans, Categories, Domain
+from sfumato.domain import Attribute, Bins, Booleans, Categories, Domain, Measure
 from sfumato.plans.planned import rows_text
 from sfumato.present.charts import column_chart, label_chart
 from sfumato.present.page import page_text
@@ -157,6 +157,7 @@ def profile_spec(profile: Profile, source: str, written: Mapping[str, str] | Non
         "",
         *(["[data]", *_keys(data), ""] if data else []),
         spec_text(declared),
+        *([] if domain is None else _measure_comments(domain)),
         "[privacy]",
         *_keys(privacy),
         *rows,
@@ -171,6 +172,18 @@ def profile_spec(profile: Profile, source: str, written: Mapping[str, str] | Non
         "",
     ]
     return "\n".join(lines)
+
+
+def _measure_comments(domain: Domain) -> list[str]:
+    """How each column of numbers is declared where it is added up, with the range that was found."""
+    numbers = {name: a for name, a in domain.attributes.items() if isinstance(a, Bins)}
+    if not numbers:
+        return []
+    lines = ["# A number whose sums and means are asked, in place of its cells above (then ask means = NAME):"]
+    for name, bins in numbers.items():
+        declared = spec_text({name: Measure(bins.edges[0], bins.edges[-1])})
+        lines += [f"# {line}" for line in declared.splitlines() if line]
+    return [*lines, ""]
 
 
 def _keys(values: Mapping[str, str]) -> list[str]:

@@ -9,6 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+import numpy as np
+from numpy.typing import NDArray
+
 from sfumato.cells import MAX_MEASURES
 from sfumato.errors import PlanError, SfumatoError
 from sfumato.privacy.measures import corners
@@ -104,18 +107,32 @@ def _apart(problem: Problem, parts: Iterable[Names]) -> Design:
         asked[next(names for names in asked if own <= names)].append(query)
     pieces: list[StackedPiece] = []
     bounds: list[float | None] = []
+    proofs: list[moments.CurveProof | None] = []
     for items in asked.values():
         part = problem.part(items)
         found = _joint_designs(part)
         pieces.append(min((_piece(part, d) for d in found), key=lambda p: p.error))
         bounds.append(found[0].bound)
+        proofs.append(None if found[0].bound is None else moments.curve_proof(part))
     # no part errs less than it would with the whole budget
     known = [b for b in bounds if b is not None]
     bound = math.hypot(*known) if len(known) == len(bounds) and not problem.largest else None
+    apart = sum(map(len, asked)) == len(frozenset().union(*asked))
+    told = [p for p in proofs if p is not None]
+    if bound is not None and apart and problem.unit.neighbours is Neighbours.ADD_REMOVE and _merged_alike(told):
+        bound = max(bound, moments.joint_curve_bound(told))
     title = f"sums of measures in {len(pieces)} parts, priced apart and added: " + "; ".join(
         ", ".join(m for m in problem.measures if m in names) for names in asked
     )
     return share_design("factorization", title, pieces, problem.power, bound, largest=problem.largest)
+
+
+def _merged_alike(proofs: Iterable[moments.CurveProof]) -> bool:
+    """Whether all parts tell the same cells of each attribute apart."""
+    none = np.zeros(0, dtype=np.int64)
+    cells: dict[str, NDArray[np.int64]] = {}
+    named = [(a, p.merged.get(a, none)) for p in proofs for names in p.rows for a in names]
+    return all(np.array_equal(cells.setdefault(a, codes), codes) for a, codes in named)
 
 
 def _piece(part: Problem, design: Design) -> StackedPiece:

@@ -20,11 +20,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
 
@@ -42,21 +41,18 @@ from sfumato.strategies.covariance import centred_cross_product, check_covarianc
 from sfumato.strategies.design import Design, Problem
 from sfumato.strategies.grouped_residuals import weigh_parts
 from sfumato.strategies.merged_rows import independent_rows
+from sfumato.strategies.moment_search import AMONG, RANK, ROUNDS, AskedRows, RecordChanges, best_matrices
 from sfumato.strategies.strategy import Estimate, Strategy
 
 _WHOLE = 2.0**WHOLE_BITS
 # Bits of the largest coefficient of a row: by 12 rounding costs less than a part in 2,000. With 24 of a record's whole
 # and those of residuals' n there is room for the records of a large hospital, or of a small country, in 63.
 _MOST_BITS, _LEAST_BITS, _RECORDS_BITS = 12, 8, 22
-_MOST_WAYS = 64  # in which attributes two records differ
 _MOST_TABLE = 2**26  # cells: 512 MB, which is what the curator counts at once
 # Corners, or pairs of places, times the square of what is asked at most, with knots: a tenth of a second a round
 _MOST_SEARCHED = 2**26
 _MOST_SETS = 4_096  # of attributes, each with a matrix of its own
-_ROUNDS, _NEAR = 4_000, 1e-5  # of reweighting corners, and how near to its bound the plan is then
-_AMONG = 40  # rounds among few corners, from one look at all to the next
-_LITTLE = 1e-7  # of the largest weight: corners that have it are among the few
-_RANK = 1e-11  # of the largest eigenvalue: what is below is rounding
+_BESIDE = 3e-4  # of the budget for rows that are measured because whole rows ask for them
 
 
 @storable
@@ -144,7 +140,7 @@ class Moments(Strategy):
             matrix = p.matrix.astype(np.float64)
             if self._is_known(p.attributes):
                 matrix = matrix - matrix.mean(axis=1, keepdims=True)
-            out.append(np.asarray(np.linalg.pinv(matrix, rcond=_RANK) / scale, dtype=np.float64))
+            out.append(np.asarray(np.linalg.pinv(matrix, rcond=RANK) / scale, dtype=np.float64))
         return tuple(out)
 
     def _is_known(self, attributes: Sequence[str]) -> bool:
@@ -281,20 +277,6 @@ class Moments(Strategy):
 # ---- the best matrices ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """What a workload asks of one set of attributes: rows C with C' C = G c, and the squared length c of a column.
-
-    basis: whole numbers, (rank, joint cells), which span the rows: what is measured are whole combinations of them, so
-    that rounding a strategy takes nothing out of it.
-    """
-
-    attributes: tuple[str, ...]
-    rows: FloatArray
-    length: float
-    basis: NDArray[np.int64]
-
-
 # Sums of 1, x and x^2 of the records with a number, x from -1 to 1, and how many have none, over a measure's cells.
 _POWERS = np.array([[1, 1, 1, 0], [-1, 0, 1, 0], [1, -1, 1, 0], [0, 0, 0, 1]])
 
@@ -352,7 +334,7 @@ def merge_cells(problem: Problem) -> Moments:
     return Moments(sizes, problem.measures, (), problem.unit.total_is_public, merged or None)
 
 
-def _asked(problem: Problem, faint: float = _FAINT) -> tuple[Moments, list[_Asked]]:
+def _asked(problem: Problem, faint: float = _FAINT) -> tuple[Moments, list[AskedRows]]:
     """A strategy that measures nothing yet, and what is asked by set of attributes. Raises PlanError for too many.
 
     faint: the weight of rows that are measured beside what is asked, of which it is 1.
@@ -379,7 +361,7 @@ def _asked(problem: Problem, faint: float = _FAINT) -> tuple[Moments, list[_Aske
             asked[names] = before + gram * ratio, [*each, rows]
     if len(asked) > _MOST_SETS:
         raise PlanError(f"sums of measures are planned for up to {_MOST_SETS:,} sets of attributes, not {len(asked):,}")
-    out: list[_Asked] = []
+    out: list[AskedRows] = []
     cells = [sizes[m] for m in measures]
     for names, (gram, each) in asked.items():
         table = math.prod(cells) * math.prod(sizes[a] for a in names)
@@ -395,175 +377,29 @@ def _asked(problem: Problem, faint: float = _FAINT) -> tuple[Moments, list[_Aske
         # of n I - J: the rows are divided by n, so that its noise counts 1 / n^2; and a column has n^2 - n
         length = math.prod(1 - 1 / sizes[a] for a in ordered)
         values, vectors = np.linalg.eigh(gram * length)
-        kept = values > _RANK * values.max(initial=1e-300)
+        kept = values > RANK * values.max(initial=1e-300)
         if kept.any():
-            out.append(_Asked(ordered, (vectors[:, kept] * np.sqrt(values[kept])).T, length, basis))
+            out.append(AskedRows(ordered, (vectors[:, kept] * np.sqrt(values[kept])).T, length, basis, more))
     return whole, sorted(out, key=lambda a: (len(a.attributes), a.attributes))
 
 
-@dataclass(frozen=True, slots=True)
-class _Changes:
-    """What records may change: for each of them a few vectors over the measures' joint cells, and by set of attributes
-    how much each vector counts there.
+def _middles(problem: Problem, asked: Sequence[AskedRows], changes: RecordChanges) -> list[FloatArray]:
+    """Per set the W of M = C' W C, C its rows: the best for what is asked, a little for what its basis spans beside.
 
-    An added record changes a set by v v', v its shares. A record with v in place of one with w changes it by
-    v v' + w w' - g (v w' + w v'), where g is a product: 1 for each of the set's attributes in which the two agree,
-    -1 / (n - 1) for each other. That is (1 - g) / 2 of (v + w)(v + w)' and (1 + g) / 2 of (v - w)(v - w)'.
+    What is asked alone is soon found: with faint rows beside it the search takes thousands of steps. A mean of two
+    matrices costs no more than they do, and of (1 - e) M + e N the inverse is at most that of M over 1 - e.
     """
-
-    vectors: tuple[FloatArray, ...]
-    differ: tuple[frozenset[str], ...] = ()
-    sizes: Mapping[str, int] | None = None
-
-    def counts(self, attributes: Sequence[str]) -> list[FloatArray]:
-        """(ways,) for each kind of vectors how much they count in a set of attributes, by where two records differ."""
-        if self.sizes is None:
-            return [np.ones(1)]
-        g = np.array([math.prod(-1 / (self.sizes[a] - 1) for a in attributes if a in some) for some in self.differ])
-        return [(1 - g) / 2, (1 + g) / 2]
-
-    @classmethod
-    def of(cls, problem: Problem, places: FloatArray, attributes: Sequence[str], sizes: Mapping[str, int]) -> _Changes:
-        """Those of the privacy unit, of records at these places (places, joint cells)."""
-        if problem.unit.neighbours is Neighbours.ADD_REMOVE:
-            return cls((places,))
-        ways = [frozenset(c) for k in range(len(attributes) + 1) for c in itertools.combinations(attributes, k)]
-        if len(ways) > _MOST_WAYS:  # what is left out is priced all the same
-            ways = [frozenset(), *(frozenset((a,)) for a in attributes), frozenset(attributes)]
-        if not problem.unit.total_is_public:
-            # of persons some have fewer rows than others: a record may vanish, without one in its place
-            places = np.concatenate([places, np.zeros((1, places.shape[1]))])
-        i, j = np.triu_indices(len(places))
-        return cls((places[i] + places[j], places[i] - places[j]), tuple(ways), sizes)
-
-
-_Found = tuple[list[FloatArray], float, float]
-_KNOWN: dict[bytes, _Found] = {}
-_MOST_KNOWN, _MOST_KEPT = 256, 2**15  # searches, and numbers of each: 64 MB in all
-
-
-def _best(asked: Sequence[_Asked], changes: _Changes, rounds: int = _ROUNDS) -> _Found:
-    """What `_searched` finds, once: queries by themselves and beside others ask for the same, and so does every budget.
-
-    It hangs on nothing but these arrays.
-    """
-    arrays = [*changes.vectors, *(part for a in asked for part in (a.rows, *changes.counts(a.attributes)))]
-    key = hashlib.sha256(repr((rounds, len(changes.differ), [a.shape for a in arrays])).encode())
-    for array in arrays:
-        key.update(np.ascontiguousarray(array).data)
-    known = _KNOWN.get(key.digest())
-    if known is not None:
-        return known
-    found = _searched(asked, changes, rounds)
-    for w in found[0]:
-        w.flags.writeable = False
-    if sum(w.size for w in found[0]) <= _MOST_KEPT:
-        for oldest in list(_KNOWN)[: len(_KNOWN) + 1 - _MOST_KNOWN]:
-            _KNOWN.pop(oldest, None)  # another thread may have been faster
-        _KNOWN[key.digest()] = found
-    return found
-
-
-def _searched(asked: Sequence[_Asked], changes: _Changes, rounds: int) -> _Found:
-    """(per set the W of M = C' W C, the root of the least error at unit price as proved, and as found).
-
-    Weights that are proportional to the square of what each change costs come ever nearer to the best: were changes
-    orthogonal, in one step. What is proved holds at any weights, so steps are taken among the few changes that have
-    weight, and all changes are looked at once in a while, for what is found.
-    """
-    weights = np.ones((max(1, len(changes.differ)), len(changes.vectors[0])))
-    weights /= weights.size
-    images: list[list[_Image]] = []
-    told: list[FloatArray] = []  # per set the directions of its rows that some change tells apart: others are public
-    for a in asked:
-        own = zip(changes.vectors, changes.counts(a.attributes), strict=True)
-        image = [(v @ a.rows.T, c) for v, c in own if c.any()]
-        values, vectors = np.linalg.eigh(_gram(image, weights))
-        told.append(vectors[:, values > _RANK * values.max(initial=1e-300)])
-        images.append([(x @ told[-1], c) for x, c in image])
-    best: tuple[float, list[FloatArray], float] | None = None
-    proved = 0.0
-    for _ in range(rounds // _AMONG):
-        cost, bound, halves = _costs(images, weights)
-        proved = max(proved, bound)
-        # sum of weights times cost is the bound; scaled so that no change costs more than 1
-        found = math.sqrt(float(cost.max()) * bound)
-        if best is None or found < best[0]:
-            best = (found, [h @ h.T for h in halves], float(cost.max()))
-        if best[0] <= proved * (1 + _NEAR) or not bound:
-            break
-        weights = weights * (cost / bound) ** 2
-        # what costs more than the mean gains weight, however little it has
-        weights = np.maximum(weights, np.where(cost > bound * (1 + _NEAR), _LITTLE * weights.max(), 0.0))
-        weights = weights / weights.sum()
-        kept = weights.max(axis=0) >= _LITTLE / 2 * weights.max()
-        few = [[(x[kept], c) for x, c in image] for image in images]
-        share = float(weights[:, kept].sum())
-        weights[:, kept], bound = _reweighted(few, weights[:, kept] / share)
-        weights[:, kept] *= share
-        proved = max(proved, bound)
-    assert best is not None
-    return [t @ (m / best[2]) @ t.T for m, t in zip(best[1], told, strict=True)], proved, best[0]
-
-
-def _costs(images: Sequence[Sequence[_Image]], weights: FloatArray) -> tuple[FloatArray, float, list[FloatArray]]:
-    """What each change costs at the matrices that are best for these weights, what they prove, and roots of these."""
-    cost, bound, halves = np.zeros(weights.shape), 0.0, []
-    for image in images:
-        values, vectors = np.linalg.eigh(_gram(image, weights))
-        values = np.maximum(values, _RANK**2 * values.max(initial=1e-300))
-        bound += float(np.sqrt(values).sum())
-        halves.append(vectors * values**-0.25)
-        for x, c in image:
-            cost += np.multiply.outer(c, ((x @ halves[-1]) ** 2).sum(axis=1))
-    return cost, bound, halves
-
-
-def _reweighted(images: Sequence[Sequence[_Image]], weights: FloatArray) -> tuple[FloatArray, float]:
-    """Weights that prove more, and the most that any of them proved.
-
-    Of two steps in the logarithms the first and their difference say where they lead; so far is gone at once where
-    that proves more than a step does.
-    """
-    tiny = math.log(_LITTLE / 100)  # what has next to nothing comes back in few steps
-
-    def whole(logs: FloatArray) -> FloatArray:
-        logs = logs - logs.max()
-        logs = np.maximum(logs, tiny)
-        return np.asarray(logs - math.log(float(np.exp(logs).sum())))
-
-    def stepped(logs: FloatArray, cost: FloatArray, bound: float) -> FloatArray:
-        return whole(logs + 2 * np.log(np.maximum(cost / bound, 1e-300)))
-
-    logs, most = whole(np.log(np.maximum(weights, 1e-300))), 4.0
-    cost, bound, _ = _costs(images, np.exp(logs))
-    for _ in range(_AMONG // 3):
-        if not bound:
-            break
-        one = stepped(logs, cost, bound)
-        cost, near, _ = _costs(images, np.exp(one))
-        two = stepped(one, cost, near)
-        step, turn = one - logs, two - 2 * one + logs
-        size = np.exp(one)
-        far = math.sqrt(float((size * step**2).sum()) / max(float((size * turn**2).sum()), 1e-300))
-        far = min(max(far, 1.0), most)
-        logs = whole(logs + 2 * far * step + far**2 * turn)
-        cost, bound, _ = _costs(images, np.exp(logs))
-        if bound >= near:
-            most = most * 4 if far == most else most
-            continue
-        logs, most = two, max(4.0, most / 4)
-        cost, bound, _ = _costs(images, np.exp(logs))
-    return np.exp(logs), bound
-
-
-_Image = tuple[FloatArray, FloatArray]
-"""(changes, rows) vectors as a set's rows see them, and (ways,) how much they count there."""
-
-
-def _gram(image: Sequence[_Image], weights: FloatArray) -> FloatArray:
-    """The sum over changes of their weights (ways, changes) times x x'."""
-    return np.asarray(sum((x * (c @ weights)[:, None]).T @ x for x, c in image), dtype=np.float64)
+    if not any(a.beside for a in asked):
+        return best_matrices(asked, changes)[0]
+    alone = _asked(problem, 0.0)[1]
+    every = [replace(a, rows=a.basis * math.sqrt(a.length)) for a in asked]
+    out = [np.zeros((len(a.rows), len(a.rows))) for a in asked]
+    back = [np.linalg.pinv(a.rows) for a in asked]
+    for few, share, rounds in ((alone, 1 - _BESIDE, ROUNDS), (every, _BESIDE, AMONG)):
+        for middle, own, other, w in zip(out, few, back, best_matrices(few, changes, rounds)[0], strict=True):
+            rows = own.rows @ other
+            middle += share * (rows.T @ w @ rows)
+    return out
 
 
 def _places(problem: Problem, count: int) -> FloatArray:
@@ -597,11 +433,29 @@ def _have_knots(problem: Problem) -> bool:
     return any(problem.sizes[m] > len(_POWERS) for m in problem.measures)
 
 
+@dataclass(frozen=True, slots=True)
+class CurveProof:
+    """What proves a bound over the curve: of each set of attributes the rows that are asked, (rows, joint cells), and
+    weights (ways, changes) of what records may change. `merged`: the cells that are one here, by attribute."""
+
+    rows: Mapping[tuple[str, ...], FloatArray]
+    changes: RecordChanges
+    weights: FloatArray
+    bound: float
+    merged: Mapping[str, NDArray[np.int64]]
+
+
 def curve_bound(problem: Problem) -> float | None:
     """What the root of the summed weighted variances is at least at noise multiplier 1; None where it is not known.
 
     That is where all cells of an attribute are asked about alike, and records are replaced by any other.
     """
+    found = curve_proof(problem)
+    return None if found is None else found.bound
+
+
+def curve_proof(problem: Problem) -> CurveProof | None:
+    """What proves `curve_bound`; None where that is None."""
     whole, asked = _asked(problem, 0.0)  # nobody asks what is measured beside
     of_attributes = [whole._split(q.block)[0] for q in problem.workload.blocks]  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     alike = all(isinstance(f, Identity | Total) for dims in of_attributes for f in dims.factors)
@@ -610,7 +464,30 @@ def curve_bound(problem: Problem) -> float | None:
     count = _PLACES[problem.unit.neighbours][len(whole.measures)]
     if problem.unit.neighbours is Neighbours.REPLACE_ONE and _have_knots(problem):
         count = _FEW_PLACES[len(whole.measures)]
-    return _best(asked, _Changes.of(problem, _places(problem, count), _named(asked), whole.sizes), _ROUNDS // 10)[1]
+    changes = RecordChanges.of(problem, _places(problem, count), _named(asked), whole.sizes)
+    _, bound, _, weights = best_matrices(asked, changes, ROUNDS // 10)
+    return CurveProof({a.attributes: a.rows for a in asked}, changes, weights, bound, whole.merged or {})
+
+
+def joint_curve_bound(proofs: Sequence[CurveProof]) -> float:
+    """`curve_bound` of parts that share no measure, all of one workload, where a record is added or removed.
+
+    A record has a number of each measure, whatever it has of others. So weights of parts make weights of records, their
+    products: D has the parts' own matrices on its diagonal and products of mean shares elsewhere. Any weights prove a
+    bound, and these are best for each part alone.
+    """
+    total = 0.0
+    for names in dict.fromkeys(n for p in proofs for n in p.rows):
+        own = [(p.changes.vectors[0] @ p.rows[names].T, p.weights[0]) for p in proofs if names in p.rows]
+        means = [w @ x for x, w in own]
+        table = np.multiply.outer(np.concatenate(means), np.concatenate(means))
+        end = 0
+        for x, w in own:
+            start, end = end, end + x.shape[1]
+            table[start:end, start:end] = (x * w[:, None]).T @ x
+        values = np.linalg.eigvalsh(table)
+        total += float(np.sqrt(values[values > RANK * values.max(initial=1e-300)]).sum())
+    return total
 
 
 def _check_searchable(problem: Problem) -> None:
@@ -630,7 +507,7 @@ def _check_searchable(problem: Problem) -> None:
         )
 
 
-def _named(asked: Sequence[_Asked]) -> list[str]:
+def _named(asked: Sequence[AskedRows]) -> list[str]:
     return list(dict.fromkeys(n for a in asked for n in a.attributes))
 
 
@@ -647,12 +524,12 @@ def designs(problem: Problem) -> list[Design]:
         points = _places(problem, _FEW_PLACES[len(measures)])
     else:
         points = _joint([corners(sizes[m]).T / PIECES**2 for m in measures])
-    middles, _, _ = _best(asked, _Changes.of(problem, points, _named(asked), sizes))
-    found: list[tuple[_Asked, FloatArray]] = []
-    measured: list[tuple[_Asked, FloatArray]] = []
+    middles = _middles(problem, asked, RecordChanges.of(problem, points, _named(asked), sizes))
+    found: list[tuple[AskedRows, FloatArray]] = []
+    measured: list[tuple[AskedRows, FloatArray]] = []
     for a, middle in zip(asked, middles, strict=True):
         values, vectors = np.linalg.eigh(middle)
-        kept = values > _RANK * values.max(initial=1e-300)
+        kept = values > RANK * values.max(initial=1e-300)
         matrix = (vectors[:, kept] * np.sqrt(values[kept])).T @ a.rows / math.sqrt(a.length)
         # A at unit price; over n I - J, whose columns are n times as long as those of I - J / n
         own = matrix / math.prod(sizes[n] for n in a.attributes)
@@ -689,13 +566,13 @@ def designs(problem: Problem) -> list[Design]:
 
 
 def _times_of_groups(
-    problem: Problem, parts: Sequence[tuple[_Asked, FloatArray]], points: FloatArray, sizes: Mapping[str, int]
+    problem: Problem, parts: Sequence[tuple[AskedRows, FloatArray]], points: FloatArray, sizes: Mapping[str, int]
 ) -> list[FloatArray]:
     """By what each part's inverse variances are multiplied where few rows of a person lie in each group.
 
     Matrices stay: how dear a part is for several rows hangs on its attributes, and on the measures as for one row.
     """
-    errors = [float(np.trace(np.linalg.pinv(m, rcond=_RANK, hermitian=True))) for _, m in parts]
+    errors = [float(np.trace(np.linalg.pinv(m, rcond=RANK, hermitian=True))) for _, m in parts]
     costs = [(points @ a.rows.T @ m * (points @ a.rows.T)).sum(axis=1) for a, m in parts]
     sets = [a.attributes for a, _ in parts]
     return weigh_parts(np.array(errors), np.stack(costs, axis=1), sets, sizes, problem.unit)

@@ -213,7 +213,7 @@ class Workspace:
             if place is not None and kind not in _IN_RECORDS:
                 with contextlib.suppress(SfumatoError, OSError):  # what cannot be opened is told by the payment
                     header = column_names(spec.source)
-            wanted = (*spec.domain.names, spec.person)
+            wanted = (*spec.domain.grid.read_columns, spec.person)
         else:
             tables = drafts.spec_tables(self.text)
             parts = [tables.get(k) for k in ("schema", "privacy")]

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import date
 from fractions import Fraction
 from os import PathLike
@@ -74,7 +74,7 @@ def _measures(root: Section, folder: Path) -> dict[str, Measure]:
         table = tables.section(name)
         with table.guard():
             check_public(table, root, folder)
-            table.allow("min", "max", "outside", "knots", *WORDS)
+            table.allow("min", "max", "outside", "knots", "column", *WORDS)
             for key in ("min", "max"):
                 table.need(key, "numbers outside are cut to the range, which is public knowledge or a guess")
             outside = table.text("outside") or "clamp"
@@ -82,7 +82,8 @@ def _measures(root: Section, folder: Path) -> dict[str, Measure]:
                 raise table.refuse(f"must be clamp or absent, not {outside!r}", "outside")
             low, high = (cast(Number, table.number(key)) for key in ("min", "max"))
             knots = table.raw("knots") if "knots" in table else ()
-            found[name] = Measure(low, high, outside=cast(Any, outside), knots=cast(Any, knots))
+            column = table.text("column")
+            found[name] = Measure(low, high, outside=cast(Any, outside), knots=cast(Any, knots), column=column)
     return found
 
 
@@ -229,8 +230,8 @@ def import_schema(path: str | PathLike[str]) -> dict[str, Attribute | None]:
 
     A size n declares the codes 0 to n - 1. A Table Schema's field is declared by `categories`,
     `constraints.enum`, type boolean, `constraints.minimum` and `maximum` (with `width`, 1 for integers
-    unless given), or a list `bins` of edges; a field without any of these comes back as None. Neither
-    kind of file states policies. Raises SpecError for every other file.
+    unless given; a number without one is a measure), or a list `bins` of edges; a field without any of these comes
+    back as None. Neither kind of file states policies. Raises SpecError for every other file.
     """
     text = read_text(path, "the schema")
     try:
@@ -293,8 +294,8 @@ def _read_schema_field(field: object) -> tuple[str, Attribute | None]:
             return name, None
         if kind in ("integer", "year"):
             return name, Integers(low, high, 1 if width is None else width)
-        if kind == "number" and width is not None:
-            return name, Bins.regular(low, high, width)
+        if kind == "number":
+            return name, Measure(low, high) if width is None else Bins.regular(low, high, width)
     except (InvalidInput, TypeError) as error:
         raise DomainError(f"field {name!r}: {error}") from error
     return name, None
@@ -320,14 +321,15 @@ def _check_column_names(columns: Columns) -> dict[str, Attribute | None]:
     return dict(columns)
 
 
-def spec_text(columns: Domain | Columns) -> str:
-    """The tables [schema.NAME] that declare these columns, and [domain] where it says something, as TOML.
+def spec_text(columns: Domain | Columns, summed: Collection[str] = ()) -> str:
+    """The tables [schema.NAME] and [measures.NAME] that declare these columns, and [domain] where it says something, as
+    TOML.
 
-    Columns that are None, and policies that are undeclared, become blanks that a spec refuses to run with.
-    Otherwise reading the text gives the same domain.
+    Columns that are None, those in `summed` measures, and policies that are undeclared, become blanks that a spec
+    refuses to run with. Otherwise reading the text gives the same domain.
     """
     every = _check_column_names(columns.attributes if isinstance(columns, Domain) else columns)
-    given = {name: a for name, a in every.items() if not isinstance(a, Measure)}
+    given = {n: a for n, a in every.items() if not isinstance(a, Measure) and (a is not None or n not in summed)}
     blanks = [p for p in ("outside", "missing") if any(a is None or getattr(a, p) is None for a in given.values())]
     lines: list[str] = []
     if blanks:
@@ -335,9 +337,12 @@ def spec_text(columns: Domain | Columns) -> str:
     for name, attribute in given.items():
         lines += [f"[schema.{_toml_key(name)}]", *_toml_declaration(_toml_key(name), attribute), ""]
     for name, measure in every.items():
+        if measure is None and name in summed:
+            lines += [f"[measures.{_toml_key(name)}]", 'min = ""', 'max = ""', ""]
         if isinstance(measure, Measure):
             lines += [f"[measures.{_toml_key(name)}]", f"min = {measure.low}", f"max = {measure.high}"]
             lines += [f"knots = [{', '.join(map(repr, measure.knots))}]"] if measure.knots else []
+            lines += [] if measure.column is None else [f"column = {toml_text(measure.column)}"]
             lines += [*(['outside = "absent"'] if measure.outside == "other" else []), ""]
     if isinstance(columns, Domain) and columns.impossible:
         lines += ["[domain]", "impossible = [", *(f"  {toml_text(text)}," for text in columns.impossible), "]", ""]
@@ -401,22 +406,48 @@ def _toml_key(text: str) -> str:
 
 
 def spec_template(
-    columns: Domain | Columns | Iterable[str], source: str = "", written: Mapping[str, str] | None = None
+    columns: Domain | Columns | Iterable[str],
+    source: str = "",
+    written: Mapping[str, str] | None = None,
+    summed: Collection[str] = (),
 ) -> str:
     """A whole spec file for these columns, or these column names, with blanks for what people must decide.
 
-    `written` says how the table is written, as the keys of [data] do.
+    `written` says how the table is written, as the keys of [data] do. `summed` are the columns that are proposed as
+    measures, each with a question for its mean.
     """
     if not isinstance(columns, (Domain, Mapping)):
         names = list(columns)
         check_distinct(names, "columns")  # before equal names become one key
         columns = dict.fromkeys(names)
     known = "".join(f"{name} = {toml_text(value)}\n" for name, value in (written or {}).items())
-    return _TEMPLATE.format(source=toml_text(source), written=known or _PLAIN, schema=spec_text(columns))
+    every = columns.attributes if isinstance(columns, Domain) else columns
+    measures = [n for n, a in every.items() if isinstance(a, Measure) or (a is None and n in summed)]
+    means = "".join(f"[[queries]]\nmeans = {toml_text(n)}\n{_BY if n == measures[0] else ''}\n" for n in measures)
+    return _TEMPLATE.format(
+        source=toml_text(source),
+        written=known or _PLAIN,
+        schema=spec_text(columns, summed),
+        counts=_COUNTS if len(measures) < len(every) else "",
+        means=means,
+    )
 
 
 _PLAIN = """\
 # decimal = ","     # how texts are written, if not plainly; also thousands = ".", encoding = "cp1252", delimiter = ";"
+"""
+_COUNTS = """\
+[[queries]]
+name = "main"
+marginals = ""      # such as 2 for all two-way tables; or upto = 3, sets = [["age", "sex"]], prefix = "age",
+                    # sums = "wages", identity = ["age", "sex"], total = true, where = ["age >= 65"]; of
+                    # measures means = "cost", or moments = ["cost", "days"], for regression too; by = ["sex"]
+# weight = 4        # multiplies this part's squared errors; 16 about halves the error of a part with little budget
+
+"""
+_BY = """\
+# by = ["sex"]      # of every group; moments = ["cost"] in place of means for variances too, moments = ["cost", "days"]
+                    # for correlation and regression
 """
 _TEMPLATE = """\
 # What is known about a table, what is asked of it, and what that may cost. None of this comes from its rows.
@@ -437,7 +468,8 @@ source = {source}   # a table: .csv, .xlsx, .parquet, .json, or an address, "duc
 #   type = "hierarchy"  levels = ["state", "county"], values_from = "counties.csv" with a column for each
 # A number of many values (money, a weight, a duration) of which sums, means and variances are asked is a measure: its
 # table is then [measures.NAME] in place of [schema.NAME], with min and max alone, a range that is known without
-# looking; numbers beyond it count as its ends, or not at all with outside = "absent".
+# looking; numbers beyond it count as its ends, or not at all with outside = "absent". Columns whose type is a number
+# stand so here; one whose cells are counted, such as an age or a code, takes a table [schema.NAME] instead.
 {schema}
 # [domain]
 # impossible = ["age < 15 and married"]   # what holds for no record, known before any was seen; one that says so all
@@ -451,13 +483,7 @@ neighbours = ""     # "add-remove" or "replace-one": what one person may change
 # rows_per_person = 4
 # once_per = ["department"]   # of these, and of each department one at most: tables by department err less
 
-[[queries]]
-name = "main"
-marginals = ""      # such as 2 for all two-way tables; or upto = 3, sets = [["age", "sex"]], prefix = "age",
-                    # sums = "wages", identity = ["age", "sex"], total = true, where = ["age >= 65"]; of
-                    # measures means = "cost", or moments = ["cost", "days"], for regression too; by = ["sex"]
-# weight = 4        # multiplies this part's squared errors; 16 about halves the error of a part with little budget
-
+{counts}{means}\
 [[queries]]         # how many people there are is read first; as one of many tables it would get little of the budget
 name = "people"
 total = true

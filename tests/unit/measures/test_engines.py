@@ -226,7 +226,8 @@ def test_every_engine_sums_the_same_and_what_is_exact(
 
 def test_persons_bring_the_same_rows_to_every_engine(tmp_path: Path, servers: dict[str, Any]) -> None:
     """Two rows of each person are chosen by places in the range and not by cells, seed [153, 9], beside an attribute
-    that drops records. Mutant: places cut to the bits of a cell when rows are chosen."""
+    that drops records, and a second measure of the same column. Mutants: places cut to the bits of a cell when rows are
+    chosen; a column called as the measure is."""
     rng = np.random.default_rng([153, 9])
     n = 240
     columns = {
@@ -234,11 +235,13 @@ def test_persons_bring_the_same_rows_to_every_engine(tmp_path: Path, servers: di
         "x": ("double", [float(v) for v in rng.random(n)]),
         "who": ("text", [f"p{i}" for i in rng.integers(0, 60, n)]),
     }
-    domain = sf.Domain({"g": sf.Integers(1, 7, outside="drop", missing="drop")}, measures={"x": sf.Measure(0, 1)})
+    measures = {"x": sf.Measure(0, 1), "again": sf.Measure(-1, 2, column="x")}
+    domain = sf.Domain({"g": sf.Integers(1, 7, outside="drop", missing="drop")}, measures=measures)
     found: dict[str, Any] = {}
     for where, source in _sources(columns, tmp_path, servers).items():
         counts = open_source(source, domain, person="who", rows_per_person=2)
-        found[where] = (counts.rows, counts.cut, _tables(counts, [(0, 1), (1,)])[(0, 1)].tolist())
+        tables = _tables(counts, [(0, 1), (0, 2)])
+        found[where] = (counts.rows, counts.cut, *(tables[s].tolist() for s in tables))
     assert all(v == found["Parquet"] for v in found.values())
     assert found["Parquet"][1] > 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ import sfumato as sf
 from sfumato.check_release import Check
 from sfumato.errors import PlanError
 from sfumato.privacy.measures import WHOLE_BITS
+from sfumato.privacy.unit import PrivacyUnit
+from sfumato.strategies.design import Problem
+from sfumato.strategies.moments import curve_bound, curve_proof, joint_curve_bound
 
 NAMES = [f"m{i}" for i in range(5)]
 GROUP = sf.Categories(["x", "y", "z"], outside="other", missing="other")
@@ -83,6 +87,40 @@ def test_errors_are_as_predicted(name: str) -> None:
     assert "priced apart and added" in plan.explain()
     assert plan.lower_bound is not None
     assert plan.objective_value >= plan.lower_bound
+
+
+@pytest.mark.parametrize("what", ["means", "moments"])
+def test_the_bound_of_parts_is_below_what_a_joint_plan_errs(what: str) -> None:
+    """Three measures are planned jointly, within a thousandth of their bound; taken as parts they must not prove more.
+
+    Mutant: nothing but the parts' own matrices in D, as if parts cost nothing of each other.
+    """
+    ask = sf.means if what == "means" else lambda domain, name, by: sf.moments(domain, [name], by=by)
+    works = [ask(DOMAIN, n, by="g") for n in NAMES[:3]]
+    plan = sf.plan(sf.stack(*works), sf.gdp(1), neighbours="add-remove")
+    assert plan.lower_bound is not None
+    unit = PrivacyUnit(sf.Neighbours.ADD_REMOVE)
+    whole = Problem(sf.stack(*works), sf.gdp(1), unit, "gaussian")
+    proofs = [curve_proof(whole.part([q for q in whole.workload.blocks if n in q.attributes])) for n in NAMES[:3]]
+    joint = joint_curve_bound([p for p in proofs if p is not None])
+    scale = plan.lower_bound / curve_bound(whole)  # type: ignore[operator]
+    assert math.hypot(*(p.bound for p in proofs if p is not None)) * scale < joint * scale <= plan.objective_value
+    assert joint * scale >= 0.85 * plan.lower_bound
+
+
+def test_parts_with_cells_of_their_own_prove_less() -> None:
+    """Of merged cells that differ no joint table is known. Mutant: numbers of cells compared in place of cells."""
+    age = sf.Integers(0, 9, outside="other", missing="other", levels={"half": [0, 5, 10], "low": [0, 2, 10]})
+    domain = sf.Domain({"age": age}, measures={n: sf.Measure(0, 1) for n in NAMES[:4]})
+    found: list[float] = []
+    for levels in (["half"] * 4, ["half", "low", "half", "half"]):
+        work = sf.stack(*(sf.means(domain, n, by=by) for n, by in zip(NAMES, levels, strict=False)))
+        plan = sf.plan(work, sf.gdp(1), neighbours="add-remove")
+        assert plan.lower_bound is not None
+        assert plan.lower_bound <= plan.objective_value
+        found.append(plan.lower_bound / plan.objective_value)
+    assert found[0] > 0.9
+    assert found[1] < 0.6
 
 
 def test_released_stored_checked_and_asked(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato._util.checks import suggest_name
-from sfumato.domain import Bins, Booleans, Categories, Dates, Domain, Hierarchy, Integers
+from sfumato.domain import Bins, Booleans, Categories, Dates, Domain, Hierarchy, Integers, Measure
 from sfumato.errors import DomainError, SpecError
 from sfumato.workloads.reading import read_toml
 from sfumato.workloads.schema import import_schema, read_schema, spec_template, spec_text
@@ -413,9 +413,10 @@ def test_table_schema(tmp_path):
         "grade": Categories(["1", "2", "3"]),
         "employed": Booleans(),
         "who": None,
-        "height": None,
+        "height": Measure(0, 3),
     }
     text = spec_template(columns)
+    assert 'means = "height"' in text
     assert '[schema.who]\ntype = ""' in text
     assert "edges = [0, 0.25, 0.5, 0.75, 1]" in text
 

@@ -107,7 +107,8 @@ class Engine(ABC):
     def counts(self, grid: Grid, person: str | None, truncation: Truncation, packing: Packing) -> PartCounts:
         """The table, encoded and checked. Raises SourceError, or what `Engine.encode` raises."""
         found = self.columns()
-        for name, rule in [*zip(grid.names, grid.rules, strict=True), *([] if person is None else [(person, None)])]:
+        asked = zip(grid.read_columns, grid.rules, strict=True)
+        for name, rule in [*asked, *([] if person is None else [(person, None)])]:
             if name not in found:
                 raise missing_column(self.label, name)
             check_type(name, rule, Column("", found[name]))

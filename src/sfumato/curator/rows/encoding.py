@@ -197,7 +197,7 @@ def encoding_statements(
     raw: list[str] = []
     fields: list[str] = []
     cells: list[str] = []
-    for i, (name, rule) in enumerate(zip(grid.names, grid.rules, strict=True)):
+    for i, (name, rule) in enumerate(zip(grid.read_columns, grid.rules, strict=True)):
         column = columns[name]
         check_type(name, rule, column)
         statements += attribute_statements(rule, i)

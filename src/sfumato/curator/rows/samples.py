@@ -108,7 +108,7 @@ def place_sample(sample: str | Path | Source, domain: Domain, unit: PrivacyUnit)
         once_per=unit.once_per,
         rows_per_group=unit.rows_per_group,
     ).rows
-    opened = open_table(sample, [*domain.names])
+    opened = open_table(sample, list(dict.fromkeys(domain.grid.read_columns)))
     try:
         message = f"{opened.label} could not be read"
         if find_engine(sample) is not None:  # its rows come once
@@ -116,18 +116,19 @@ def place_sample(sample: str | Path | Source, domain: Domain, unit: PrivacyUnit)
             attempt(message, lambda: opened.session.connection.execute(kept))
             opened = replace(opened, sql="sample")
         (rows,), *_ = attempt(message, lambda: opened.session.rows(f"SELECT count(*) FROM {opened.sql}"))
+        read = zip(domain.grid.read_columns, domain.attributes.items(), strict=True)
         placed = tuple(
-            attempt(message, lambda n=name, a=attribute, j=i: _place_attribute(opened, n, a, j))
-            for i, (name, attribute) in enumerate(domain.attributes.items())
+            attempt(message, lambda n=name, a=attribute, c=column, j=i: _place_attribute(opened, n, a, c, j))
+            for i, (column, (name, attribute)) in enumerate(read)
         )
     finally:
         opened.session.close()
     return Sample(int(rows), counted, placed)
 
 
-def _place_attribute(opened: OpenedTable, name: str, attribute: Attribute, i: int) -> PlacedRows:
+def _place_attribute(opened: OpenedTable, name: str, attribute: Attribute, read: str, i: int) -> PlacedRows:
     every = replace(attribute, outside="other", missing="other")
-    column = opened.columns[name]
+    column = opened.columns[read]
     # by the rules that encode a table
     check_type(f"r{i}", every.rule, column)
     field, cell = field_sql(every.rule, column, f"r{i}"), cell_sql(every.rule, i, column.decimal)

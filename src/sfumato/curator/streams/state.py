@@ -109,7 +109,7 @@ def open_people(
             "give the records, or plan with sf.periods(..., promised=True)"
         )
     check_declared(grid)
-    needed = list(dict.fromkeys([*grid.names, person]))
+    needed = list(dict.fromkeys([*grid.read_columns, person]))
     opened = open_persons(source, needed, person)
     try:
         check_type(person, None, opened.columns[person])
