@@ -17,22 +17,18 @@ from numpy.typing import NDArray
 from sfumato.errors import PlanError
 from sfumato.operators.base import FloatArray, single_thread
 from sfumato.privacy.stream_price import IntegerFilter, WindowFilter
-from sfumato.strategies.buffered_toeplitz import BufferParameters, row_scale
+from sfumato.strategies.buffered_toeplitz import BUFFERS, Asked, BufferParameters, interpolate_parameters, row_scale
 from sfumato.strategies.periods import Periods, TimeQuestion
 from sfumato.strategies.time_errors import EveryPeriod, PeriodBlocks, column_lengths
-from sfumato.strategies.time_fitting import (
-    BUFFERS,
-    Goal,
-    anytime_parameters,
-    fit_time_parameters,
-    initial_time_parameters,
-    listed_parameters,
-)
+from sfumato.strategies.time_fitting import Goal, anytime_parameters, fit_time_parameters, initial_time_parameters
 from sfumato.strategies.toeplitz import all_range_bound, inverse_series, partial_fraction_residues, prefix_bound
 
 _BUFFERS, _MANY = 6, 2**14
 """Up to so many periods six: eight err less by 1e-4 there, and are found in twice the time."""
 _STEPS = 80  # of a search: 40 more gain less than 1e-4
+_LEAST_LISTED = 2**8  # periods; for fewer, where the table's parameters are stretched far, they are found in a moment
+_SAME: dict[str, Asked] = {"worst totals": "largest", "mean totals": "prefixes", "mean ranges": "ranges"}
+"""What is asked of a stream, in terms of an ordered attribute: periods are cells, and people are in one of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,9 +64,9 @@ def _find_parameters(given: Periods) -> BufferParameters:
     n = given.count
     if given.anytime:
         return anytime_parameters()
-    known = listed_parameters(n, f"{given.objective} {given.asked}") if given.per_person == 1 else None
-    if known is not None:
-        return known
+    same = _SAME.get(f"{given.objective} {given.asked}")
+    if given.per_person == 1 and same is not None and n >= _LEAST_LISTED:
+        return interpolate_parameters(n, same)
     # half the binary digits of the horizon tell its lags apart to 1e-3 of the optimum
     buffers = max(1, min(BUFFERS if n > _MANY else _BUFFERS, math.ceil(math.log2(max(n, 2)) / 2) + 1))
     worst, alike = given.objective == "worst", given.per_person > 1
