@@ -25,11 +25,10 @@ from sfumato.strategies.buffered_toeplitz import (
 )
 from sfumato.strategies.periods import parse_question
 from sfumato.strategies.time_errors import Curves, EveryPeriod, column_lengths, errors_of_filter
-from sfumato.strategies.time_fitting import Goal, fit_time_parameters
-from sfumato.strategies.time_shapes import quantise_time_shape, shape_for
+from sfumato.strategies.time_shapes import Goal, fit_time_parameters, quantise_time_shape, shape_for
 from sfumato.strategies.toeplitz import partial_fraction_residues
 
-UNENDING = Path(__file__).parents[1] / "src" / "sfumato" / "strategies" / "time_fitting.py"
+UNENDING = Path(__file__).parents[1] / "src" / "sfumato" / "strategies" / "time_shapes.py"
 STEPS = 300  # each ends before by its tolerance
 MOST = 20  # binary logarithm of the most periods of a stream
 SIZES: dict[Asked, tuple[str, range]] = {

@@ -15,8 +15,15 @@ from sfumato.privacy.stream_price import IntegerFilter, StreamTerms, family_mult
 from sfumato.strategies.buffered_toeplitz import Asked, BufferParameters, interpolate_parameters
 from sfumato.strategies.periods import parse_question
 from sfumato.strategies.time_errors import errors_of_filter
-from sfumato.strategies.time_fitting import Goal, fit_time_parameters, initial_time_parameters
-from sfumato.strategies.time_shapes import TimeShape, dense_bound, quantise_time_shape, shape_for
+from sfumato.strategies.time_shapes import (
+    Goal,
+    TimeShape,
+    dense_bound,
+    fit_time_parameters,
+    initial_time_parameters,
+    quantise_time_shape,
+    shape_for,
+)
 from sfumato.strategies.toeplitz import Decoder, partial_fraction_residues
 from support.insecure_bits import InsecureTestBits
 from support.streams import filtered
