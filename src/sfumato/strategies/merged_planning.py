@@ -22,7 +22,7 @@ from sfumato.operators import Block, Combination, Dense
 from sfumato.operators.base import FloatArray, single_thread
 from sfumato.privacy.terms import distinct_columns
 from sfumato.privacy.unit import Neighbours
-from sfumato.strategies.dense_dual import optimality_title, relative_gap
+from sfumato.strategies.dense_dual import BoundedOptimum, optimality_title
 from sfumato.strategies.dense_largest import LargestErrorOptimum, optimize_largest
 from sfumato.strategies.dense_optimal import optimize_dense, rotate_to_least_l1
 from sfumato.strategies.dense_swap import swap_near, swap_optimum
@@ -48,17 +48,12 @@ _ALL_STEPS = 40  # of these: the gap falls below a hundredth before
 
 
 @dataclass(frozen=True, slots=True)
-class PairedOptimum:
+class PairedOptimum(BoundedOptimum):
     """A strategy (l, c), no two columns more than 1 apart, and what its error lies between, as in `swap`."""
 
     strategy: FloatArray
     lower_bound: float
     upper_bound: float
-
-    @property
-    def gap(self) -> float:
-        """upper_bound / lower_bound - 1."""
-        return relative_gap(self.lower_bound, self.upper_bound)
 
 
 def optimize_pairs(

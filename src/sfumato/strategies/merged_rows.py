@@ -20,7 +20,7 @@ from sfumato._util.display import Progress
 from sfumato.operators import Block, Dense, Grouping, Identity, LinearOperator
 from sfumato.operators.base import FloatArray, kron, single_thread
 from sfumato.strategies.dense_blocks import rounding_units, spectrum_of_square
-from sfumato.strategies.dense_dual import relative_gap
+from sfumato.strategies.dense_dual import BoundedOptimum, relative_gap
 from sfumato.strategies.design import Problem
 
 _MOST_CELLS = 1_024  # of one factor, whose Gram is looked at: 8 MB; of more, its rows, where these are no more
@@ -203,17 +203,12 @@ _MARGIN = 1e-10  # relative, of an upper bound that is a sum of positive numbers
 
 
 @dataclass(frozen=True, slots=True)
-class Sparse:
+class SparseOptimum(BoundedOptimum):
     """Coefficients (l, k) of the unweighted rows, no column longer than 1, and what its error lies between."""
 
     coefficients: FloatArray
     lower_bound: float
     upper_bound: float
-
-    @property
-    def gap(self) -> float:
-        """upper_bound / lower_bound - 1."""
-        return relative_gap(self.lower_bound, self.upper_bound)
 
 
 def sparse_search_fits(columns: NDArray[np.int64]) -> bool:
@@ -224,7 +219,7 @@ def sparse_search_fits(columns: NDArray[np.int64]) -> bool:
 
 def optimize_sparse(
     columns: NDArray[np.int64], root: FloatArray, *, tolerance: float, progress: Progress | None = None
-) -> Sparse:
+) -> SparseOptimum:
     """The strategy of least error for the queries rootᵀ columns, to a gap of `tolerance`.
 
     `columns` (k, c); `root` (k,) the roots of the weights of the rows, or (k, s). Steps v <- v (g / t)^4, or ^2 after
@@ -265,7 +260,7 @@ def optimize_sparse(
                 break
             v = v * (lengths / total) ** power
             v /= v.sum()
-    return Sparse(best[1], lower, best[0])
+    return SparseOptimum(best[1], lower, best[0])
 
 
 def _column_form_lengths(across: object, form: FloatArray | None) -> FloatArray:
