@@ -24,7 +24,6 @@ from sfumato.strategies import (
     direct,
     geography,
     geography_planning,
-    merged_planning,
     moment_parts,
     residual_planning,
     spectral_search,
@@ -390,7 +389,6 @@ SEARCHES: tuple[Search, ...] = (
     _factorization(_SYMMETRY, SEARCHED, _one(union_planning.design_union), _symmetry, grouped=True),
     _factorization(_COLUMNS, SEARCHED, _one(dense_planning.over_columns), _columns(first=False), grouped=True),
     _factorization("", SEARCHED, lambda p, _, told: dense_planning.families_apart(p, told), _families, grouped=True),
-    _factorization("the optimum over rows that span all queries", LONG, _one(merged_planning.spanned_design), _far),
     _factorization("the optimum by symmetry over few rows", LONG, _one(union_planning.few_rows), _far),
     _factorization(
         "products of basis vectors", LONG, lambda p, found, _: [spectral_search.design_spectral(p, found.least)], _bases
