@@ -25,7 +25,7 @@ import functools
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -330,7 +330,7 @@ _MOST_ORBITS_UNION_PLANNING = 2**15  # joint ones: a matrix of all rows at each 
 _MOST_ENTRIES_UNION_PLANNING = 2**24  # of what is measured, over joint orbits: 128 MB
 _MOST_STACKED = 4_096  # rows of one kind, of which those are taken that are independent: their Gram is 128 MB
 _MOST_KINDS_UNION_PLANNING = 400  # each is decomposed by itself in every step
-_TOLERANCE = 1e-3  # gap at which the search ends
+_TOLERANCE = 1.5e-3  # gap at which the search ends
 _WORK = 1e11  # operations of all steps, about: ten seconds
 _MOST_STEPS = 300  # a tenth of these is the rule; what ends there says its gap
 _LEAST = 1e-9  # weight of all orbits that hardly count: they may count again
@@ -470,13 +470,15 @@ def design_union(problem: Problem, progress: Progress | None = None) -> Design:
 
 
 def few_rows(problem: Problem, progress: Progress | None = None) -> Design:
-    """The same to some thousandths for unions of too many joint orbits but few rows of queries: tables beside counts.
+    """The same to a thousandth for unions of too many joint orbits but few rows of queries: tables beside counts.
 
-    Of a record more or less alone: where one is replaced, what it would cost is bounded too loosely.
+    Of persons whose rows are replaced, and may vanish, nothing is proved. Raises PlanError, too, for a known total:
+    what the strategy would cost is then bounded too loosely.
     """
-    if problem.unit.neighbours is not Neighbours.ADD_REMOVE:
+    if problem.unit.total_is_public:
         raise PlanError("its price is not known where one record replaces another")
-    return planned_jointly(problem, lambda p: _design_with_solver(p, solve_rows, progress))
+    found = planned_jointly(problem, lambda p: _design_with_solver(p, solve_rows, progress))
+    return found if problem.unit.neighbours is Neighbours.ADD_REMOVE else replace(found, bound=None)
 
 
 def _design_with_solver(problem: Problem, solver: Solver, progress: Progress | None) -> Design:
