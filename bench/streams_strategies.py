@@ -21,14 +21,16 @@ import sfumato as sf
 from sfumato.privacy.stream_price import IntegerFilter, WindowFilter
 from sfumato.strategies.periods import Periods
 from sfumato.strategies.time_errors import errors_of_filter
-from sfumato.strategies.time_fitting import Goal, fit_time_parameters, initial_time_parameters
 from sfumato.strategies.time_shapes import (
     MOST_DENSE,
+    Goal,
     TimeShape,
     band_width_for,
     banded_filter,
     dense_bound,
     dense_filter,
+    fit_time_parameters,
+    initial_time_parameters,
     mean_bound,
     quantise_time_shape,
     shape_for,

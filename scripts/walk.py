@@ -176,7 +176,7 @@ INSIDE = (
 def public() -> Iterator[Public]:
     """Every public name that can be called, what it returns, and every public method and property of these classes."""
     import sfumato as sf
-    from sfumato.planner.loading import DOCUMENTS
+    from sfumato.planner.opening import DOCUMENTS
 
     seen: set[int] = set()
     found: list[tuple[str, Any]] = []

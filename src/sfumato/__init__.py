@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sfumato.mechanisms.profiles import plan_profile
     from sfumato.planner.factorize import Factorization, factorization
     from sfumato.planner.inverse import budget_for, records_for
-    from sfumato.planner.loading import load
+    from sfumato.planner.opening import load
     from sfumato.planner.opening import open_plan as open
     from sfumato.planner.planning import plan
     from sfumato.planner.preview import preview
@@ -172,7 +172,7 @@ _LATE = {
     "gaps": "sfumato.workloads",
     "hierarchy": "sfumato.workloads",
     "identity": "sfumato.workloads",
-    "load": "sfumato.planner.loading",
+    "load": "sfumato.planner.opening",
     "marginals": "sfumato.workloads",
     "means": "sfumato.workloads",
     "moments": "sfumato.workloads",

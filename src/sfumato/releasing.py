@@ -25,7 +25,7 @@ from sfumato.mechanisms import carry_out
 from sfumato.mechanisms.profiles import plan_profile, steps_beside
 from sfumato.mechanisms.registry import make_mechanism
 from sfumato.planner.inverse import budget_for, plan_for
-from sfumato.planner.loading import read_stored
+from sfumato.planner.opening import read_stored
 from sfumato.planner.planning import compared, plan
 from sfumato.plans.iterative import IterativePlan
 from sfumato.plans.keys import KeyPlan

@@ -81,7 +81,7 @@ ELSEWHERE: dict[str, str] = {
     "Mixture": "sfumato.postprocess.mixtures",
     "ModelRelease": "sfumato.releases.modelled",
     "MomentPart": "sfumato.strategies.moments",
-    "MomentTables": "sfumato.strategies.moment_tables",
+    "MomentTables": "sfumato.strategies.moment_parts",
     "Moments": "sfumato.strategies.moments",
     "MultipleMap": "sfumato.maps.composite",
     "MwemCourse": "sfumato.mechanisms.iterative",

@@ -17,14 +17,13 @@ from sfumato.strategies.buffered_toeplitz import (
     Asked,
     Buffered,
     BufferParameters,
-    GeometricBlocks,
     best_buffered_strategy,
-    fit_buffer_parameters,
     interpolate_parameters,
     row_scale,
 )
 from sfumato.strategies.range_bounds import largest_pair
 from sfumato.strategies.toeplitz import Buffers, all_range_bound, decayed_sums, prefix_bound
+from support.scripts import script
 from support.sensitivities import check_price
 
 ASKED: tuple[Asked, ...] = ("prefixes", "ranges", "largest")
@@ -178,14 +177,14 @@ def test_blocks_tell_the_error_of_real_numbers(asked: Asked) -> None:
     variances = (rows**2).sum(axis=1)
     exact = {"prefixes": variances.mean(), "largest": variances.max()}
     exact["ranges"] = ((n + 1) * variances.sum() - (rows.sum(axis=0) ** 2).sum()) / (n * (n + 1) / 2)
-    about = float(GeometricBlocks(n).error(parameters, asked))
+    about = float(script("scripts/fit_buffers.py").GeometricBlocks(n).error(parameters, asked))
     assert about == pytest.approx(math.sqrt(exact[asked]), rel=0.03 if asked == "largest" else 0.01)
 
 
 def test_a_fit_finds_what_the_tables_hold() -> None:
     """From nothing known, to a part in a thousand of the error."""
-    n = 2**10
-    found, held = fit_buffer_parameters(n, "prefixes"), interpolate_parameters(n, "prefixes")
-    errors = [float(GeometricBlocks(n).error(p, "prefixes")) for p in (found, held)]
+    n, fitting = 2**10, script("scripts/fit_buffers.py")
+    found, held = fitting.fit_buffer_parameters(n, "prefixes"), interpolate_parameters(n, "prefixes")
+    errors = [float(fitting.GeometricBlocks(n).error(p, "prefixes")) for p in (found, held)]
     assert errors[0] == pytest.approx(errors[1], rel=1e-3)
     assert BufferParameters.of(held.vector).shape.shape == (SHAPES,)

@@ -18,9 +18,9 @@ from sfumato.errors import WorkloadError
 from sfumato.planner.factorize import factorization
 from sfumato.planner.planning import plan
 from sfumato.privacy.budget import Budget
-from sfumato.strategies.dense_largest import LargestErrorOptimum, optimize_largest
+from sfumato.strategies.dense_largest import LargestErrorOptimum, optimize_largest, swap_largest
 from sfumato.strategies.dense_optimal import optimize_dense
-from sfumato.strategies.dense_swap import swap_largest, swap_optimum
+from sfumato.strategies.dense_swap import swap_optimum
 from sfumato.workloads import Workload, prefix, queries, ranges, stack
 
 UNIT = Budget.gdp(1)

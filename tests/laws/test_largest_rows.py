@@ -20,8 +20,8 @@ from sfumato.planner.planning import plan
 from sfumato.plans.plan import Plan
 from sfumato.privacy.budget import Budget
 from sfumato.strategies.dense_blocks import Queries
-from sfumato.strategies.dense_largest import LargestErrorOptimum, optimize_largest, optimize_largest_rows
-from sfumato.strategies.dense_swap import swap_largest, swap_optimum
+from sfumato.strategies.dense_largest import LargestErrorOptimum, optimize_largest, optimize_largest_rows, swap_largest
+from sfumato.strategies.dense_swap import swap_optimum
 from sfumato.strategies.strategy import marginalise
 from sfumato.workloads import QueryBlock, Workload, marginals, prefix, ranges, stack
 

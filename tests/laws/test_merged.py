@@ -31,8 +31,9 @@ from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.strategies import merged_planning as planning
 from sfumato.strategies.calibration import calibrate
 from sfumato.strategies.certificates import exact_sensitivity, find_certificate
+from sfumato.strategies.dense_largest import swap_largest
 from sfumato.strategies.dense_optimal import optimize_dense
-from sfumato.strategies.dense_swap import swap_largest, swap_optimum
+from sfumato.strategies.dense_swap import swap_optimum
 from sfumato.strategies.design import Problem
 from sfumato.strategies.merged import Merged
 from sfumato.strategies.merged_planning import optimize_all_pairs, optimize_pairs

@@ -1,4 +1,5 @@
-"""Few rows that span very many queries: the same Gram, the same optimum, and every query answered exactly."""
+"""Few rows that very many queries are combinations of: the optimum, every query answered exactly, and tables that go
+over to queries which nearly tell them."""
 
 from __future__ import annotations
 
@@ -18,11 +19,12 @@ from sfumato.plans.plan import price_design
 from sfumato.privacy.columns import distinct_columns
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.strategies.dense_optimal import optimize_dense
-from sfumato.strategies.design import Design, Problem
+from sfumato.strategies.design import Problem
 from sfumato.strategies.merged import Merged, columns_by_class
-from sfumato.strategies.merged_planning import least_error, spanned_design
-from sfumato.strategies.merged_rows import nearly_known, span_queries
+from sfumato.strategies.merged_planning import least_error
+from sfumato.strategies.merged_rows import nearly_known
 from sfumato.strategies.strategy import marginalise
+from sfumato.strategies.union_planning import few_rows
 from sfumato.workloads import QueryBlock, Workload
 from sfumato.workloads.core import block_on_domain
 
@@ -65,20 +67,6 @@ def _gram(problem: Problem) -> np.ndarray:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_rows_have_the_gram_of_all_queries(seed: int) -> None:
-    """Mutants: what lies in another block's span left out of the moments; the cells picked in another order than the
-    classes."""
-    problem = _problem(_union(seed))
-    found = span_queries(problem, 1_000)
-    assert found is not None
-    assert len(found.blocks) < len(problem.workload.blocks)
-    rows = np.concatenate([np.asarray(block_on_domain(problem.workload.domain, b).dense()) for b in found.blocks])
-    half = found.root.T @ rows
-    np.testing.assert_allclose(half.T @ half, _gram(problem), atol=1e-9)
-    assert span_queries(problem, len(rows) - 1) is None
-
-
-@pytest.mark.parametrize("seed", range(3))
 def test_columns_by_class_are_all_columns(seed: int) -> None:
     """Mutant: one wave for all rows, by which columns that differ are one."""
     blocks = [q.block for q in _union(seed).blocks]
@@ -88,15 +76,11 @@ def test_columns_by_class_are_all_columns(seed: int) -> None:
     assert found.shape == every.shape
 
 
-def _spanned(problem: Problem) -> Design:
-    return spanned_design(problem)
-
-
 @pytest.mark.parametrize("seed", range(2))
 def test_the_plan_is_the_dense_optimum_and_answers_every_query(seed: int) -> None:
     """Mutants: rows that are not combined read as zero; factors in the block's order for a query that is turned."""
     problem = _problem(_union(seed))
-    plan = price_design(_spanned(problem), problem)
+    plan = price_design(few_rows(problem), problem)
     best = optimize_dense(_gram(problem), tolerance=1e-6)
     scale = np.sqrt(problem.total_weight)
     assert best.lower_bound / scale <= plan.objective_value * (1 + 1e-6)

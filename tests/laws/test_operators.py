@@ -36,7 +36,7 @@ from sfumato.operators import (
     Tree,
     Window,
 )
-from sfumato.operators.norms import operator_norm
+from sfumato.operators.base import operator_norm
 from support.operators import children, kinds, operators, written_out
 
 WORD = 2**64

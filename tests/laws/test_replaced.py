@@ -17,7 +17,8 @@ from sfumato.errors import PlanError
 from sfumato.strategies import residual_allocation as search
 from sfumato.strategies import residual_tables as module
 from sfumato.strategies.attribute_sets import Sets, downward_closure
-from sfumato.strategies.dense_swap import swap_largest, swap_optimum
+from sfumato.strategies.dense_largest import swap_largest
+from sfumato.strategies.dense_swap import swap_optimum
 from sfumato.strategies.residual_allocation import ReplacementCosts
 from sfumato.strategies.residual_tables import ResidualAllocation, allocate_residuals
 from sfumato.strategies.residuals import Residuals

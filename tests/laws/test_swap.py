@@ -23,7 +23,7 @@ from sfumato.planner.planning import plan
 from sfumato.planner.simulate import simulate
 from sfumato.plans.plan import Plan
 from sfumato.privacy.budget import Budget
-from sfumato.strategies.dense_blocks import FactorBlock
+from sfumato.strategies.dense_blocks import FactorBlock, PairChanges
 from sfumato.strategies.dense_dual import pair_bound
 from sfumato.strategies.dense_optimal import optimize_dense
 from sfumato.strategies.dense_swap import PairBlock, SwapOptimum, swap_optimum
@@ -229,7 +229,7 @@ def test_products_with_the_long_vectors_are_those_of_small_matrices() -> None:
     F = centred(rng.normal(size=(9, 6)))
     _, roots, rows = np.linalg.svd(F, full_matrices=False)
     factor = roots[:5, None] * rows[:5]
-    block = PairBlock(factor, *np.triu_indices(6, 1))
+    block = PairBlock(factor, PairChanges.of(6))
     written = FactorBlock(factor @ differences(6), np.arange(15))
     v = rng.uniform(0.1, 1, 15)
     v /= v.sum()

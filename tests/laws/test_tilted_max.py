@@ -18,6 +18,7 @@ from sfumato.operators import AllRange, Block, Dense, Family, Identity, LinearOp
 from sfumato.plans.plan import Plan, price_design
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.strategies import tilted_bounds as tilted_max
+from sfumato.strategies.dense_blocks import row_weighted_gram
 from sfumato.strategies.design import Problem
 from sfumato.strategies.residual_allocation import Effect
 from sfumato.strategies.residual_tables import extreme_rows, upper_hull_corners
@@ -298,7 +299,7 @@ def test_extremes_keep_the_largest_variance_of_every_allocation(seed: int) -> No
 def test_weighted_grams_are_dense_ones(factor: LinearOperator) -> None:
     weights = np.random.default_rng(1).random(factor.shape[0])
     dense = np.asarray(factor.dense(), dtype=float)
-    found = tilted_max.weighted_gram(factor, weights)
+    found = row_weighted_gram(factor, weights)
     np.testing.assert_allclose(found, dense.T @ (dense * weights[:, None]), atol=1e-12)
 
 

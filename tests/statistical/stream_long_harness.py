@@ -29,7 +29,7 @@ from ledger_harness import child, statuses
 import sfumato as sf
 from sfumato import cli
 from sfumato.interactive.streams import stored_release
-from sfumato.planner import loading, opening  # noqa: F401  (what the commands import)
+from sfumato.planner import opening  # noqa: F401  (what the commands import)
 from support.experiments import carry_out
 
 Figures = dict[str, Any]

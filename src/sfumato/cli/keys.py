@@ -84,7 +84,7 @@ def sketch(
     Example:
       sfumato keys sketch items.plan items.csv --ledger keys.db --name 2026-11 -o items.sketch
     """
-    from sfumato.planner.loading import read_stored
+    from sfumato.planner.opening import read_stored
     from sfumato.plans.keys import KeyPlan
     from sfumato.releasing import release
 
@@ -107,7 +107,7 @@ def ask(
       sfumato keys ask items.sketch 5 17 4711
     """
     from sfumato.interactive.opening import keeps_session
-    from sfumato.planner.loading import read_stored
+    from sfumato.planner.opening import read_stored
     from sfumato.releases.sketches import SketchRelease
 
     if file.is_file() and keeps_session(file):

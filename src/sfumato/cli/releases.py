@@ -209,7 +209,7 @@ def _load_stored(path: Path) -> Any:
     """What is at a path. Of a session or a stream that goes on, which take their ledger, how it is asked instead."""
     from sfumato.curator.streams.stored import is_stream
     from sfumato.interactive.opening import keeps_session
-    from sfumato.planner.loading import load
+    from sfumato.planner.opening import load
     from sfumato.privacy.ledger import Ledger
 
     if path.is_file() and keeps_session(path):
@@ -336,7 +336,7 @@ def report(
     Example:
       sfumato report releases/2026-11
     """
-    from sfumato.planner.loading import load
+    from sfumato.planner.opening import load
     from sfumato.present import write_report
     from sfumato.releasing import REPORT
 

@@ -241,7 +241,7 @@ def status(store: Store, anchor: Anchor = None, as_json: Json = False) -> None:
 
 def _load_stream_plan(path: Path) -> tuple[StreamPlan, str | None]:
     """The plan of a stream, saved or of a spec, and its table's public name."""
-    from sfumato.planner.loading import read_stored
+    from sfumato.planner.opening import read_stored
     from sfumato.plans.streams import StreamPlan
     from sfumato.releasing import plan_from_spec
     from sfumato.specs import read_spec
@@ -258,7 +258,7 @@ def _load_stream_plan(path: Path) -> tuple[StreamPlan, str | None]:
 def _load_stream_release(path: Path, anchor: str | None) -> StreamRelease:
     """All that is public of a stream: from its store, or from the file of its release."""
     from sfumato.interactive.streams import stored_release
-    from sfumato.planner.loading import read_stored
+    from sfumato.planner.opening import read_stored
     from sfumato.releases.streams import StreamRelease
 
     if not path.is_file():

@@ -7,6 +7,7 @@ best plan meets a bound that is proved, as then no further search can err less b
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +24,6 @@ from sfumato.strategies import (
     direct,
     geography,
     geography_planning,
-    merged_planning,
     moment_parts,
     residual_planning,
     spectral_search,
@@ -60,6 +60,9 @@ class Bound(NamedTuple):
 Finding = Design | Plan | Candidate | Bound
 """What a search may come up with: a design, which is priced; a plan; a line for the candidates; a better bound."""
 
+Find = Callable[[Problem, "Found", Progress | None], Iterable[Finding]]
+"""What looks for it: for a problem, from what was found before."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Search:
@@ -79,7 +82,7 @@ class Search:
     label: str
     title: str
     cost: int
-    find: Callable[[Problem, Found, Progress | None], Iterable[Finding]]
+    find: Find
     applies: Callable[[Problem, Found], str | None] = lambda _problem, _found: ""
     public: bool = False
     bounded: bool = True
@@ -220,13 +223,6 @@ def run(
     return found
 
 
-def _design_sums(problem: Problem, found: Found, progress: Progress | None) -> list[Design]:
-    return moment_parts.moment_designs(problem)
-
-
-_SUMS = Search("factorization", "sums of measures", FORMULA, _design_sums, public=True, grouped=True)
-
-
 def _is_long(problem: Problem) -> bool:
     """Whether to price what is worse takes long, as that goes through all queries, too."""
     work = problem.workload
@@ -323,8 +319,19 @@ def _orbits(problem: Problem, found: Found) -> str | None:
 # -- the searches -----------------------------------------------------------------------------------------------------
 
 
-def _some(found: Design | None) -> list[Design]:
-    return [] if found is None else [found]
+def _listed(designs: Callable[[Problem], list[Design]]) -> Find:
+    """The designs of a formula."""
+    return lambda problem, _found, _progress: designs(problem)
+
+
+def _one(design: Callable[[Problem, Progress | None], Design | None]) -> Find:
+    """The design of a search that knows how far it is, if it finds one."""
+
+    def find(problem: Problem, _found: Found, progress: Progress | None) -> list[Design]:
+        found = design(problem, progress)
+        return [] if found is None else [found]
+
+    return find
 
 
 def _levels(problem: Problem, found: Found, progress: Progress | None) -> list[Design]:
@@ -343,130 +350,54 @@ def _ordered(problem: Problem, found: Found, progress: Progress | None) -> list[
 
 
 def _bounds(problem: Problem, found: Found, progress: Progress | None) -> list[Bound]:
-    whole = join_problem_attributes(problem)[
-        0
-    ]  # raises where more tables than are listed one by one, or too many joint cells
+    # raises where more tables than are listed one by one, or too many joint cells
+    whole, _ = join_problem_attributes(problem)
     products = whole.products
     replaced = problem.unit.total_is_public
     proved = None if products is None else union_planning.orbit_bound(products, whole.sizes, replaced=replaced)
     return [] if proved is None else [Bound(proved)]
 
 
-def _parts(problem: Problem, found: Found, progress: Progress | None) -> list[Design]:
-    def find(part: Problem, first: str) -> Found:
-        return run(part, SEARCHES, first=first, most=SEARCHED)
-
-    return _some(separate_parts.parted(problem, find))
+def _parts(problem: Problem, _progress: Progress | None) -> Design | None:
+    return separate_parts.parted(problem, lambda part, first: run(part, SEARCHES, first=first, most=SEARCHED))
 
 
-DIRECT = Search("direct", "", FORMULA, lambda p, _found, _told: direct.design_direct(p), grouped=True)
+_SUMS = Search(
+    "factorization", "sums of measures", FORMULA, _listed(moment_parts.moment_designs), public=True, grouped=True
+)
+DIRECT = Search("direct", "", FORMULA, _listed(direct.design_direct), grouped=True)
 
 
 def tree_search(branching: int | None) -> Search:
     """Trees of one branching, or of the best, run also where a factorization errs less."""
-    return Search("tree", "", SEARCHED, lambda p, _found, _told: trees.design_trees(p, branching), grouped=True)
+    return Search("tree", "", SEARCHED, _listed(lambda problem: trees.design_trees(problem, branching)), grouped=True)
 
+
+_marginals = functools.partial(Search, "marginals", public=True, grouped=True)
+_factorization = functools.partial(Search, "factorization")
 
 SEARCHES: tuple[Search, ...] = (
     DIRECT,
-    Search("marginals", _LEVELS, FORMULA, _levels, _leveled, public=True, grouped=True),
-    Search(
-        "marginals",
-        _RESIDUALS,
-        FORMULA,
-        lambda p, _found, _told: residual_planning.design_residual_marginals(p),
-        _residuals,
-        public=True,
-        grouped=True,
-    ),
-    Search(
-        "marginals",
-        "tilted residuals",
-        SEARCHED,
-        lambda p, _found, _told: [residual_planning.tilted_jointly(p)],
-        _tilted,
-        public=True,
-        grouped=True,
-    ),
-    Search(
-        "marginals",
-        "weighted tables",
-        SEARCHED,
-        lambda p, _found, _told: weighted_planning.design_weighted_tables(p),
-        _weighted,
-        public=True,
-        grouped=True,
-    ),
+    _marginals(_LEVELS, FORMULA, _levels, _leveled),
+    _marginals(_RESIDUALS, FORMULA, _listed(residual_planning.design_residual_marginals), _residuals),
+    _marginals("tilted residuals", SEARCHED, _listed(lambda p: [residual_planning.tilted_jointly(p)]), _tilted),
+    _marginals("weighted tables", SEARCHED, _listed(weighted_planning.design_weighted_tables), _weighted),
     replace(tree_search(None), applies=_tree),
-    Search("factorization", _ORDERED, SEARCHED, _ordered, _fine, grouped=True),
-    Search(
-        "factorization",
-        _SWAP,
-        SEARCHED,
-        lambda p, _, told: _some(dense_swap.design_swap_optimum(p, told)),
-        _unsolved,
-        grouped=True,
+    _factorization(_ORDERED, SEARCHED, _ordered, _fine, grouped=True),
+    _factorization(_SWAP, SEARCHED, _one(dense_swap.design_swap_optimum), _unsolved, grouped=True),
+    _factorization(_COLUMNS, SEARCHED, _one(dense_planning.over_columns), _columns(first=True), grouped=True),
+    _factorization(_SYMMETRY, SEARCHED, _one(union_planning.design_union), _symmetry, grouped=True),
+    _factorization(_COLUMNS, SEARCHED, _one(dense_planning.over_columns), _columns(first=False), grouped=True),
+    _factorization("", SEARCHED, lambda p, _, told: dense_planning.families_apart(p, told), _families, grouped=True),
+    _factorization("the optimum by symmetry over few rows", LONG, _one(union_planning.few_rows), _far),
+    _factorization(
+        "products of basis vectors", LONG, lambda p, found, _: [spectral_search.design_spectral(p, found.least)], _bases
     ),
-    Search(
-        "factorization",
-        _COLUMNS,
-        SEARCHED,
-        lambda p, _, told: [dense_planning.over_columns(p, told)],
-        _columns(first=True),
-        grouped=True,
-    ),
-    Search(
-        "factorization",
-        _SYMMETRY,
-        SEARCHED,
-        lambda p, _, told: [union_planning.design_union(p, told)],
-        _symmetry,
-        grouped=True,
-    ),
-    Search(
-        "factorization",
-        _COLUMNS,
-        SEARCHED,
-        lambda p, _, told: [dense_planning.over_columns(p, told)],
-        _columns(first=False),
-        grouped=True,
-    ),
-    Search(
-        "factorization",
-        "",
-        SEARCHED,
-        lambda p, _, told: dense_planning.families_apart(p, told),
-        _families,
-        grouped=True,
-    ),
-    Search(
-        "factorization",
-        "the optimum over rows that span all queries",
-        LONG,
-        lambda p, _, told: [merged_planning.spanned_design(p, told)],
-        _far,
-    ),
-    Search(
-        "factorization",
-        "the optimum by symmetry over few rows",
-        LONG,
-        lambda p, _, told: [union_planning.few_rows(p, told)],
-        _far,
-    ),
-    Search(
-        "factorization",
-        "products of basis vectors",
-        LONG,
-        lambda p, found, _: [spectral_search.design_spectral(p, found.least)],
-        _bases,
-    ),
-    Search("factorization", "a bound from weights constant on orbits", LONG, _bounds, _orbits),
+    _factorization("a bound from weights constant on orbits", LONG, _bounds, _orbits),
 )
 """Every search for tables that nobody has to ask for, in the order in which those of one cost are run."""
 
-PARTS = Search(
-    "factorization", "parts by themselves", LONG, _parts, separate_parts.applies, bounded=False, grouped=True
-)
+PARTS = _factorization("parts by themselves", LONG, _one(_parts), separate_parts.applies, bounded=False, grouped=True)
 
 
 def labelled(label: str) -> tuple[Search, ...]:

@@ -12,15 +12,23 @@ from sfumato.mechanisms.registry import check_whole_option
 from sfumato.mechanisms.searches import Search, labelled, tree_search
 from sfumato.mechanisms.tables import Designed
 
-_GAUSSIAN = ("gaussian", "discrete-gaussian")
 
-
+@dataclass(frozen=True, repr=False, kw_only=True)
 class _DirectNoise(Designed):
+    laws: ClassVar[tuple[str, ...]]
+    measures: ClassVar[Literal["refused", "beside", "summed"]] = "beside"
     label: ClassVar[str] = "direct"
     grouped: ClassVar[bool] = True
     takes_strategy: ClassVar[bool] = True
     considers: ClassVar[tuple[str, ...]] = ("direct",)
     textbook: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.noise not in self.laws:
+            raise PlanError(
+                f"mechanism={self.name!r} is noise of that law, and noise={self.noise!r} another; leave one of them out"
+            )
 
     @property
     def searches(self) -> tuple[Search, ...]:
@@ -45,14 +53,7 @@ class Laplace(_DirectNoise):
     noise: str | None = "laplace"
 
     name: ClassVar[str] = "laplace"
-    measures: ClassVar[Literal["refused", "beside", "summed"]] = "beside"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.noise != "laplace":
-            raise PlanError(
-                f"mechanism='laplace' is noise of that law, and noise={self.noise!r} another; leave one of them out"
-            )
+    laws: ClassVar[tuple[str, ...]] = ("laplace",)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -73,14 +74,7 @@ class Gaussian(_DirectNoise):
     noise: str | None = "gaussian"
 
     name: ClassVar[str] = "gaussian"
-    measures: ClassVar[Literal["refused", "beside", "summed"]] = "beside"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.noise not in _GAUSSIAN:
-            raise PlanError(
-                f"mechanism='gaussian' is noise of that law, and noise={self.noise!r} another; leave one of them out"
-            )
+    laws: ClassVar[tuple[str, ...]] = ("gaussian", "discrete-gaussian")
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

@@ -15,9 +15,9 @@ from sfumato.privacy.unit import Neighbours
 from sfumato.strategies.approximate import approximate_optimum
 from sfumato.strategies.dense_blocks import Queries
 from sfumato.strategies.dense_dual import pair_bound
-from sfumato.strategies.dense_largest import LargestErrorOptimum, optimize_largest, optimize_largest_rows
+from sfumato.strategies.dense_largest import LargestErrorOptimum, optimize_largest, optimize_largest_rows, swap_largest
 from sfumato.strategies.dense_optimal import optimize_dense
-from sfumato.strategies.dense_swap import swap_largest, swap_optimum
+from sfumato.strategies.dense_swap import swap_optimum
 from sfumato.workloads.builders import as_operator
 
 MAX_SWAP = 1_024  # cells up to which the optimum under replace-one takes some 20 CPU-s

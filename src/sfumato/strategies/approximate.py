@@ -15,6 +15,8 @@ from sfumato.errors import PlanError, WorkloadError
 from sfumato.operators import Block, OnMarginal
 from sfumato.operators.base import FloatArray, Numbers, real_array, single_thread
 from sfumato.strategies.covariance import check_covariance_size
+from sfumato.strategies.dense_blocks import PairChanges
+from sfumato.strategies.dense_dual import BoundedOptimum
 from sfumato.strategies.product import Product
 from sfumato.strategies.strategy import Estimate, Strategy, row_shape
 
@@ -228,10 +230,7 @@ class PairWeights:
     def of(cls, weights: FloatArray, cells: int) -> PairWeights:
         from scipy.linalg import eigh  # noqa: PLC0415  (slow to import)
 
-        graph = np.zeros((cells, cells))
-        graph[np.triu_indices(cells, 1)] = -weights
-        graph += graph.T
-        graph[np.diag_indices(cells)] = -graph.sum(axis=1)
+        graph = PairChanges.of(cells).laplacian(weights)
         values, vectors = eigh(graph, check_finite=False, driver="evd")
         # the least is that of what all columns have in common
         roots, vectors = np.sqrt(np.maximum(values[1:], _EPS * values[-1])), vectors[:, 1:]
@@ -251,9 +250,7 @@ class PairWeights:
         self, answers: FloatArray, rooted: FloatArray, vectors: FloatArray, s: FloatArray
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         strategy = (vectors * np.sqrt(s)).T @ self.inverse
-        gram = strategy.T @ strategy
-        norms = np.diagonal(gram)
-        squares = (norms[:, None] + norms[None, :] - 2 * gram)[np.triu_indices(len(gram), 1)]
+        squares = PairChanges.of(len(self.graph)).lengths(strategy.T @ strategy)
         size = math.sqrt(float(squares.max())) * (1 + 32 * _EPS)
         return strategy / size, rooted @ vectors / np.sqrt(s) * size, squares
 
@@ -336,7 +333,7 @@ def _descend_near_answers(
 
 
 @dataclass(frozen=True, slots=True)
-class ApproximateOptimum:
+class ApproximateOptimum(BoundedOptimum):
     """R M = Z + offset 1^T with Z near F, and a proof of how close ||R||_F ||M||_{1->2} is to the least.
 
     `strategy` M (m, m) has columns of norm at most 1, or with `pairs` of distance at most 1 to each other; only then
@@ -350,11 +347,6 @@ class ApproximateOptimum:
     lower_bound: float
     upper_bound: float
     iterations: int
-
-    @property
-    def gap(self) -> float:
-        """upper_bound / lower_bound - 1: how far from optimal the factorization can be at most."""
-        return self.upper_bound / self.lower_bound - 1 if self.lower_bound > 0.0 else math.inf
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from sfumato.operators import AllRange, LinearOperator, Window
 from sfumato.operators.base import DENSE_LIMIT, FloatArray, Numbers
 from sfumato.operators.structured import Toeplitz, causal_convolution
 from sfumato.strategies.range_bounds import OrderedStrategy, as_contiguous_ranges, largest_pair
-from sfumato.strategies.toeplitz import Buffers, decayed_sums, inverse_series, partial_fraction_residues
+from sfumato.strategies.toeplitz import Buffers, decayed_sums, inverse_series
 
 Asked = Literal["prefixes", "ranges", "largest"]
 """What is to be small: the mean variance of all prefixes, of all ranges, or the largest variance of a prefix."""
@@ -38,17 +38,10 @@ SHAPES = 6  # functions of which rows are scaled: more gain less than 1e-4
 _LEAST = 64  # rows, of which shapes are independent
 _SINGLE = 8  # rows at each end that are blocks by themselves, where all changes fastest
 _PER_OCTAVE = 6  # blocks: twice as many find parameters that err 1e-4 less
-_PEAK = 40.0  # the power mean that stands for the largest: within 3 % of it, and smooth
-_WIDEST = 0.3  # of a shape's coefficient: more gains 1e-4 at most, and blocks no longer tell what they average over
-# what squared coefficients and squared differences of gaps cost, so that of parameters that err alike to a part in
-# 10^5 the same are found at every n, and lie between those of near ones
-_SMOOTH, _EVEN = 1e-4, 1e-5
-_STEP = 1e-5  # of central differences: their errors are 1e-10 relative, below what is asked of the optimum
-_STEPS = 400  # of the search: it ends before by its tolerance
 
 
 @functools.cache
-def _geometric_blocks(n: int) -> tuple[FloatArray, FloatArray]:
+def geometric_blocks(n: int) -> tuple[FloatArray, FloatArray]:
     """(lengths, middles) of blocks of n cells that grow geometrically from both ends."""
     half = n // 2
     octaves = np.arange(_PER_OCTAVE * n.bit_length()) / _PER_OCTAVE
@@ -68,7 +61,7 @@ def _row_scale_shapes(places: FloatArray, n: int) -> FloatArray:
 @functools.cache
 def _orthonormal_shapes(n: int) -> tuple[FloatArray, FloatArray]:
     """(mean, matrix) by which shapes become orthonormal over cells and blocks alike."""
-    lengths, middles = _geometric_blocks(n)
+    lengths, middles = geometric_blocks(n)
     weights = lengths / n + 1 / len(lengths)
     weights /= weights.sum()
     shapes = _row_scale_shapes(middles, n)
@@ -120,125 +113,9 @@ class BufferParameters:
         return Buffers(*self.decays)
 
 
-@dataclass(frozen=True, slots=True)
-class _BlockFilter:
-    """sum_k rate^(t - k) x_k over blocks, for several rates at once: (blocks, ..., rates)."""
-
-    power: FloatArray  # rate^length
-    sums: FloatArray  # 1 + rate + ... + rate^(length - 1)
-    mean: FloatArray  # sums / length
-    rest: FloatArray  # (1 - rate), inverted
-    rate: FloatArray
-
-    @classmethod
-    def of(cls, logs: FloatArray, lengths: FloatArray) -> _BlockFilter:
-        long = lengths.reshape(-1, *(1,) * logs.ndim)
-        sums = np.expm1(long * logs) / np.expm1(logs)
-        return cls(np.exp(long * logs), sums, sums / long, -1 / np.expm1(logs), np.exp(logs))
-
-    def forward(self, values: FloatArray) -> FloatArray:
-        """Means over blocks of y_t = sum_(k <= t) rate^(t - k) x_k for x constant on blocks (blocks, ...)."""
-        carried = np.zeros_like(self.rate)
-        own = self.rate * self.mean
-        out = np.empty_like(self.mean)
-        for b, x in enumerate(values[..., None]):
-            out[b] = x * (1 - own[b]) * self.rest + own[b] * carried
-            carried = x * self.sums[b] + self.power[b] * carried
-        return out
-
-    def backward(self, values: FloatArray) -> FloatArray:
-        """Means over blocks of y_t = sum_(k > t) rate^(k - t - 1) x_k."""
-        carried = np.zeros_like(self.rate)
-        out = np.empty_like(self.mean)
-        for b in range(len(values) - 1, -1, -1):
-            x = values[b][..., None]
-            out[b] = x * (1 - self.mean[b]) * self.rest + self.mean[b] * carried
-            carried = x * self.sums[b] + self.power[b] * carried
-        return out
-
-
-@dataclass(frozen=True, slots=True)
-class GeometricBlocks:
-    """n cells in geometric blocks, on which errors of a strategy are read whatever n is."""
-
-    n: int
-
-    def variances(self, given: BufferParameters) -> tuple[FloatArray, FloatArray]:
-        """Variances of prefixes, and sums over k of (sum_t g_t(k))^2 / r_k^2, by block: (blocks, ...) each.
-
-        `given` may hold several parameters in rows.
-        """
-        lengths, middles = _geometric_blocks(self.n)
-        poles, zeros = given.decays
-        first, second = np.triu_indices(poles.shape[-1])
-        double = np.where(first == second, 1.0, 2.0)
-        outputs, returns = partial_fraction_residues(poles, zeros), -partial_fraction_residues(zeros, poles)
-        squares = row_scale(self.n, given.shape, middles) ** 2
-        slow, fast = np.log1p(-poles), np.log1p(-zeros)
-        pairs = _BlockFilter.of(slow[..., first] + slow[..., second], lengths).backward(squares)
-        columns = squares + (outputs[..., first] * outputs[..., second] * double * pairs).sum(axis=-1)
-        cells = np.sqrt(columns)
-        single = _BlockFilter.of(fast, lengths)
-        ahead = returns * single.backward(cells)
-        base = cells - ahead.sum(axis=-1)
-        left = (self.n - middles).reshape(-1, *(1,) * (cells.ndim - 1)) * cells
-        every = left - (returns * single.backward(left)).sum(axis=-1)
-        noise = 1 / squares
-        long = lengths.reshape(-1, *(1,) * (cells.ndim - 1))
-        steady = noise * base**2
-        out = np.cumsum(long * steady, axis=0) - steady * (long - 1) / 2
-        out += 2 * (ahead * single.forward(noise * base)).sum(axis=-1)
-        pairs = _BlockFilter.of(fast[..., first] + fast[..., second], lengths).forward(noise)
-        out += (ahead[..., first] * ahead[..., second] * double * pairs).sum(axis=-1)
-        return out, noise * every**2
-
-    def error(self, given: BufferParameters, asked: Asked) -> FloatArray:
-        """The standard error at unit noise and columns of length 1 of what is asked, about: shape (...)."""
-        n, lengths = self.n, _geometric_blocks(self.n)[0]
-        variances, sums = self.variances(given)
-        if asked == "prefixes":
-            return np.sqrt(lengths @ variances / n)
-        if asked == "ranges":
-            return np.sqrt(((n + 1) * (lengths @ variances) - lengths @ sums) / (n * (n + 1) / 2))
-        share = (lengths / n + 1 / len(lengths)) / 2
-        top = variances.max(axis=0)
-        return np.sqrt(top * (share @ (variances / top) ** _PEAK) ** (1 / _PEAK))
-
-
-def fit_buffer_parameters(
-    n: int, asked: Asked, buffers: int = 8, start: BufferParameters | None = None
-) -> BufferParameters:
-    """Parameters of least error for n cells: some CPU-seconds, whatever n is. `start` is what is known of a near n."""
-    from scipy.optimize import minimize  # noqa: PLC0415  (slow to import)
-
-    geometric = GeometricBlocks(n)
-    if start is None:
-        gap = np.log((np.log(n) + 2) / (2 * buffers))
-        start = BufferParameters(np.append(-np.log(n), np.full(2 * buffers - 1, gap)), np.zeros(SHAPES))
-    size = len(start.vector)
-    around = np.concatenate([np.zeros((1, size)), _STEP * np.eye(size), -_STEP * np.eye(size)])
-
-    def value(vector: FloatArray) -> tuple[float, FloatArray]:
-        with np.errstate(all="ignore"):
-            tried = BufferParameters.of(vector + around)
-            found = np.log(geometric.error(tried, asked)) + _SMOOTH * (tried.shape**2).sum(axis=-1)
-            found += _EVEN * (np.diff(tried.gaps[..., 1:]) ** 2).sum(axis=-1)
-        if not np.isfinite(found).all():
-            return 1e3, np.zeros(size)
-        return float(found[0]), (found[1 : size + 1] - found[size + 1 :]) / (2 * _STEP)
-
-    done = minimize(
-        value,
-        start.vector,
-        jac=True,
-        method="L-BFGS-B",
-        bounds=[(None, None)] * (size - SHAPES) + [(-_WIDEST, _WIDEST)] * SHAPES,
-        options={"maxiter": _STEPS, "maxcor": 30, "ftol": 1e-11},
-    )
-    return BufferParameters.of(np.asarray(done.x))
-
-
-# per size its binary logarithm, sixteen numbers of eight buffers and six of rows
+BUFFERS = 8  # ten err less by 2e-4 at a million cells, and cost half as much again
+# Per size its binary logarithm, sixteen numbers of eight buffers and six of rows. Scales of rows are wider where these
+# find less error: of ranges up to 2^11 cells, and of the worst prefix up to 2^20, where also the mean errs less.
 _TABLES: dict[Asked, str] = {
     "prefixes": """
 10 -6.5423 -1.7807 -1.5586 -1.1439 -1.0432 -0.3347 -0.3897 -0.3925
@@ -259,8 +136,14 @@ _TABLES: dict[Asked, str] = {
   0.0576 0.0582 0.0599 0.0640 0.0753 0.1088 0.2067 0.5031 -0.1024 0.3000 0.1798 0.2518 0.1986 -0.0268
 """,
     "ranges": """
-10 -5.3445 -1.8439 -1.5786 -1.1589 -1.2593 -0.8401 -0.6661 -0.6598
-  -0.7198 -0.6125 -0.4489 -0.3792 -0.2888 -0.1898 -0.0549 0.3244 -0.2346 -0.2217 -0.3000 0.1281 0.2147 0.0148
+8 -4.3775 -1.1724 -1.4428 -0.8873 -1.1653 -0.8764 -0.6127 -0.6604
+  -0.6576 -0.4842 -0.4049 -0.4389 -0.3532 -0.1692 -0.0388 0.3845 0.3371 -0.4188 -0.2637 0.1001 0.0379 -0.0060
+9 -5.0450 -1.0139 -1.4224 -0.9133 -1.0374 -0.8503 -0.6307 -0.6182
+  -0.5843 -0.4809 -0.4407 -0.4332 -0.3334 -0.1889 -0.0288 0.3882 0.4090 -0.5057 -0.2918 0.1230 0.0429 -0.0055
+10 -5.6832 -0.8263 -1.4375 -0.8933 -0.9075 -0.8668 -0.6042 -0.5279
+  -0.5528 -0.5168 -0.4373 -0.3870 -0.3364 -0.2121 -0.0034 0.3766 0.4873 -0.6000 -0.3194 0.1455 0.0483 -0.0051
+11 -6.3329 -0.6550 -1.4101 -0.9140 -0.7673 -0.8372 -0.6199 -0.4702
+  -0.4789 -0.5129 -0.4744 -0.3869 -0.2987 -0.2109 -0.0274 0.4045 0.5706 -0.6988 -0.3458 0.1662 0.0542 -0.0050
 12 -6.6214 -1.0863 -1.0812 -0.7254 -0.6427 -0.5974 -0.6129 -0.5224
   -0.4326 -0.4490 -0.4531 -0.4246 -0.3247 -0.1745 -0.0116 0.3399 -0.2118 -0.2924 -0.3000 0.1227 0.3000 0.0176
 14 -7.9216 -0.5208 -0.5714 -0.5719 -0.5562 -0.4934 -0.5155 -0.5829
@@ -277,36 +160,49 @@ _TABLES: dict[Asked, str] = {
   0.0205 0.0207 0.0223 0.0270 0.0405 0.0780 0.1833 0.4913 0.3000 -0.3000 -0.2634 -0.2073 0.3000 0.0095
 """,
     "largest": """
-10 -6.6263 -2.2813 -2.1114 -1.7981 -1.6477 -1.3920 -1.3371 -0.2825
-  -0.2581 -0.2862 -0.3577 -0.3130 -0.2832 -0.2057 -0.0200 0.3948 -0.0302 0.3000 -0.0940 0.0693 0.0262 -0.0027
-12 -8.0346 -1.6894 -1.5209 -1.2355 -1.1287 -0.2268 -0.2816 -0.3335
-  -0.4136 -0.3831 -0.3672 -0.3179 -0.2510 -0.1547 0.0233 0.4160 0.0523 0.3000 -0.0821 0.0902 0.0353 -0.0043
-14 -9.3374 -0.9566 -0.8489 -0.1531 -0.2728 -0.2991 -0.3676 -0.3592
-  -0.3733 -0.3655 -0.3503 -0.3215 -0.2695 -0.1774 0.0040 0.4068 0.1058 0.3000 -0.0683 0.1113 0.0474 -0.0068
-16 -10.3845 0.0856 -0.2147 -0.2475 -0.3345 -0.3380 -0.3571 -0.3581
-  -0.3585 -0.3501 -0.3341 -0.3078 -0.2583 -0.1672 0.0102 0.4084 0.1385 0.3000 -0.0536 0.1310 0.0608 -0.0100
-18 -11.7432 0.0802 -0.1752 -0.1666 -0.2272 -0.2211 -0.2286 -0.2273
-  -0.2261 -0.2231 -0.2157 -0.1999 -0.1667 -0.0967 0.0585 0.4321 0.1474 0.3000 -0.0355 0.1501 0.0768 -0.0134
-20 -13.0812 0.0898 -0.1189 -0.0824 -0.1257 -0.1190 -0.1209 -0.1190
-  -0.1175 -0.1151 -0.1099 -0.0986 -0.0742 -0.0191 0.1130 0.4573 0.1334 0.3000 -0.0135 0.1683 0.0942 -0.0169
+8 -11.0737 -0.2007 1.6424 0.2882 -0.1472 -0.3151 -0.4685 -0.4019
+  -0.3602 -0.3795 -0.3646 -0.3261 -0.2735 -0.1815 0.0031 0.4092 0.0844 0.2040 -0.0359 0.0321 0.0055 0.0007
+9 -11.3964 -0.2183 1.5681 0.2973 -0.1512 -0.3209 -0.4622 -0.4049
+  -0.3621 -0.3768 -0.3668 -0.3245 -0.2746 -0.1811 0.0022 0.4104 0.1333 0.2120 -0.0380 0.0396 0.0056 -0.0000
+10 -11.4301 -0.2495 1.4245 0.2988 -0.1583 -0.3206 -0.4517 -0.4084
+  -0.3663 -0.3711 -0.3665 -0.3282 -0.2705 -0.1842 0.0031 0.4110 0.1824 0.2181 -0.0396 0.0471 0.0060 -0.0010
+11 -11.4738 -0.2910 1.2635 0.2915 -0.1714 -0.3199 -0.4388 -0.4047
+  -0.3655 -0.3683 -0.3643 -0.3287 -0.2713 -0.1836 0.0008 0.4142 0.2311 0.2223 -0.0407 0.0545 0.0070 -0.0023
+12 -11.5287 -0.3392 1.0800 0.2712 -0.1983 -0.3225 -0.4162 -0.3907
+  -0.3636 -0.3658 -0.3567 -0.3229 -0.2726 -0.1869 0.0009 0.4173 0.2793 0.2247 -0.0413 0.0615 0.0083 -0.0037
+13 -11.5986 -0.3855 0.8699 0.2485 -0.2000 -0.2930 -0.3904 -0.3956
+  -0.3698 -0.3532 -0.3346 -0.3149 -0.2796 -0.1876 0.0061 0.4148 0.3273 0.2255 -0.0416 0.0680 0.0099 -0.0054
+14 -11.6839 -0.4289 0.6276 0.2128 -0.2095 -0.2695 -0.3465 -0.3572
+  -0.3404 -0.3327 -0.3151 -0.2856 -0.2473 -0.1714 0.0020 0.4065 0.3754 0.2251 -0.0422 0.0737 0.0115 -0.0072
+15 -11.7904 -0.4362 0.3477 0.1721 -0.1893 -0.2115 -0.2740 -0.3054
+  -0.2965 -0.2867 -0.2772 -0.2553 -0.2132 -0.1307 0.0376 0.4241 0.4239 0.2241 -0.0434 0.0785 0.0130 -0.0091
+16 -11.9455 -0.3799 0.0299 0.0963 -0.1888 -0.1743 -0.1977 -0.2180
+  -0.2178 -0.2169 -0.2118 -0.1953 -0.1639 -0.0944 0.0608 0.4343 0.4728 0.2226 -0.0449 0.0825 0.0146 -0.0111
+17 -12.1250 -0.0439 -0.2293 -0.0736 -0.2209 -0.1817 -0.1640 -0.1729
+  -0.1751 -0.1768 -0.1772 -0.1649 -0.1339 -0.0672 0.0793 0.4418 0.5214 0.2200 -0.0457 0.0860 0.0166 -0.0129
+18 -12.2334 0.2932 -0.1249 -0.1186 -0.1842 -0.2204 -0.2190 -0.2175
+  -0.2140 -0.2066 -0.2002 -0.1852 -0.1545 -0.0870 0.0641 0.4339 0.5712 0.2191 -0.0501 0.0883 0.0171 -0.0151
+19 -12.9220 0.3080 -0.0927 -0.0789 -0.1330 -0.1657 -0.1632 -0.1608
+  -0.1593 -0.1540 -0.1473 -0.1359 -0.1122 -0.0511 0.0921 0.4485 0.6209 0.2171 -0.0532 0.0904 0.0182 -0.0170
+20 -13.5966 0.3235 -0.0676 -0.0476 -0.0836 -0.1110 -0.1121 -0.1103
+  -0.1066 -0.1004 -0.0972 -0.0899 -0.0688 -0.0145 0.1156 0.4582 0.6715 0.2155 -0.0573 0.0920 0.0191 -0.0188
 22 -14.4008 0.1123 -0.0550 -0.0003 -0.0270 -0.0206 -0.0203 -0.0197
   -0.0197 -0.0196 -0.0176 -0.0115 0.0043 0.0464 0.1598 0.4799 0.0918 0.3000 0.0140 0.1859 0.1132 -0.0202
 24 -15.7157 0.1478 0.0130 0.0748 0.0594 0.0634 0.0636 0.0638
   0.0640 0.0644 0.0658 0.0700 0.0815 0.1147 0.2110 0.5055 0.0460 0.3000 0.0407 0.2009 0.1307 -0.0235
 """,
 }
-_BUFFERS = 8  # as in the tables
 
 
 @functools.cache
-def _parameter_table(asked: Asked) -> FloatArray:
+def parameter_table(asked: Asked) -> FloatArray:
     """(sizes, 1 + numbers)."""
-    return np.array(_TABLES[asked].split(), dtype=np.float64).reshape(-1, 1 + 2 * _BUFFERS + SHAPES)
+    return np.array(_TABLES[asked].split(), dtype=np.float64).reshape(-1, 1 + 2 * BUFFERS + SHAPES)
 
 
 def interpolate_parameters(n: int, asked: Asked) -> BufferParameters:
     """Parameters for n >= 2 cells; beyond the table those of its end, stretched to n."""
-    sizes, *columns = _parameter_table(asked).T
+    sizes, *columns = parameter_table(asked).T
     place = math.log2(n)
     found = BufferParameters.of(np.array([np.interp(place, sizes, column) for column in columns]))
     found.gaps[0] -= math.log(2.0) * (place - float(np.clip(place, sizes[0], sizes[-1])))

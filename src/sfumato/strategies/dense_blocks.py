@@ -10,6 +10,7 @@ roots s spread so widely that squares lose their digits, the singular values of 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import WorkloadError
-from sfumato.operators import Dense, LinearOperator
+from sfumato.operators import Dense, Identity, LinearOperator
 from sfumato.operators.base import FloatArray
 from sfumato.operators.structured import Contiguous
 
@@ -309,6 +310,19 @@ class Queries:
         m = self.shape[1]
         return sum(m * m * (1 if isinstance(o, Contiguous) else 2 * o.shape[0]) for o, _ in self.blocks)
 
+    def listed(self, most: int) -> FloatArray | None:
+        """(k, m) rows times the roots of their weights; None where they have more entries than that."""
+        if math.prod(self.shape) > most:
+            return None
+        return np.vstack([np.asarray(o.dense(), dtype=np.float64) * math.sqrt(w) for o, w in self.blocks])
+
+    def whole_gram(self) -> FloatArray:
+        """The sum of f_iᵀ f_i, (m, m)."""
+        out = np.zeros((self.shape[1],) * 2)
+        for operator, weight in self.blocks:
+            out += weight * np.asarray(operator.gram().dense(), dtype=np.float64)
+        return out
+
     def forms(self, matrix: FloatArray) -> FloatArray:
         """(k,) values of f_i S f_iᵀ for a symmetric S (m, m)."""
         return np.concatenate([weight * operator.row_forms(matrix) for operator, weight in self.blocks])
@@ -318,12 +332,15 @@ class Queries:
         out, start = np.zeros((self.shape[1],) * 2), 0
         for operator, weight in self.blocks:
             stop = start + operator.shape[0]
-            out += weight * _row_weighted_gram(operator, weights[start:stop])
+            out += weight * row_weighted_gram(operator, weights[start:stop])
             start = stop
         return out
 
 
-def _row_weighted_gram(operator: LinearOperator, weights: FloatArray) -> FloatArray:
+def row_weighted_gram(operator: LinearOperator, weights: FloatArray) -> FloatArray:
+    """Aᵀ diag(weights) A."""
+    if isinstance(operator, Identity):
+        return np.diag(weights)
     if isinstance(operator, Contiguous):
         # each row adds its weight on a square: four corners, then sums along both axes
         n = operator.shape[1] + 1
@@ -337,3 +354,65 @@ def _row_weighted_gram(operator: LinearOperator, weights: FloatArray) -> FloatAr
         rows = operator.rows(a, b)
         out += (rows.T * weights[a:b]) @ rows
     return out
+
+
+@dataclass(frozen=True, slots=True)
+class CellChanges:
+    """What a record more or less changes: any cell by itself.
+
+    A change is a vector e over the cells, here a unit vector, and L the sum of e eᵀ by their weights.
+    """
+
+    def lengths(self, gram: FloatArray) -> FloatArray:
+        """(changes,) eᵀ gram e: squared lengths, for the Gram (m, m) of some columns."""
+        return np.diagonal(gram)
+
+    def weigh(self, weights: FloatArray, rows: FloatArray) -> tuple[FloatArray, float]:
+        """Rows (r, m) times L, and the largest entry of its diagonal."""
+        return rows * weights, float(weights.max())
+
+    def gather(self, weights: FloatArray, columns: FloatArray) -> FloatArray:
+        """columnsᵀ L columns, (r, r), for columns (m, r) and in their type."""
+        return (columns.T * weights.astype(columns.dtype)) @ columns
+
+    def forms(self, columns: FloatArray, inner: FloatArray) -> FloatArray:
+        """(changes,) eᵀ columns inner columnsᵀ e."""
+        return np.einsum("ij,ij->i", columns @ inner, columns).astype(np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class PairChanges:
+    """The same where a record takes the place of another: any pair of cells, of which e is the difference."""
+
+    cells: int
+    first: IntArray
+    second: IntArray
+
+    @classmethod
+    def of(cls, cells: int) -> PairChanges:
+        return cls(cells, *np.triu_indices(cells, 1))
+
+    def lengths(self, gram: FloatArray) -> FloatArray:
+        norms = np.diagonal(gram)
+        return norms[self.first] + norms[self.second] - 2 * gram[self.first, self.second]
+
+    def laplacian(self, weights: FloatArray) -> FloatArray:
+        """L, (m, m)."""
+        out = np.zeros((self.cells, self.cells))
+        out[self.first, self.second] = -weights
+        out += out.T
+        out[np.diag_indices(self.cells)] = -out.sum(axis=1)
+        return out
+
+    def weigh(self, weights: FloatArray, rows: FloatArray) -> tuple[FloatArray, float]:
+        graph = self.laplacian(weights)
+        return rows @ graph, float(np.diagonal(graph).max())
+
+    def gather(self, weights: FloatArray, columns: FloatArray) -> FloatArray:
+        return columns.T @ self.laplacian(weights).astype(columns.dtype) @ columns
+
+    def forms(self, columns: FloatArray, inner: FloatArray) -> FloatArray:
+        return self.lengths((columns @ inner @ columns.T).astype(np.float64))
+
+
+Changes = CellChanges | PairChanges

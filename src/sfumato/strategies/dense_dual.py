@@ -16,7 +16,7 @@ when g = t wherever v > 0. The Hessian in log v acts on a vector by two matrix p
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -148,9 +148,9 @@ def _dual_newton_direction(
 ) -> FloatArray:
     """The Newton direction in log v by conjugate gradients, of at most so many `products` with the Hessian.
 
-    Ends when the residual has the energy `target` and no part above `slack` times v: the one bounds the distance of
-    t from its maximum, the other the gap of a strategy whose columns have one scale. Products are in single
-    precision until late: an error of 1e-6 in the direction is repaired by the next step.
+    The energy of what is left bounds the distance of t from its maximum, its largest part relative to v the gap of a
+    strategy whose columns have one scale. Products are in single precision until late: an error of 1e-6 in the
+    direction is repaired by the next step.
     """
     kind = np.float32 if point.energy > _SINGLE else np.float64
     bends = [(block.index, spectrum.bend(kind)) for block, spectrum in zip(blocks, point.spectra, strict=True)]
@@ -162,20 +162,37 @@ def _dual_newton_direction(
             out += np.bincount(index, weights=bend(x[index]) / point.total, minlength=len(x))
         return out
 
-    residual = point.share - point.v
+    return conjugate_gradients(hessian, point.share - point.v, metric, point.v, target, slack, products)
+
+
+def conjugate_gradients(
+    hessian: Callable[[FloatArray], FloatArray],
+    residual: FloatArray,
+    metric: FloatArray,
+    weights: FloatArray,
+    target: float,
+    slack: float,
+    products: int,
+    flat: float = 0.0,
+) -> FloatArray:
+    """About hessian^-1 residual, a step of the logarithms of weights, preconditioned by the diagonal `metric`.
+
+    Ends when the residual has the energy `target` and no part above `slack` times its weight, where the curvature is
+    below `flat` times that of the metric, or after so many products.
+    """
     step = np.zeros_like(residual)
     preconditioned = residual / metric
     direction, energy = preconditioned, float(residual @ preconditioned)
     for _ in range(products):
         image = hessian(direction)
         curvature = float(direction @ image)
-        if curvature <= 0.0:
+        if curvature <= flat * float(direction @ (metric * direction)):
             break
         step = step + energy / curvature * direction
         residual = residual - energy / curvature * image
         preconditioned = residual / metric
         previous, energy = energy, float(residual @ preconditioned)
-        solved = energy <= 4 * target and float((residual / point.v).max()) <= slack
+        solved = energy <= 4 * target and float((residual / weights).max()) <= slack
         if solved or float(np.abs(step).max()) > _LONGEST:
             break
         direction = preconditioned + energy / previous * direction
@@ -192,7 +209,7 @@ def _fixed_point_steps(blocks: Sequence[DenseBlock], point: _DualPoint, least: f
     return point
 
 
-def _step_log_weights(v: FloatArray, step: FloatArray) -> FloatArray:
+def step_log_weights(v: FloatArray, step: FloatArray) -> FloatArray:
     """v moved along a step of log v; downward linearly, so that a weight that should vanish does at once."""
     return v * np.where(step < 0.0, np.maximum(1.0 + step, 0.01), np.exp(np.minimum(step, 2.0)))
 
@@ -240,7 +257,7 @@ def solve_dual(
         second_order = full and energy > tolerance  # the gap will be about the energy, not its root
         target = max(min(0.0025, 10 * energy) * energy, tolerance / 100 if second_order else tolerance**2 / 1000)
         slack = np.inf if second_order else max(tolerance / 2, (0.1 if hasty else 0.03) * (crude - 1))
-        moved = _step_log_weights(point.v, length * _dual_newton_direction(blocks, point, target, slack, products))
+        moved = step_log_weights(point.v, length * _dual_newton_direction(blocks, point, target, slack, products))
         fixed = point.share**2 / point.v
         proved = min(sum(spectrum.proved for spectrum in point.spectra), point.total * (1 - tolerance / 1000))
         del point  # its vectors are not needed any more, and are as large as the Gram

@@ -28,12 +28,18 @@ from numpy.typing import ArrayLike
 from sfumato._util.display import Progress
 from sfumato.errors import WorkloadError
 from sfumato.operators.base import FloatArray, real_array, single_thread
-from sfumato.strategies.dense_blocks import Queries, rounding_units, spectrum_of_square
-from sfumato.strategies.dense_dual import BoundedOptimum
+from sfumato.strategies.dense_blocks import (
+    CellChanges,
+    Changes,
+    PairChanges,
+    Queries,
+    rounding_units,
+    spectrum_of_square,
+)
+from sfumato.strategies.dense_dual import BoundedOptimum, conjugate_gradients, step_log_weights
 from sfumato.strategies.dense_optimal import DenseProblem
 
 _EPS = float(np.finfo(np.float64).eps)
-_LONGEST = 30.0  # a step of a logarithm beyond this goes where the Hessian is singular
 _SINGLE = 1e-5  # distance from the maximum down to which single precision finds the way
 _REST = 1e-20  # distance below which rounding is all that is left
 _PATIENCE = 20  # iterations without progress after which the search ends
@@ -240,8 +246,8 @@ def _largest_newton_direction(point: SaddlePoint, target: float, slack: float) -
     """The Newton direction in (log l, log v) by conjugate gradients.
 
     t grows in proportion to l and v together, so along that direction its Hessian says nothing; a square of the
-    sum is added there. Ends when the residual has the energy `target` and no part above `slack` times its weight.
-    Products are in single precision until late: an error of 1e-6 in the direction is repaired by the next step.
+    sum is added there. Products are in single precision until late: an error of 1e-6 in the direction is repaired by
+    the next step.
     """
     kind = np.float32 if point.energy > _SINGLE else np.float64
     flat = 10 * float(np.finfo(kind).eps)
@@ -250,24 +256,7 @@ def _largest_newton_direction(point: SaddlePoint, target: float, slack: float) -
     def hessian(x: FloatArray) -> FloatArray:
         return (1 - point.even) * bend(x) + diagonal * x + weights * (weights @ x)
 
-    residual = point.shares - weights
-    step = np.zeros_like(residual)
-    preconditioned = residual / metric
-    direction, energy = preconditioned, float(residual @ preconditioned)
-    for _ in range(_CONJUGATE):
-        image = hessian(direction)
-        curvature = float(direction @ image)
-        if curvature <= flat * float(direction @ (metric * direction)):
-            break
-        step = step + energy / curvature * direction
-        residual = residual - energy / curvature * image
-        preconditioned = residual / metric
-        previous, energy = energy, float(residual @ preconditioned)
-        solved = energy <= 4 * target and float((residual / weights).max()) <= slack
-        if solved or float(np.abs(step).max()) > _LONGEST:
-            break
-        direction = preconditioned + energy / previous * direction
-    return step
+    return conjugate_gradients(hessian, point.shares - weights, metric, weights, target, slack, _CONJUGATE, flat)
 
 
 def minimize_duality_gap(
@@ -299,8 +288,7 @@ def minimize_duality_gap(
             energy = point.energy
         target = max(min(0.0025, 10 * energy) * energy, tolerance**2 / 1000)
         step = length * _largest_newton_direction(point, target, max(tolerance / 2, 0.03 * (crude - 1)))
-        # downward linearly, so that a weight that should vanish does at once
-        grown = point.weights * np.where(step < 0.0, np.maximum(1 + step, 0.01), np.exp(np.minimum(step, 2.0)))
+        grown = step_log_weights(point.weights, step)
         moved, iterations, length = evaluate(even, grown[:k], grown[k:]), iterations + 1, 2 * length
         if moved.merit < point.merit - tolerance / 1000 and iterations < most:
             moved = evaluate(even, point.shares[:k] ** 2 / point.rows, point.cells)
@@ -338,29 +326,77 @@ _CLEAR = 1e-8  # least eigenvalue of the correlations of the cells below which d
 
 @dataclass(frozen=True, slots=True)
 class _ImplicitPoint(SaddlePoint):
-    """A point of queries that are not written out; `proved` is at most the true t."""
+    """A point of queries that are not written out, over any changes of a record: `cells` are the weights of these.
+
+    With H any matrix with HᵀH the Gram of the weighted queries and L the weighted changes, H L Hᵀ = U diag(s^2) Uᵀ;
+    `right` is Hᵀ U diag(1 / s), and `left` L Hᵀ U diag(1 / s^2). `proved` is at most the true t.
+    """
 
     queries: Queries
+    changes: Changes
+    left: FloatArray
     proved: float
-
-    @property
-    def inverse(self) -> FloatArray:
-        """N, (m, m): F N = diag(l)^(-1/2) U."""
-        return np.sqrt(self.cells)[:, None] * self.right / self.roots
 
     def bend(self, kind: type[np.floating]) -> Callable[[FloatArray], FloatArray]:
         k, kernel = len(self.rows), self.kernel().astype(kind)
-        inverse, right = self.inverse.astype(kind), self.right.astype(kind, copy=False)
+        left, right = self.left.astype(kind, copy=False), self.right.astype(kind, copy=False)
 
         def image(x: FloatArray) -> FloatArray:
-            inner = inverse.T @ self.queries.gram(self.rows * x[:k]).astype(kind) @ inverse
-            inner -= (right.T * x[k:].astype(kind)) @ right
+            inner = left.T @ self.queries.gram(self.rows * x[:k]).astype(kind) @ left
+            inner -= self.changes.gather(self.cells * x[k:], right)
             inner *= kernel
-            back = (inverse @ inner @ inverse.T).astype(np.float64)
-            cells = np.einsum("ij,ij->i", right @ inner, right).astype(np.float64)
-            return np.concatenate([self.rows * self.queries.forms(back), -cells])
+            rows = self.queries.forms((left @ inner @ left.T).astype(np.float64))
+            return np.concatenate([self.rows * rows, -self.cells * self.changes.forms(right, inner)])
 
         return image
+
+
+def _evaluate_implicit(
+    queries: Queries, changes: Changes, basis: FloatArray, even: float, rows: FloatArray, weights: FloatArray
+) -> _ImplicitPoint:
+    rows, weights = floor_weights(rows, weights, even)
+    inside = basis.T @ queries.gram(rows) @ basis
+    values, columns = np.linalg.eigh(inside)
+    values = np.maximum(values, len(values) * _EPS * float(values[-1]))
+    factor = (np.sqrt(values) * columns).T @ basis.T
+    image, degree = changes.weigh(weights, factor)
+    inner, size = image @ factor.T, float(np.linalg.norm(factor)) ** 2
+    found = spectrum_of_square(
+        inner, 8 * rounding_units(len(basis)) * degree * size / float(np.trace(inner)) + rounding_units(len(rows))
+    )
+    s = found.roots
+    left, right = image.T @ (found.vectors / s**2), factor.T @ (found.vectors / s)
+    p = rows * queries.forms((left * s) @ left.T)
+    q = weights * np.maximum(changes.lengths((right * s) @ right.T), 0.0)
+    total = float(s.sum())
+    return _ImplicitPoint(even, rows, weights, s, right, p / total, q / total, queries, changes, left, found.proved)
+
+
+def _optimize_implicit(
+    queries: Queries,
+    changes: Changes,
+    basis: FloatArray,
+    start: FloatArray,
+    tolerance: float,
+    most: int,
+    progress: Progress | None,
+    *,
+    centred: bool,
+) -> LargestErrorOptimum:
+    """The optimum of queries over changes of a record; `basis` (m, r) is orthonormal and spans what is asked."""
+    evaluate = functools.partial(_evaluate_implicit, queries, changes, basis)
+    found, iterations = minimize_duality_gap(evaluate, np.ones(queries.shape[0]), start, tolerance, most, progress)
+    assert isinstance(found, _ImplicitPoint)
+    strategy = (found.right * np.sqrt(found.roots)).T
+    if centred:
+        strategy -= strategy.mean(axis=1, keepdims=True)
+    strategy /= math.sqrt(float(changes.lengths(strategy.T @ strategy).max())) * (1 + 4 * _EPS)
+    # from the strategy alone: however inexact the roots are, this is what it attains
+    inverse = np.linalg.pinv(strategy)
+    attained = math.sqrt(float(queries.forms(inverse @ inverse.T).max()))
+    singular = np.linalg.svd(strategy, compute_uv=False)
+    doubt = rounding_units(len(basis)) * _EPS * float(singular[0] / singular[-1])
+    return LargestErrorOptimum(strategy, found.rows, found.cells, found.proved, attained * (1 + doubt), iterations)
 
 
 def optimize_largest_rows(
@@ -370,7 +406,7 @@ def optimize_largest_rows(
 
     One iteration takes some tens of products of (m, m) matrices and of passes over the queries.
     """
-    k, _ = queries.shape
+    k, m = queries.shape
     gram = queries.gram(np.full(k, 1 / k))
     norms = np.sqrt(np.maximum(np.diagonal(gram), 0.0))
     if not norms.all() or len(DenseProblem(gram, None).components()) > 1:
@@ -378,29 +414,42 @@ def optimize_largest_rows(
     with single_thread():
         if float(np.linalg.eigvalsh(gram / norms / norms[:, None])[0]) < _CLEAR:
             return None
-        found, iterations = minimize_duality_gap(
-            functools.partial(_evaluate_rows, queries), np.ones(k), norms**2, tolerance, max_iterations, progress
+        return _optimize_implicit(
+            queries, CellChanges(), np.eye(m), norms**2, tolerance, max_iterations, progress, centred=False
         )
-        assert isinstance(found, _ImplicitPoint)
-        strategy = (found.right / np.sqrt(found.cells)[:, None] * np.sqrt(found.roots)).T
-        strategy /= math.sqrt(float(np.einsum("ij,ij->j", strategy, strategy).max())) * (1 + 4 * _EPS)
-        # from the strategy alone: however inexact the roots are, this is what it attains
-        inverse = np.linalg.inv(strategy)
-        attained = math.sqrt(float(queries.forms(inverse @ inverse.T).max()))
-        doubt = rounding_units(len(gram)) * _EPS * np.linalg.cond(strategy)
-    return LargestErrorOptimum(
-        strategy, found.rows, found.cells, found.proved, attained * (1 + float(doubt)), iterations
-    )
 
 
-def _evaluate_rows(queries: Queries, even: float, rows: FloatArray, cells: FloatArray) -> _ImplicitPoint:
-    rows, cells = floor_weights(rows, cells, even)
-    width = np.sqrt(cells)
-    # sums over the rows and along the cells come before the eigenvalues
-    found = spectrum_of_square(queries.gram(rows) * width * width[:, None], rounding_units(len(rows) + len(cells)))
-    s, right = found.roots, found.vectors
-    scaled = width[:, None] * right
-    p = rows * queries.forms((scaled / s) @ scaled.T)
-    q = np.einsum("ij,ij->i", right * s, right)
-    total = float(s.sum())
-    return _ImplicitPoint(even, rows, cells, s, right, p / total, q / total, queries, found.proved)
+def swap_largest(
+    queries: ArrayLike | Queries,
+    *,
+    tolerance: float = 8e-5,
+    max_iterations: int = 100,
+    progress: Progress | None = None,
+) -> LargestErrorOptimum:
+    """The strategy M of least largest standard error of the queries (k, m) at noise diam(M), as in `swap_optimum`.
+
+    The columns of the strategy sum to zero and lie at most 1 apart; `cells` are the weights on the pairs of cells in
+    the order of np.triu_indices(m, 1). A search that ends above `tolerance` is no error: read `gap`. One iteration
+    takes some tens of products of (m, m) matrices. Raises WorkloadError for arrays that are not finite matrices.
+    """
+    if not isinstance(queries, Queries):
+        matrix = _read_weighted_matrix(queries, None)
+        queries = Queries.of(matrix - matrix.mean(axis=1, keepdims=True))
+    k, m = queries.shape
+    pairs, alike = PairChanges.of(m), np.full(k, 1 / k)
+    with single_thread():
+        gram = queries.gram(alike)
+        means = gram.mean(axis=0)
+        basis = _span_basis(gram - means - means[:, None] + means.mean())
+        if not basis.shape[1]:
+            even = np.full(len(pairs.first), 1 / max(len(pairs.first), 1))
+            return LargestErrorOptimum(np.zeros((0, m)), alike, even, 0.0, 0.0, 0)
+        start = np.maximum(pairs.lengths(basis @ basis.T), 0.0)
+        return _optimize_implicit(queries, pairs, basis, start, tolerance, max_iterations, progress, centred=True)
+
+
+def _span_basis(gram: FloatArray) -> FloatArray:
+    """(m, r) orthonormal: what the centred queries span, which no weights on them change."""
+    values, columns = np.linalg.eigh(gram)
+    largest = max(float(values[-1]), float(np.finfo(np.float64).tiny))
+    return columns[:, values > 64 * len(gram) * _EPS * largest]

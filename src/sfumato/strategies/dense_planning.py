@@ -18,7 +18,7 @@ from sfumato.errors import PlanError
 from sfumato.operators import Identity, LinearOperator, Stack, Total
 from sfumato.operators.base import FloatArray, single_thread
 from sfumato.privacy.unit import Neighbours
-from sfumato.strategies import descent, direct, merged_planning
+from sfumato.strategies import direct, merged_planning
 from sfumato.strategies.dense_blocks import Queries
 from sfumato.strategies.dense_dual import optimality_title, pair_bound
 from sfumato.strategies.dense_largest import LargestErrorOptimum, optimize_largest, optimize_largest_rows
@@ -46,6 +46,7 @@ MAX_DENSE = 2_048
 MAX_DENSE_ORDERED = 4_096
 _TOLERANCE, _TOLERANCE_OF_MANY = 1e-7, 1e-6  # gaps at which a search ends; of many cells a step more takes seconds
 MAX_LISTED = 4_096  # joint cells whose distinct columns are searched at once, not some of them after others
+MAX_LISTED_ROWS = 2**22  # entries of queries that are written out: 32 MB
 MAX_FAMILIES = 24  # tables, each a factorization of its own
 MAX_LARGEST = 2**30  # operations of one search for the largest of dense queries
 MAX_IMPLICIT = 512  # cells up to which very many ranges take seconds
@@ -133,7 +134,7 @@ def families_apart(problem: Problem, progress: Progress | None = None) -> list[D
 
 
 def _design_separate_families(problem: Problem, tables: list[_Family], progress: Progress | None) -> list[Design]:
-    """The optimum of each family, the budget shared between them; of several also one product."""
+    """The optimum of each family, the budget shared between them."""
     power = problem.power
     pieces: list[StackedPiece] = []
     bounds: list[float | None] = []
@@ -160,9 +161,7 @@ def _design_separate_families(problem: Problem, tables: list[_Family], progress:
     if problem.noise == "laplace" and problem.largest:
         # neither is proved the best: what has the least mean may have the least largest error too
         return [design, *_design_separate_families(replace(problem, objective="cells"), tables, progress)]
-    # tables that share attributes may be better answered from one product than from strategies of their own
-    shared = descent.design_by_descent(problem) if len(tables) > 1 else None
-    return [design] if shared is None else [design, shared]
+    return [design]
 
 
 def laplace_note(problem: Problem, bound: float) -> str:
@@ -277,15 +276,9 @@ def _solve_factor(
         return _SolvedFactor(None, found, basis, bound, 0.0, gap=math.inf if problem.largest else best.gap)
     if cells > limit:
         raise PlanError(f"{cells:,} cells are above the limit of {limit:,} for dense optimisation")
-    gram = np.zeros((cells, cells))
-    for operator, weight in weighted:
-        gram += weight * np.asarray(operator.gram().dense(), dtype=np.float64)
-    matrix = None
-    if whole.shape[0] * cells <= 2**22:
-        rows = [np.asarray(o.dense(), dtype=np.float64) * math.sqrt(w) for o, w in weighted]
-        matrix = np.vstack(rows)
-    weights = None
-    largest = _solve_largest_error(Queries(tuple(weighted)), matrix, progress) if problem.largest else None
+    queries, weights = Queries(tuple(weighted)), None
+    gram, matrix = queries.whole_gram(), queries.listed(MAX_LISTED_ROWS)
+    largest = _solve_largest_error(queries, matrix, progress) if problem.largest else None
     if largest is not None:
         strategy, bound, weights = largest.strategy, largest.lower_bound, largest.rows
         reached, gap = largest.upper_bound * math.sqrt(whole.shape[0]), largest.gap
@@ -412,11 +405,6 @@ def _pair_bound(
     if cells > MAX_DENSE_ORDERED or cells < 2:
         return None
     domain = Domain({a: problem.workload.domain[a] for a in names})
-    operators = [(block_on_domain(domain, q.block), problem.objective_weight(q)) for q in blocks]
-    if weights is not None:
-        return pair_bound(Queries(tuple(operators)).gram(weights))
-    share = 1 / sum(q.rows for q in blocks) if problem.largest else 1.0
-    gram = np.zeros((cells, cells))
-    for operator, weight in operators:
-        gram += weight * share * np.asarray(operator.gram().dense(), dtype=np.float64)
-    return pair_bound(gram)
+    share = 1 / sum(q.rows for q in blocks) if problem.largest and weights is None else 1.0
+    queries = Queries(tuple((block_on_domain(domain, q.block), problem.objective_weight(q) * share) for q in blocks))
+    return pair_bound(queries.whole_gram() if weights is None else queries.gram(weights))

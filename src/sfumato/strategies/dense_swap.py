@@ -28,10 +28,18 @@ from sfumato._util.display import Progress
 from sfumato.domain import Domain
 from sfumato.errors import WorkloadError
 from sfumato.operators import Identity, LinearOperator, Stack, Total
-from sfumato.operators.base import FloatArray, real_array, single_thread
-from sfumato.strategies.dense_blocks import DenseBlock, IntArray, Queries, Spectrum, rounding_units, spectrum_of_square
+from sfumato.operators.base import FloatArray, single_thread
+from sfumato.strategies.dense_blocks import (
+    DenseBlock,
+    IntArray,
+    PairChanges,
+    Queries,
+    Spectrum,
+    rounding_units,
+    spectrum_of_square,
+)
 from sfumato.strategies.dense_dual import BoundedOptimum, cold_start, optimality_title, solve_dual
-from sfumato.strategies.dense_largest import LargestErrorOptimum, SaddlePoint, floor_weights, minimize_duality_gap
+from sfumato.strategies.dense_largest import swap_largest
 from sfumato.strategies.dense_optimal import DenseProblem, optimize_dense, read_problem
 from sfumato.strategies.design import Design, Problem
 from sfumato.strategies.factors import basis_coefficients, quantise, row_basis
@@ -77,67 +85,51 @@ class _PairSpectrum(Spectrum):
     diag(w)^(1/2) D^T N^T diag(s)^(-1/2), and are never formed.
     """
 
-    block: PairBlock
+    pairs: PairChanges
     weights: FloatArray
 
     def diagonal(self) -> FloatArray:
-        return self.weights * np.maximum(self.block.distances(self.vectors @ self.vectors.T), 0.0)
+        return self.weights * np.maximum(self.pairs.lengths(self.vectors @ self.vectors.T), 0.0)
 
     def bend(self, kind: type[np.floating]) -> Callable[[FloatArray], FloatArray]:
         vectors = self.vectors.astype(kind, copy=False)
         kernel = (1 / (self.roots[:, None] + self.roots)).astype(kind)
 
         def image(x: FloatArray) -> FloatArray:
-            inner = vectors.T @ self.block.laplacian(self.weights * x).astype(kind) @ vectors
+            inner = self.pairs.gather(self.weights * x, vectors)
             inner *= kernel
-            return self.weights * self.block.distances((vectors @ inner @ vectors.T).astype(np.float64))
+            return self.weights * self.pairs.forms(vectors, inner)
 
         return image
 
 
 @dataclass(frozen=True, slots=True)
 class PairBlock:
-    """The Gram of F D over pairs (first, second) of cells, by a factor H (r, m) of the centred Gram of F."""
+    """The Gram of F D over pairs of cells, by a factor H (r, m) of the centred Gram of F."""
 
     factor: FloatArray
-    first: IntArray
-    second: IntArray
+    pairs: PairChanges
 
     @property
     def index(self) -> IntArray:
-        return np.arange(len(self.first))
+        return np.arange(len(self.pairs.first))
 
     @property
     def full(self) -> bool:
-        return len(self.factor) == len(self.first)
+        return len(self.factor) == len(self.pairs.first)
 
     @property
     def squares(self) -> FloatArray:
-        return np.maximum(self.distances(self.factor.T @ self.factor), 0.0)
-
-    def distances(self, gram: FloatArray) -> FloatArray:
-        """(e_i - e_j)^T gram (e_i - e_j) for every pair: squared distances for the Gram (m, m) of some columns."""
-        norms = np.diagonal(gram)
-        return norms[self.first] + norms[self.second] - 2 * gram[self.first, self.second]
-
-    def laplacian(self, weights: FloatArray) -> FloatArray:
-        """sum of w (e_i - e_j)(e_i - e_j)^T over the pairs, (m, m)."""
-        size = self.factor.shape[1]
-        out = np.zeros((size, size))
-        out[self.first, self.second] = -weights
-        out += out.T
-        out[np.diag_indices(size)] = -out.sum(axis=1)
-        return out
+        return np.maximum(self.pairs.lengths(self.factor.T @ self.factor), 0.0)
 
     def decompose(self, v: FloatArray) -> Spectrum:
-        graph = self.laplacian(v)
-        inner = self.factor @ graph @ self.factor.T
+        image, degree = self.pairs.weigh(v, self.factor)
+        inner, size = image @ self.factor.T, self.pairs.cells
         # what forming the factor and the products may be off by, in units of the trace
-        size, degree = len(graph), float(np.diagonal(graph).max())
         doubt = 8 * rounding_units(size) * degree * float(np.linalg.norm(self.factor)) ** 2 / float(np.trace(inner))
         found = spectrum_of_square(inner, doubt)
         vectors = self.factor.T @ (found.vectors / np.sqrt(found.roots))
-        return _PairSpectrum(vectors, found.roots, found.proved, self, v)
+        return _PairSpectrum(vectors, found.roots, found.proved, self.pairs, v)
 
     def cost(self, spectrum: Spectrum, squares: FloatArray) -> float:
         assert isinstance(spectrum, _PairSpectrum)
@@ -145,7 +137,8 @@ class PairBlock:
         return float((squares / spectrum.weights).max()) * float(spectrum.roots.sum())
 
     def every_second(self) -> DenseBlock:
-        return PairBlock(self.factor, self.first[::2], self.second[::2])
+        few = PairChanges(self.pairs.cells, self.pairs.first[::2], self.pairs.second[::2])
+        return PairBlock(self.factor, few)
 
 
 def swap_optimum(
@@ -177,14 +170,14 @@ def swap_optimum(
         if not len(factor):
             even = 2 / (size * (size - 1)) if size > 1 else 0.0
             return SwapOptimum(np.zeros((0, size)), even * (1 - np.eye(size)), 0.0, 0.0, 0)
-        first, second = np.triu_indices(size, 1)
-        block = PairBlock(factor, first, second)
-        begin = cold_start([block]) if start is None else np.asarray(start, dtype=np.float64)[first, second]
+        pairs = PairChanges.of(size)
+        block, at = PairBlock(factor, pairs), (pairs.first, pairs.second)
+        begin = cold_start([block]) if start is None else np.asarray(start, dtype=np.float64)[at]
         found = solve_dual([block], begin, tolerance=tolerance, max_iterations=max_iterations, progress=progress)
         strategy = found.spectra[0].vectors.T
-        largest = float(block.distances(strategy.T @ strategy).max())
+        largest = float(pairs.lengths(strategy.T @ strategy).max())
     weights = np.zeros((size, size))
-    weights[first, second] = found.v
+    weights[at] = found.v
     return SwapOptimum(
         strategy / (np.sqrt(largest) * (1 + 4 * _EPS)),
         weights + weights.T,
@@ -266,120 +259,6 @@ def swap_near(gram: FloatArray, *, ordered: bool = True, progress: Progress | No
     return SwapOptimum(strategy / reach, pairs, lower, found.upper_bound * reach * (1 + 1e-12), found.iterations)
 
 
-@dataclass(frozen=True, slots=True)
-class _PairPoint(SaddlePoint):
-    """`cells` are the pairs, `left` is K and `right` is B; `proved` is at most the true t."""
-
-    queries: Queries
-    block: PairBlock
-    left: FloatArray
-    proved: float
-
-    def bend(self, kind: type[np.floating]) -> Callable[[FloatArray], FloatArray]:
-        k, kernel = len(self.rows), self.kernel().astype(kind)
-        left, right = self.left.astype(kind, copy=False), self.right.astype(kind, copy=False)
-
-        def image(x: FloatArray) -> FloatArray:
-            inner = left.T @ self.queries.gram(self.rows * x[:k]).astype(kind) @ left
-            inner -= right.T @ self.block.laplacian(self.cells * x[k:]).astype(kind) @ right
-            inner *= kernel
-            rows = self.queries.forms((left @ inner @ left.T).astype(np.float64))
-            pairs = self.block.distances((right @ inner @ right.T).astype(np.float64))
-            return np.concatenate([self.rows * rows, -self.cells * pairs])
-
-        return image
-
-    @property
-    def strategy(self) -> FloatArray:
-        return (self.right * np.sqrt(self.roots)).T
-
-
-def swap_largest(
-    queries: ArrayLike | Queries,
-    *,
-    tolerance: float = 8e-5,
-    max_iterations: int = 100,
-    progress: Progress | None = None,
-) -> LargestErrorOptimum:
-    """The strategy M of least largest standard error of the queries (k, m) at noise diam(M), as in `swap`.
-
-    The columns of the strategy sum to zero and lie at most 1 apart; `cells` are the weights on the pairs of cells in
-    the order of np.triu_indices(m, 1). A search that ends above `tolerance` is no error: read `gap`. One iteration
-    takes some tens of products of (m, m) matrices. Raises WorkloadError for arrays that are not finite matrices.
-    """
-    if not isinstance(queries, Queries):
-        matrix = np.asarray(real_array(queries, "matrix"), dtype=np.float64)
-        if matrix.ndim != 2 or 0 in matrix.shape or not np.isfinite(matrix).all():
-            raise WorkloadError(
-                f"matrix has shape {matrix.shape}; it must be (k, m) of finite numbers, k and m at least 1"
-            )
-        queries = Queries.of(matrix - matrix.mean(axis=1, keepdims=True))
-    k, m = queries.shape
-    first, second = np.triu_indices(m, 1)
-    with single_thread():
-        alike = np.full(k, 1 / k)
-        basis = _centred_span_basis(_centred_pairs(queries.gram(alike)))
-        if not basis.shape[1]:
-            return LargestErrorOptimum(
-                np.zeros((0, m)), alike, np.full(len(first), 1 / max(len(first), 1)), 0.0, 0.0, 0
-            )
-        evaluate = functools.partial(_evaluate_pairs, queries, basis, first, second)
-        start = PairBlock(basis.T, first, second).squares
-        found, iterations = minimize_duality_gap(evaluate, np.ones(k), start, tolerance, max_iterations, progress)
-        assert isinstance(found, _PairPoint)
-        strategy = found.strategy
-        strategy -= strategy.mean(axis=1, keepdims=True)
-        strategy /= math.sqrt(float(found.block.distances(strategy.T @ strategy).max())) * (1 + 4 * _EPS)
-        # from the strategy alone: however inexact the roots are, this is what it attains
-        inverse = np.linalg.pinv(strategy)
-        attained = math.sqrt(float(queries.forms(inverse @ inverse.T).max()))
-        singular = np.linalg.svd(strategy, compute_uv=False)
-        doubt = rounding_units(m) * _EPS * float(singular[0] / singular[-1])
-    return LargestErrorOptimum(strategy, found.rows, found.cells, found.proved, attained * (1 + doubt), iterations)
-
-
-def _centred_pairs(gram: FloatArray) -> FloatArray:
-    means = gram.mean(axis=0)
-    return gram - means - means[:, None] + means.mean()
-
-
-def _centred_span_basis(gram: FloatArray) -> FloatArray:
-    """(m, r) orthonormal: what the centred queries span, which no weights on them change."""
-    values, columns = np.linalg.eigh(gram)
-    largest = max(float(values[-1]), float(np.finfo(np.float64).tiny))
-    return columns[:, values > 64 * len(gram) * _EPS * largest]
-
-
-def _evaluate_pairs(
-    queries: Queries,
-    basis: FloatArray,
-    first: np.ndarray[tuple[int], np.dtype[np.intp]],
-    second: np.ndarray[tuple[int], np.dtype[np.intp]],
-    even: float,
-    rows: FloatArray,
-    pairs: FloatArray,
-) -> _PairPoint:
-    rows, pairs = floor_weights(rows, pairs, even)
-    inside = basis.T @ queries.gram(rows) @ basis
-    values, columns = np.linalg.eigh(inside)
-    values = np.maximum(values, len(values) * _EPS * float(values[-1]))
-    factor = (np.sqrt(values) * columns).T @ basis.T
-    block = PairBlock(factor, first, second)
-    graph = block.laplacian(pairs)
-    image = factor @ graph
-    inner = image @ factor.T
-    degree, size = float(np.diagonal(graph).max()), float(np.linalg.norm(factor)) ** 2
-    found = spectrum_of_square(
-        inner, 8 * rounding_units(len(graph)) * degree * size / float(np.trace(inner)) + rounding_units(len(rows))
-    )
-    s = found.roots
-    left, right = image.T @ (found.vectors / s**2), factor.T @ (found.vectors / s)
-    p = rows * queries.forms((left * s) @ left.T)
-    q = pairs * np.maximum(block.distances((right * s) @ right.T), 0.0)
-    total = float(s.sum())
-    return _PairPoint(even, rows, pairs, s, right, p / total, q / total, queries, block, left, found.proved)
-
-
 MAX_SWAP = 256  # cells: the search over all pairs of them stays within seconds
 MAX_ALONE = 1_024  # the same for one table and the mean error: 4 CPU-s at 512, 20 at 1,024
 MAX_NEAR = 2_048  # likewise, not the optimum but 2 to 3 % above it
@@ -405,20 +284,17 @@ def design_swap_optimum(problem: Problem, progress: Progress | None = None) -> D
     if names is None or (len(blocks) == 1 and all(isinstance(f, Identity) for f in blocks[0].block.factors)):
         return None
     domain = Domain({a: problem.workload.domain[a] for a in names})
-    operators = [(block_on_domain(domain, q.block), problem.objective_weight(q)) for q in blocks]
-    gram = np.zeros((domain.size, domain.size))
-    for operator, weight in operators:
-        gram += weight * np.asarray(operator.gram().dense(), dtype=np.float64)
+    queries = Queries(tuple((block_on_domain(domain, q.block), problem.objective_weight(q)) for q in blocks))
+    gram = queries.whole_gram()
     if problem.largest:
-        queries = Queries(tuple(operators))
         if queries.work > _MAX_WORK:
             return None
         found = swap_largest(queries, progress=progress)
     else:
-        found = _least_mean(operators, gram, progress)
+        found = _least_mean(queries, gram, progress)
     rank = len(found.strategy)
     # what is measured and the total span the workload; either may have a part of the total
-    whole = Stack((*(operator for operator, _ in operators), Total(domain.size)))
+    whole = Stack((*(operator for operator, _ in queries.blocks), Total(domain.size)))
     basis = row_basis(gram + float(np.trace(gram)) / domain.size, whole, rank + 1)
     failed = found.gap > _GAP and domain.size <= MAX_ALONE
     if rank == 0 or failed or (basis is None and rank + 1 < domain.size):
@@ -430,16 +306,12 @@ def design_swap_optimum(problem: Problem, progress: Progress | None = None) -> D
     return Design("factorization", build, 2.0**_BITS, found.lower_bound)
 
 
-def _least_mean(
-    operators: list[tuple[LinearOperator, float]], gram: FloatArray, progress: Progress | None
-) -> SwapOptimum:
-    matrix = None
-    if sum(operator.shape[0] for operator, _ in operators) * len(gram) <= _MAX_ENTRIES:
-        matrix = np.vstack([np.asarray(o.dense(), dtype=np.float64) * math.sqrt(w) for o, w in operators])
+def _least_mean(queries: Queries, gram: FloatArray, progress: Progress | None) -> SwapOptimum:
     if len(gram) > MAX_ALONE:
-        ordered = all(is_ordered(operator) for operator, _ in operators)
+        ordered = all(is_ordered(operator) for operator, _ in queries.blocks)
         return (swap_levels if ordered else swap_near)(gram, progress=progress)
     tolerance = _TOLERANCE if len(gram) <= MAX_SWAP else _ROUGH
+    matrix = queries.listed(_MAX_ENTRIES)
     return swap_optimum(None if matrix is not None else gram, matrix=matrix, tolerance=tolerance, progress=progress)
 
 

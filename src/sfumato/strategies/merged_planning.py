@@ -22,20 +22,13 @@ from sfumato.operators import Block, Combination, Dense
 from sfumato.operators.base import FloatArray, single_thread
 from sfumato.privacy.columns import distinct_columns
 from sfumato.privacy.unit import Neighbours
-from sfumato.strategies.dense_dual import optimality_title, relative_gap
+from sfumato.strategies.dense_dual import BoundedOptimum, optimality_title
 from sfumato.strategies.dense_largest import LargestErrorOptimum, optimize_largest
 from sfumato.strategies.dense_optimal import optimize_dense, rotate_to_least_l1
 from sfumato.strategies.dense_swap import swap_near, swap_optimum
 from sfumato.strategies.design import Design, Problem
 from sfumato.strategies.merged import Merged, columns_by_class
-from sfumato.strategies.merged_rows import (
-    MAX_ROWS,
-    independent_row_basis,
-    independent_rows,
-    optimize_sparse,
-    span_queries,
-    sparse_search_fits,
-)
+from sfumato.strategies.merged_rows import independent_row_basis, independent_rows, optimize_sparse, sparse_search_fits
 from sfumato.workloads import QueryBlock, QueryFamily
 
 _ROUNDS = 20  # each is a search; the bound holds wherever it ends
@@ -48,17 +41,12 @@ _ALL_STEPS = 40  # of these: the gap falls below a hundredth before
 
 
 @dataclass(frozen=True, slots=True)
-class PairedOptimum:
+class PairedOptimum(BoundedOptimum):
     """A strategy (l, c), no two columns more than 1 apart, and what its error lies between, as in `swap`."""
 
     strategy: FloatArray
     lower_bound: float
     upper_bound: float
-
-    @property
-    def gap(self) -> float:
-        """upper_bound / lower_bound - 1."""
-        return relative_gap(self.lower_bound, self.upper_bound)
 
 
 def optimize_pairs(
@@ -267,22 +255,7 @@ def _design_sparse(
     if not _is_plain_mean_error(problem) or not sparse_search_fits(columns):
         raise PlanError(f"{len(columns):,} queries tell {columns.shape[1]:,} cells apart, too many for one matrix")
     weights = np.repeat([problem.objective_weight(q) for q in problem.workload.blocks], [b.rows for b in blocks])
-    return _search_sparse_design(problem, blocks, columns, np.sqrt(weights), progress)
-
-
-def _is_plain_mean_error(problem: Problem) -> bool:
-    """Whether the mean error under Gaussian noise is asked for, and a record more or less."""
-    return problem.noise == "gaussian" and not problem.largest and not problem.unit.total_is_public
-
-
-def _search_sparse_design(
-    problem: Problem,
-    blocks: Sequence[Block],
-    columns: NDArray[np.int64],
-    root: FloatArray,
-    progress: Progress | None,
-) -> Design:
-    found = optimize_sparse(columns, root, tolerance=_ROUGH, progress=progress)
+    found = optimize_sparse(columns, np.sqrt(weights), tolerance=_ROUGH, progress=progress)
     kept, back = independent_row_basis(columns)
     held = _restrict_to_used_blocks(blocks, kept, found.coefficients @ back)
     # of persons who may vanish nothing is proved
@@ -292,26 +265,9 @@ def _search_sparse_design(
     return _design_from_matrix(problem, held, f"{kind} over {columns.shape[1]:,}", bound)
 
 
-def spanned_design(problem: Problem, progress: Progress | None = None) -> Design:
-    """The optimum over the columns of few rows that span all queries, however many.
-
-    For what other designs have left off its bound: seconds to half a minute. Raises PlanError where it does not apply.
-    """
-    if not _is_plain_mean_error(problem) or problem.known:
-        raise PlanError("it is for the mean squared error under Gaussian noise, without a known total or public tables")
-    if problem.is_marginal:
-        raise PlanError("of marginal tables alone residuals are the optimum")
-    if problem.workload.tables > _MAX_BLOCKS:
-        raise PlanError(f"{problem.workload.tables:,} tables, above {_MAX_BLOCKS:,}")
-    if not all(f.integral for q in problem.workload.blocks for f in q.block.factors):
-        raise PlanError("coefficients are no whole numbers")
-    found = span_queries(problem, MAX_ROWS)
-    if found is None:
-        raise PlanError(f"more than {MAX_ROWS:,} rows span the queries, or a factor has too many cells to be looked at")
-    columns = columns_by_class(found.blocks, problem.sizes).astype(np.int64)
-    if columns.shape[1] < 2 or not sparse_search_fits(columns):
-        raise PlanError(f"{len(columns):,} rows tell {columns.shape[1]:,} cells apart, too many for one matrix")
-    return _search_sparse_design(problem, found.blocks, columns, found.root, progress)
+def _is_plain_mean_error(problem: Problem) -> bool:
+    """Whether the mean error under Gaussian noise is asked for, and a record more or less."""
+    return problem.noise == "gaussian" and not problem.largest and not problem.unit.total_is_public
 
 
 def _design_from_matrix(

@@ -16,7 +16,14 @@ from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import Block, Dense, Identity, Scaled
 from sfumato.operators.base import FloatArray, Numbers, single_thread
 from sfumato.strategies.covariance import check_covariance_size
-from sfumato.strategies.strategy import Estimate, Strategy, marginalise
+from sfumato.strategies.strategy import (
+    Estimate,
+    Strategy,
+    factors_by_attribute,
+    marginalise,
+    order_by_queries,
+    order_by_query,
+)
 
 _SPAN = 1e-9  # squared, relative: what a query may need of products that were not measured, up to rounding
 
@@ -94,17 +101,7 @@ class Spectral(Strategy):
 
     def _rows(self, query: Block) -> list[FloatArray]:
         """Per attribute (rows, l) what a query's factor reads of the vectors. Raises NotAnswerable."""
-        factors = query.by_attribute()
-        if factors is None or not all(
-            isinstance(f, Identity) for g, f in zip(query.groups, query.factors, strict=True) if not g
-        ):
-            raise NotAnswerable(
-                "only products of conditions on single attributes are answered from what was measured; ask for such, "
-                "joined by 'and', or plan with this query in the workload"
-            )
-        strange = [a for a in factors if a not in self.names]
-        if strange:
-            raise NotAnswerable(f"nothing about {', '.join(strange)} was measured")
+        factors = factors_by_attribute(query, self.names)
         out: list[FloatArray] = []
         with single_thread():
             for name, back in zip(self.names, self._back, strict=True):
@@ -136,15 +133,7 @@ class Spectral(Strategy):
         rows = self._rows(query)
         self._needed(rows, query)
         inverse = np.divide(1.0, self._spread, out=np.zeros_like(self._spread), where=self._spread > 0) ** power
-        return self._in_order(self._weighed([r**power for r in rows], inverse), query)
-
-    def _in_order(self, table: FloatArray, query: Block) -> FloatArray:
-        """One axis per attribute as one per factor of the query."""
-        kept = [n for n in self.names if n in query.attributes]
-        table = table.reshape([s for s, n in zip(table.shape, self.names, strict=True) if n in query.attributes])
-        table = table.transpose([kept.index(a) for a in query.attributes])
-        shape = iter(table.shape)
-        return table.reshape([next(shape) if g else 1 for g in query.groups])
+        return order_by_query(self._weighed([r**power for r in rows], inverse), query, self.names)
 
     def covariance(self, first: Block, second: Block) -> FloatArray:
         check_covariance_size(first.rows, second.rows)
@@ -153,13 +142,8 @@ class Spectral(Strategy):
         self._needed(other, second)
         inverse = np.divide(1.0, self._spread, out=np.zeros_like(self._spread), where=self._spread > 0) ** 2
         both = [np.einsum("kl,ml->kml", a, b).reshape(-1, a.shape[1]) for a, b in zip(one, other, strict=True)]
-        table = self._weighed(both, inverse).reshape(
-            [n for a, b in zip(one, other, strict=True) for n in (len(a), len(b))]
-        )
-        rows = [2 * self.names.index(a) for a in first.attributes]
-        columns = [2 * self.names.index(a) + 1 for a in second.attributes]
-        rest = [k for k in range(table.ndim) if k not in rows and k not in columns]
-        return table.transpose(rows + columns + rest).reshape(first.rows, second.rows)
+        shape = [n for a, b in zip(one, other, strict=True) for n in (len(a), len(b))]
+        return order_by_queries(self._weighed(both, inverse).reshape(shape), first, second, self.names)
 
     # -- answers -----------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato._util.codec import storable
-from sfumato.errors import PlanError
+from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import Block, Combination, Family, Grouping, Identity, LinearOperator
 from sfumato.operators.base import FloatArray, Numbers
 
@@ -132,6 +132,42 @@ def marginalise(table: Numbers, attributes: Sequence[str], query: Block | Family
     reduced = table.sum(axis=drop) if drop else table
     ordered = reduced.transpose([kept.index(a) for a in query.attributes]) if kept else reduced
     return query.operator.matvec(np.ascontiguousarray(ordered).reshape(-1))
+
+
+def factors_by_attribute(query: Block, names: Collection[str]) -> dict[str, LinearOperator]:
+    """One factor for each attribute. Raises NotAnswerable where one joins several, or is of an unknown one."""
+    factors = query.by_attribute()
+    scalars = (f for g, f in zip(query.groups, query.factors, strict=True) if not g)
+    if factors is None or not all(isinstance(f, Identity) for f in scalars):
+        raise NotAnswerable(SINGLE_ATTRIBUTES)
+    unknown = [a for a in factors if a not in names]
+    if unknown:
+        raise NotAnswerable(f"nothing about {', '.join(unknown)} was measured")
+    return factors
+
+
+SINGLE_ATTRIBUTES = (
+    "only products of conditions on single attributes are answered from what was measured; ask for such, joined by "
+    "'and', or plan with this query in the workload"
+)
+"""Why a query that joins attributes is not answered."""
+
+
+def order_by_query(table: FloatArray, query: Block, names: Sequence[str]) -> FloatArray:
+    """A table with an axis per name as one with an axis per factor of a query, which has one for each attribute."""
+    kept = [n for n in names if n in query.attributes]
+    table = table.reshape([s for s, n in zip(table.shape, names, strict=True) if n in query.attributes])
+    table = table.transpose([kept.index(a) for a in query.attributes])
+    shape = iter(table.shape)
+    return table.reshape([next(shape) if g else 1 for g in query.groups])
+
+
+def order_by_queries(table: FloatArray, first: Block, second: Block, names: Sequence[str]) -> FloatArray:
+    """A table with two axes per name, the rows of two queries, as a matrix of all their rows."""
+    rows = [2 * names.index(a) for a in first.attributes]
+    columns = [2 * names.index(a) + 1 for a in second.attributes]
+    rest = [k for k in range(table.ndim) if k not in rows and k not in columns]
+    return table.transpose(rows + columns + rest).reshape(first.rows, second.rows)
 
 
 def row_shape(query: Block) -> tuple[int, ...]:

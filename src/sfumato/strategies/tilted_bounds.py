@@ -44,6 +44,7 @@ from sfumato.errors import PlanError
 from sfumato.operators import Dense, Identity, LinearOperator
 from sfumato.operators.base import FloatArray, kron, single_thread
 from sfumato.operators.structured import Contiguous
+from sfumato.strategies.dense_blocks import row_weighted_gram
 from sfumato.strategies.tilted import (
     Product,
     TiltedUnion,
@@ -404,8 +405,8 @@ class LargestErrorUnion(TiltedUnion):
         pull, spread = np.zeros((n, n)), np.zeros((n, n))
         for r in self._rows[i]:
             # one by one: rows that are constant may outweigh the others by more than rounding allows
-            pull += centre_gram(weighted_gram(r.factor, inside[r.kinds] @ r.weights))
-            spread += weighted_gram(r.factor, outside[r.kinds] @ r.weights)
+            pull += centre_gram(row_weighted_gram(r.factor, inside[r.kinds] @ r.weights))
+            spread += row_weighted_gram(r.factor, outside[r.kinds] @ r.weights)
         return pull, spread
 
     def witness(self, shapes: Mapping[int, TiltShape]) -> tuple[list[Product], dict[str, FloatArray]]:
@@ -539,22 +540,3 @@ def _scaled_rows(factor: LinearOperator, weights: FloatArray) -> LinearOperator:
 def _row_power(factor: LinearOperator) -> int:
     """How the work on a row grows with its length."""
     return 0 if isinstance(factor, Contiguous | Identity) else 2
-
-
-def weighted_gram(factor: LinearOperator, weights: FloatArray) -> FloatArray:
-    """Aᵀ diag(weights) A."""
-    n = factor.shape[1]
-    if isinstance(factor, Identity):
-        return np.diag(weights)
-    if isinstance(factor, Contiguous):
-        # each row adds its weight on a square: four corners, then sums along both axes
-        first, last = factor.spans()
-        steps = np.zeros((n + 1) ** 2)
-        for i, j, sign in ((first, first, 1), (last, last, 1), (first, last, -1), (last, first, -1)):
-            steps += sign * np.bincount(i * (n + 1) + j, weights, len(steps))
-        return np.asarray(steps.reshape(n + 1, n + 1).cumsum(axis=0).cumsum(axis=1)[:-1, :-1], dtype=np.float64)
-    out = np.zeros((n, n))
-    for a, b in factor.row_chunks():
-        rows = factor.rows(a, b)
-        out += (rows * weights[a:b, None]).T @ rows
-    return out

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from sfumato._util.codec import deferred_field, storable
 from sfumato._util.display import Progress
 from sfumato.errors import NotAnswerable, PlanError
-from sfumato.operators import Block, Identity, LinearOperator, Sparse, Total
+from sfumato.operators import Block, LinearOperator, Sparse, Total
 from sfumato.operators.base import FloatArray, Numbers, kron, single_thread
 from sfumato.strategies.covariance import check_covariance_size
 from sfumato.strategies.dense_blocks import DenseBlock, IntArray, Spectrum, gram_block
 from sfumato.strategies.dense_dual import Solution, cold_start, optimality_title, solve_dual
 from sfumato.strategies.merged_rows import independent_row_basis
-from sfumato.strategies.strategy import Estimate, Strategy, marginalise
+from sfumato.strategies.strategy import Estimate, Strategy, factors_by_attribute, marginalise, order_by_query
 from sfumato.strategies.union_symmetry import SPAN, Axis, Group, ReducedAxis, reduce_axis
 
 
@@ -73,16 +73,7 @@ class Orbits(Strategy):
 
     def _folded(self, query: Block) -> list[list[FloatArray]]:
         """Per group and axis the query's rows over distinct cells, (k_i, n'_i). Raises NotAnswerable."""
-        factors = query.by_attribute()
-        scalars = (f for g, f in zip(query.groups, query.factors, strict=True) if not g)
-        if factors is None or not all(isinstance(f, Identity) for f in scalars):
-            raise NotAnswerable(
-                "only products of conditions on single attributes are answered from what was measured; ask for such, "
-                "joined by 'and', or plan with this query in the workload"
-            )
-        strange = [a for a in factors if a not in self._axes]
-        if strange:
-            raise NotAnswerable(f"nothing about {', '.join(strange)} was measured")
+        factors = factors_by_attribute(query, self._axes)
         out: list[list[FloatArray]] = []
         for group in self.groups:
             rows: list[FloatArray] = []
@@ -121,7 +112,7 @@ class Orbits(Strategy):
             table = np.maximum(table + self._known(few, power), 0.0)
         # an axis without change keeps length 1
         table = table[np.ix_(*(i if n > 1 else i[:1] for n, i in zip(table.shape, places, strict=True)))]
-        return self._in_order(table, query, self.names)
+        return order_by_query(table, query, self.names)
 
     def _known(self, rows: Sequence[Sequence[FloatArray]], power: int) -> FloatArray:
         """What a known total changes of `row_powers`: its part of each row of R goes."""
@@ -134,14 +125,6 @@ class Orbits(Strategy):
             for k in range(1, power + 1)
         ]
         return np.asarray(sum(changes), dtype=np.float64)
-
-    def _in_order(self, table: FloatArray, query: Block, names: Sequence[str]) -> FloatArray:
-        """A table with an axis per name as one with an axis per factor of the query."""
-        kept = [n for n in names if n in query.attributes]
-        table = table.reshape([s for s, n in zip(table.shape, names, strict=True) if n in query.attributes])
-        table = table.transpose([kept.index(a) for a in query.attributes])
-        shape = iter(table.shape)
-        return table.reshape([next(shape) if g else 1 for g in query.groups])
 
     def covariance(self, first: Block, second: Block) -> FloatArray:
         check_covariance_size(first.rows, second.rows)

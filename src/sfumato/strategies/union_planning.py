@@ -25,7 +25,7 @@ import functools
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -37,11 +37,11 @@ from sfumato.errors import PlanError
 from sfumato.operators import LinearOperator, Sparse, Total
 from sfumato.operators.base import FloatArray, single_thread
 from sfumato.privacy.unit import Neighbours
-from sfumato.strategies.dense_blocks import Spectrum, rounding_units, spectrum_of_square
+from sfumato.strategies.dense_blocks import rounding_units, spectrum_of_square
 from sfumato.strategies.dense_dual import relative_gap
 from sfumato.strategies.design import Design, Problem
 from sfumato.strategies.factors import quantise
-from sfumato.strategies.merged_rows import independent_row_basis
+from sfumato.strategies.merged_rows import MAX_ROWS, SparseRows, climb_row_weights, independent_row_basis
 from sfumato.strategies.stacked import joined_attributes, planned_jointly
 from sfumato.strategies.union import (
     LARGE,
@@ -326,37 +326,21 @@ def _kind_nuclear_norm(
 
 
 _MOST_CELLS = 100_000  # joint ones: the price is the longest of their columns
-_MOST_ORBITS_UNION_PLANNING = 12_000  # joint ones: a matrix of all rows at each of them is measured
-_MOST_ROWS_UNION_PLANNING = 1_024  # of one kind: a step decomposes a matrix of that size
-_MOST_ENTRIES_UNION_PLANNING = 2**23  # of what is measured, over joint orbits: 64 MB
+_MOST_ORBITS_UNION_PLANNING = 2**15  # joint ones: a matrix of all rows at each of them is measured
+_MOST_ENTRIES_UNION_PLANNING = 2**24  # of what is measured, over joint orbits: 128 MB
+_MOST_STACKED = 4_096  # rows of one kind, of which those are taken that are independent: their Gram is 128 MB
 _MOST_KINDS_UNION_PLANNING = 400  # each is decomposed by itself in every step
-_TOLERANCE = 2e-3  # gap at which the search ends
+_TOLERANCE = 1.5e-3  # gap at which the search ends
 _WORK = 1e11  # operations of all steps, about: ten seconds
 _MOST_STEPS = 300  # a tenth of these is the rule; what ends there says its gap
-_POWER, _LEAST_POWER = 4.0, 2.0  # of g / t: the square always ascends
 _LEAST = 1e-9  # weight of all orbits that hardly count: they may count again
-_MARGIN_UNION_PLANNING = 1e-10  # relative, of an upper bound that is a sum of positive numbers
 
 
-@dataclass(frozen=True, slots=True)
-class _RowKind:
-    """Rows Q (r, l), sparse, at the joint orbits `at`, and L (r, r) with L Lᵀ the Gram of what is asked over them."""
+@dataclass(frozen=True, eq=False)
+class _RowKind(SparseRows):
+    """Whole rows at the joint orbits of a choice of kinds; what is asked of each is of as many dimensions as rows."""
 
-    kinds: tuple[int, ...]
-    rows: Any
-    at: NDArray[np.intp]
-    root: FloatArray
-
-    def moment(self, v: FloatArray) -> FloatArray:
-        held = np.asarray((self.rows.multiply(v[self.at]) @ self.rows.T).todense(), dtype=np.float64)
-        return self.root.T @ held @ self.root
-
-    def lengths(self, spectrum: Spectrum) -> FloatArray:
-        """q_oᵀ L M^(-1/2) Lᵀ q_o of every orbit."""
-        turned = self.root @ spectrum.vectors
-        across = self.rows.T.tocsr()
-        form = (turned / spectrum.roots) @ turned.T
-        return np.asarray(across.multiply(across @ form).sum(axis=1)).reshape(-1)
+    kinds: tuple[int, ...] = ()
 
 
 def solve_rows(
@@ -391,77 +375,71 @@ def _collect_row_kinds(
         raise PlanError("symmetries leave too many kinds")
     asked = {(i, k) for parts in given.values() for wide in parts for i, k in enumerate(wide) if k >= 0}
     known = {(i, k): classes_of_orbits(axes[i].means[k]) for i, k in sorted(asked)}
+    # factors whose classes are the same, such as cells and prefixes of them, have the same rows
+    first: dict[tuple[int, bytes], int] = {}
+    alike = {(i, k): first.setdefault((i, c.toarray().tobytes()), k) for (i, k), (c, _) in known.items()}
     orbits = [len(r.axis.sizes) for r in axes]
     entries = 0
     for kind, parts in given.items():  # told before any is built
-        count = sum(math.prod(len(known[i, k][1]) for i, k in enumerate(wide) if k >= 0) for wide in parts)
+        keys = {tuple(alike.get((i, k), -1) for i, k in enumerate(wide)) for wide in parts}
+        count = sum(math.prod(len(known[i, k][1]) for i, k in enumerate(key) if k >= 0) for key in keys)
         entries += count * math.prod(n for n, t in zip(orbits, kind, strict=True) if t < 0)
-        if count > _MOST_ROWS_UNION_PLANNING or entries > _MOST_ENTRIES_UNION_PLANNING:
+        if count > _MOST_STACKED or entries > _MOST_ENTRIES_UNION_PLANNING:
             raise PlanError("symmetries leave too many rows")
     every, out = np.arange(math.prod(orbits)).reshape(orbits), list[_RowKind]()
     for kind, parts in given.items():
+        moments = _moments_by_rows(parts, known, alike)
         place = [slice(None) if t < 0 else r.axis.contrasts[t].orbit for r, t in zip(axes, kind, strict=True)]
         at = np.ascontiguousarray(every[tuple(place)]).reshape(-1)
-        rows, inner = list[Any](), list[FloatArray]()
-        for wide, scale in parts.items():
-            own: Any = csr_matrix(np.ones((1, 1), dtype=np.int64))
-            moment: FloatArray = np.array([[scale]])
-            for i, k in enumerate(wide):
-                if k >= 0:
-                    classes, means = known[i, k]
-                    own, moment = kron(own, classes, format="csr"), np.asarray(np.kron(moment, means), dtype=np.float64)
-            rows.append(own)
-            inner.append(moment)
+        rows = list[Any]()
+        for wide in moments:
+            factors = [known[i, k][0] for i, k in enumerate(wide) if k >= 0]
+            rows.append(reduce(functools.partial(kron, format="csr"), factors, csr_matrix(np.ones((1, 1), np.int64))))
         stacked = vstack(rows).tocsr()
         kept, back = independent_row_basis(np.asarray(stacked.todense(), dtype=np.int64))
+        if len(kept) > MAX_ROWS:
+            raise PlanError("symmetries leave too many independent rows")
         gram, start = np.zeros((len(kept),) * 2), 0
-        for moment in inner:
+        for moment in moments.values():
             part = back[start : start + len(moment)]
             gram += part.T @ moment @ part
             start += len(moment)
         values, vectors = np.linalg.eigh(gram)
         if not values[0] > len(values) * np.finfo(np.float64).eps * values[-1]:
             raise PlanError("rows of which nothing is asked")
-        out.append(_RowKind(kind, stacked[kept], at, vectors * np.sqrt(values)))
+        out.append(_RowKind(stacked[kept], at, vectors * np.sqrt(values), kind))
+    return out
+
+
+def _moments_by_rows(
+    parts: Mapping[tuple[int, ...], float],
+    known: Mapping[tuple[int, int], tuple[Any, FloatArray]],
+    alike: Mapping[tuple[int, int], int],
+) -> dict[tuple[int, ...], FloatArray]:
+    """By the factors that give the rows of a kind, the Gram of what is asked of these, of all that have the same."""
+    out: dict[tuple[int, ...], FloatArray] = {}
+    for wide, scale in parts.items():
+        key = tuple(alike.get((i, k), -1) for i, k in enumerate(wide))
+        factors = [known[i, k][1] for i, k in enumerate(wide) if k >= 0]
+        moment = np.asarray(scale * reduce(np.kron, factors, np.ones((1, 1))), dtype=np.float64)
+        out[key] = out[key] + moment if key in out else moment
     return out
 
 
 def _search_row_solution(
     names: tuple[str, ...], axes: Sequence[ReducedAxis], kinds: Sequence[_RowKind], progress: Progress | None
 ) -> SmallUnion:
-    each = np.asarray(reduce(np.multiply.outer, [r.axis.sizes for r in axes]), dtype=np.float64).reshape(-1)
-    work = sum(len(k.root) ** 2 * (len(k.root) + k.rows.nnz / 8) for k in kinds)
-    v, power, lower, reached = each / each.sum(), _POWER, 0.0, 0.0
-    before, best, proof = v, (math.inf, list[FloatArray]()), v
-    for step in range(int(min(_MOST_STEPS, max(_WORK / work, 1.0)))):
-        spectra = [
-            spectrum_of_square(k.moment(v), rounding_units(len(v)) + 2 * rounding_units(len(k.root))) for k in kinds
-        ]
-        total = float(sum(s.roots.sum() for s in spectra))
-        if total < reached:
-            v, power, reached = before, _LEAST_POWER, 0.0
-            continue
-        reached, before, proved = total, v, sum(s.proved for s in spectra)
-        if proved > lower:
-            lower, proof = proved, v
-        lengths = np.zeros(len(v))
-        for kind, spectrum in zip(kinds, spectra, strict=True):
-            lengths[kind.at] += kind.lengths(spectrum)
-        top = float(lengths.max())
-        upper = math.sqrt(total * top) * (1 + _MARGIN_UNION_PLANNING)
-        if upper < best[0]:
-            turned = zip(kinds, spectra, strict=True)
-            best = upper, [(k.root @ s.vectors / np.sqrt(s.roots * top)).T for k, s in turned]
-        if progress is not None:
-            progress(step + 1, relative_gap(lower, best[0]))
-        if best[0] <= lower * (1 + _TOLERANCE):
-            break
-        v = np.maximum(v * (lengths / total) ** power, _LEAST / len(v))
-        v /= v.sum()
+    each = _joint_orbit_cells(axes)
+    work = sum(k.rows.shape[0] ** 2 * (k.rows.shape[0] + k.rows.nnz / 8) for k in kinds)
+    steps = int(min(_MOST_STEPS, max(_WORK / work, 1.0)))
+    found = climb_row_weights(kinds, each, tolerance=_TOLERANCE, steps=steps, least=_LEAST, progress=progress)
     whole = next((k for k in kinds if max(k.kinds) < 0), None)
-    mean = 0.0 if whole is None else float(np.linalg.norm(whole.root.T @ (whole.rows @ proof)))
-    pieces = tuple(_union_row_piece(axes, k, matrix) for k, matrix in zip(kinds, best[1], strict=True))
-    return SmallUnion(names, tuple(r.axis for r in axes), pieces, lower, best[0], float((proof**2 / each).sum()), mean)
+    mean = 0.0
+    if whole is not None and whole.root is not None:
+        mean = float(np.linalg.norm(whole.root.T @ (whole.rows @ found.proof)))
+    pieces = tuple(_union_row_piece(axes, k, matrix) for k, matrix in zip(kinds, found.strategies, strict=True))
+    square = float((found.proof**2 / each).sum())
+    return SmallUnion(names, tuple(r.axis for r in axes), pieces, found.lower, found.upper, square, mean)
 
 
 def _union_row_piece(axes: Sequence[ReducedAxis], kind: _RowKind, matrix: FloatArray) -> UnionPiece:
@@ -492,13 +470,15 @@ def design_union(problem: Problem, progress: Progress | None = None) -> Design:
 
 
 def few_rows(problem: Problem, progress: Progress | None = None) -> Design:
-    """The same to some thousandths for unions of too many joint orbits but few rows of queries: tables beside counts.
+    """The same to a thousandth for unions of too many joint orbits but few rows of queries: tables beside counts.
 
-    Of a record more or less alone: where one is replaced, what it would cost is bounded too loosely.
+    Of persons whose rows are replaced, and may vanish, nothing is proved. Raises PlanError, too, for a known total:
+    what the strategy would cost is then bounded too loosely.
     """
-    if problem.unit.neighbours is not Neighbours.ADD_REMOVE:
+    if problem.unit.total_is_public:
         raise PlanError("its price is not known where one record replaces another")
-    return planned_jointly(problem, lambda p: _design_with_solver(p, solve_rows, progress))
+    found = planned_jointly(problem, lambda p: _design_with_solver(p, solve_rows, progress))
+    return found if problem.unit.neighbours is Neighbours.ADD_REMOVE else replace(found, bound=None)
 
 
 def _design_with_solver(problem: Problem, solver: Solver, progress: Progress | None) -> Design:

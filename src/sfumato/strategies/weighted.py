@@ -24,7 +24,7 @@ from sfumato.operators import Block, Identity, LinearOperator, Scaled, Total
 from sfumato.operators.base import FloatArray, Numbers
 from sfumato.strategies.covariance import check_covariance_size
 from sfumato.strategies.factors import Cells, StrategyFactor
-from sfumato.strategies.strategy import Estimate, Strategy
+from sfumato.strategies.strategy import SINGLE_ATTRIBUTES, Estimate, Strategy, order_by_queries
 
 _ZERO = 1e-13  # relative, some hundreds of roundings: what is constant along an axis is exactly so
 
@@ -167,10 +167,7 @@ class WeightedTables(Strategy):
                 factors |= {a: Identity(self._axes[self.names.index(a)].cells) for a in known}
                 factors |= {a: operator for a in group if a not in self.names}
             else:
-                raise NotAnswerable(
-                    "only products of conditions on single attributes are answered from what was measured; ask for "
-                    "such, joined by 'and', or plan with this query in the workload"
-                )
+                raise NotAnswerable(SINGLE_ATTRIBUTES)
         unknown = [a for a in factors if a not in self.names]
         if unknown:
             raise NotAnswerable(f"nothing about {', '.join(unknown)} was measured")
@@ -271,10 +268,7 @@ class WeightedTables(Strategy):
         for s in _subsets_by_size(common):
             if s in self._precisions:
                 out += _outer_product([terms[i][i in s] for i in every]) / self._precisions[s]
-        rows = [2 * every.index(self.names.index(a)) for a in first.attributes]
-        columns = [2 * every.index(self.names.index(a)) + 1 for a in second.attributes]
-        rest = [k for k in range(out.ndim) if k not in rows and k not in columns]
-        return out.transpose(rows + columns + rest).reshape(first.rows, second.rows)
+        return order_by_queries(out, first, second, [self.names[i] for i in every])
 
     # -- answers ----------------------------------------------------------------------------------
 

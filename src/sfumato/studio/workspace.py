@@ -27,7 +27,7 @@ from sfumato.interactive.opening import keeps_session, session_status
 from sfumato.interactive.plan import SessionPlan
 from sfumato.interactive.session import status_facts
 from sfumato.interactive.streams import stored_release
-from sfumato.planner.loading import load
+from sfumato.planner.opening import load
 from sfumato.plans.iterative import IterativePlan
 from sfumato.plans.labels import LabelPlan
 from sfumato.plans.plan import Plan

@@ -21,8 +21,7 @@ from sfumato._util.frames import Frame
 from sfumato.domain import Domain
 from sfumato.errors import WorkloadError
 from sfumato.operators import Block, Family, Identity, Kronecker, LinearOperator, OnMarginal, Stack, Total
-from sfumato.operators.base import Numbers, real_array
-from sfumato.operators.norms import operator_norm
+from sfumato.operators.base import Numbers, operator_norm, real_array
 from sfumato.workloads.levels import row_labels
 
 RECORDS = "records"

@@ -12,7 +12,7 @@ import pytest
 import sfumato as sf
 from sfumato.check_release import Check
 from sfumato.privacy.measures import WHOLE_BITS
-from sfumato.strategies.moment_tables import MomentTables
+from sfumato.strategies.moment_parts import MomentTables
 
 GROUP = sf.Categories(["a", "b", "c"], outside="other", missing="other")
 DOMAIN = sf.Domain(
