@@ -150,7 +150,7 @@ class Preview(FrameConvertible, Describable):
         """A table as it might be released: the guessed counts with noise of the plan's law, its intervals and flags.
 
         Args:
-            attributes: One or more, as `sf.Release.table` takes them.
+            *attributes: One or more, as `sf.Release.table` takes them.
 
         Returns:
             The table, of noise drawn by `seed`.
