@@ -40,7 +40,7 @@ def open_rows(
     engine = elsewhere.find_engine(source)
     if (counts := engine and engine.counts(grid, person, how, packing)) is not None:
         return counts  # of rows that stay where they are
-    needed = list(dict.fromkeys([*grid.read_columns, *([] if person is None else [person])]))
+    needed = [*dict.fromkeys(grid.read_columns if person is None else (*grid.read_columns, person))]
     opened = open_table(source, needed)
     try:
         connection = opened.session.connection
