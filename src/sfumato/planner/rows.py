@@ -209,7 +209,7 @@ def _beyond(most: int) -> tuple[FloatArray, FloatArray]:
     part of as many as there can be: where few rows are counted more are left out, and err more.
     """
     starts = most * 2 ** np.arange(_BANDS)
-    sizes = np.concatenate([np.arange(most + 1), 1.5 * starts])
+    sizes = np.concatenate([np.arange(most + 1), 1.5 * starts]).astype(np.float64)
     first = np.concatenate([np.arange(most), starts])[:, None]
     end = np.concatenate([np.full(most, most), 2 * starts])[:, None]
     return np.clip(np.minimum(sizes, end) - first, 0, None) / (end - first), sizes
