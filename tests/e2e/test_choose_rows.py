@@ -40,8 +40,8 @@ def test_the_number_of_rows_that_everybody_has_is_chosen_and_both_parts_are_the_
     assert ledger.spent <= Fraction(1, 10)
     assert ledger.spent > Fraction(999, 10_000)
     spends = [e for e in ledger.entries() if e.kind == "spend"]
-    assert [e.name for e in spends] == ["rows of persons", "rows of persons, one each"]
-    assert all(e.unit is not None and e.unit.person == "who" and e.unit.rows_per_person == 1 for e in spends)
+    assert [e.name for e in spends] == ["rows of persons", "rows of persons, where they lie"]
+    assert [(e.unit.person, e.unit.rows_per_person) for e in spends if e.unit is not None] == [("who", 1), ("who", 3)]
     assert "3 rows of a person were chosen by the release 'rows of persons'" in str(chosen)
     sf.release(chosen, visits([3] * 4_000), ledger=ledger, table="hospital", name="visits")
     assert ledger.remaining < Fraction(1, 1000)

@@ -58,8 +58,8 @@ def choose_rows(
 
     Each row more of a person costs noise in every answer, each row fewer leaves rows out. A share of the plan's budget
     pays for two releases: of how many rows would be left out by each number up to the plan's own, and roughly of who
-    has up to eight times that; and of the plan's questions with one row of each person. The plan that is returned has
-    the best number, and the rest of the budget.
+    has up to eight times that; and of the plan's questions with as many rows of each person as would do if they lay
+    evenly. The plan that is returned has the best number, and the rest of the budget.
 
     The best is that of the least mean squared error, noise and what is left out together, over the tables of counts,
     tables alike. Rows that are left out are taken to lie in the cells as those of the second release do. Counted are
@@ -71,7 +71,7 @@ def choose_rows(
         source: The table, as `sf.release` takes it: rows, or `sf.joined(...)`.
         ledger: The ledger that pays, or its path; None for an explicit one-shot account.
         share: The share of the plan's budget that both releases cost, above 0 and below 1.
-        name: The name of the first release; that of the second is this with ", one each".
+        name: The name of the first release; that of the second is this with ", where they lie".
         out: The folder where both are stored; the same call then reads them back, free.
         table: The public name of the table or database, as for `sf.release`.
 
@@ -111,16 +111,28 @@ def choose_rows(
     account, folder = as_ledger(ledger), None if out is None else Path(out)
     pays = {"ledger": account, "table": table}
     look = _look_plan(most, part * _OF_NUMBERS)
-    once = replan(most, part_of(most.budget, part * (1 - _OF_NUMBERS)), 1)
-    second = f"{name}, one each"
+    places = {r: replan(most, part_of(most.budget, part * (1 - _OF_NUMBERS)), r) for r in (1, unit.rows_per_person)}
+    second = f"{name}, where they lie"
     if account is not None:
-        _check_both_are_paid(account, {name: look, second: once})
+        _check_both_are_paid(account, {name: [look], second: list(places.values())})
     numbers = carry_out(look, _numbers_of_rows(most, source), name=name, out=folder and folder / "numbers", **pays)
-    each = carry_out(once, source, name=second, out=folder and folder / "each", **pays)
     lost = _Lost.of(numbers, unit.rows_per_person)
     tried, noise = _noise_of(most, 1 - part)
-    squares = noise + lost.squares[tried][:, None] * _spread(each) / lost.persons**2
-    best = tried[int(np.argmin(squares.mean(axis=1)))]
+    cells = np.concatenate([e.cells() for e in most.entries if e.item.unit == RECORDS])
+
+    def best_of(spread: FloatArray) -> int:
+        """The number of least error where of each table's cells the shares of rows left out have these mean squares."""
+        squares = noise + lost.squares[tried][:, None] * spread
+        return tried[int(np.argmin(squares.mean(axis=1)))]
+
+    # Whoever has many rows may have them elsewhere than others have theirs. So this looks at as many rows of each as
+    # would be best if all lay evenly.
+    evenly = 1 / np.square(cells.astype(float))
+    first = best_of(evenly)
+    where = replan(most, part_of(most.budget, part * (1 - _OF_NUMBERS)), first)
+    found = carry_out(where, source, name=second, out=folder and folder / "where", **pays)
+    # no shares have smaller mean squares than even ones, whatever the noise says
+    best = best_of(np.maximum(evenly, _spread(found) / max(1.0, lost.rows[0] - lost.rows[first]) ** 2))
     doubt = math.sqrt(max(0.0, lost.squares[best] - lost.rows[best] ** 2))
     text = (
         f"{best} rows of a person were chosen by the release {name!r}: about {lost.rows[best]:,.0f} ± {2 * doubt:,.0f} "
@@ -130,23 +142,21 @@ def choose_rows(
     return replace(made, notes=(*made.notes, text))
 
 
-def _check_both_are_paid(account: Ledger, plans: dict[str, Plan]) -> None:
+def _check_both_are_paid(account: Ledger, plans: dict[str, list[Plan]]) -> None:
     """Refuse two releases of which the ledger would pay the first alone. Those that it paid for before are free."""
     currency = account.currency
-    prices = [event_price(p.price, currency) for name, p in plans.items() if account.find(name) is None]
+    new = [some for name, some in plans.items() if account.find(name) is None]
+    prices = [max(event_price(plan.price, currency) for plan in some) for some in new]
     if sum(prices, Fraction(0)) > account.remaining:
         raise overspending_error(sum(prices, Fraction(0)), account.remaining, currency)
 
 
 @dataclass(frozen=True, slots=True)
 class _Lost:
-    """By how many rows of a person are counted, from 0: how many rows are left out, and what the squares are expected
-    to be. `persons` is the number of persons who have rows.
-    """
+    """How many rows are left out by how many are counted, from 0, and what the squares are expected to be."""
 
     rows: FloatArray
     squares: FloatArray
-    persons: float
 
     @classmethod
     def of(cls, found: Release, most: int) -> _Lost:
@@ -189,7 +199,7 @@ class _Lost:
         drawn = [[fit(ways, move)[0] for move in np.vstack([moves, -moves])] for ways in taken]
         each = np.array(drawn).reshape(-1, len(numbers))
         lost = each @ left.T
-        return cls(lost.mean(axis=0), np.square(lost).mean(axis=0), max(1.0, float(each.sum(axis=1).mean())))
+        return cls(lost.mean(axis=0), np.square(lost).mean(axis=0))
 
 
 def _beyond(most: int) -> tuple[FloatArray, FloatArray]:
@@ -199,7 +209,7 @@ def _beyond(most: int) -> tuple[FloatArray, FloatArray]:
     part of as many as there can be: where few rows are counted more are left out, and err more.
     """
     starts = most * 2 ** np.arange(_BANDS)
-    sizes = np.concatenate([np.arange(most + 1), 1.5 * starts])
+    sizes = np.concatenate([np.arange(most + 1), 1.5 * starts]).astype(np.float64)
     first = np.concatenate([np.arange(most), starts])[:, None]
     end = np.concatenate([np.full(most, most), 2 * starts])[:, None]
     return np.clip(np.minimum(sizes, end) - first, 0, None) / (end - first), sizes
@@ -227,15 +237,15 @@ def _look_plan(most: Plan, part: Fraction) -> Plan:
     return plan(asked, part_of(most.budget, part), neighbours=most.unit.neighbours, person=most.unit.person)
 
 
-def _spread(each: Release) -> FloatArray:
-    """Of every table of counts the mean square of a cell, where one row of each person is counted."""
-    entries = each.plan.entries
-    errors = each.standard_errors()
+def _spread(found: Release) -> FloatArray:
+    """Of every table of counts the mean square of a cell."""
+    entries = found.plan.entries
+    errors = found.standard_errors()
     assert errors is not None
     sizes = np.concatenate([e.cells() for e in entries])
     kept = np.concatenate([np.full(len(e.cells()), e.item.unit == RECORDS) for e in entries])
     starts = np.append(0, np.cumsum(sizes)[:-1])
-    squares = np.add.reduceat(np.square(each.answers) - np.square(errors), starts) / sizes
+    squares = np.add.reduceat(np.square(found.answers) - np.square(errors), starts) / sizes
     return np.maximum(squares, 0.0)[kept]
 
 

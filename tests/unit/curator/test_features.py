@@ -282,7 +282,7 @@ def on_spark(spark: Running, rows: Sequence[Mapping[str, Any]], parts: int = 3) 
 
 
 @pytest.mark.parametrize("seed", [0, 11])
-def test_tables_of_spark_say_the_same(spark: Running, seed: int) -> None:
+def test_tables_of_spark_say_the_same(spark: Running, seed: int, request: pytest.FixtureRequest) -> None:
     """Every feature of every person, to the bit, with rows of one person in several partitions of several tables.
 
     Mutants: a table whose persons are moved by another hash; a digest that is a decimal number on its way.
@@ -293,6 +293,8 @@ def test_tables_of_spark_say_the_same(spark: Running, seed: int) -> None:
     domain = each_value(here, {n: [v[i] for v in told.values()] for i, n in enumerate(here.features)})
     there = source({name: on_spark(spark, rows) for name, rows in tables.items()})
     sets = [("key", name) for name in here.features]
+    spark.session.conf.set("spark.sql.shuffle.partitions", "7")  # of two, both may be in one partition
+    request.addfinalizer(lambda: spark.session.conf.set("spark.sql.shuffle.partitions", "2"))
     counts = [open_source(made, domain, person="key") for made in (here, there)]
     assert counts[0].rows == counts[1].rows == len(told)
     one, other = (c.count(sets) for c in counts)
