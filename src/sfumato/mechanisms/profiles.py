@@ -144,7 +144,7 @@ def plan_profile(
     unit = PrivacyUnit(Neighbours.parse(neighbours), person, rows_per_person)
     share = _pair_share(pairs)
     if (engine := find_engine(source)) is not None and hasattr(engine, "require_person"):
-        cast(Any, engine).require_person(person)  # of a table that is made of several
+        engine.require_person(person)  # of a table that is made of several
     types = {n: kind for n, kind in column_types(source, columns).items() if n != person}
     for name in types:
         check_text(name, "column name")

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import gammaincinv
 
 from sfumato.operators.base import FloatArray
@@ -41,7 +42,7 @@ def noise_length(weights: FloatArray, miss: float) -> float:
     return math.sqrt(float(gammaincinv(shape, 1 - miss)) * variance / mean)
 
 
-def kept_cells(counts: FloatArray, variance: float) -> tuple[FloatArray, FloatArray]:
+def kept_cells(counts: FloatArray, variance: float) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """The places of the rows, and of the columns, that have records enough to be compared."""
     rows, columns = counts.shape
     least = [max(_LEAST_SHARE * float(counts.sum()), _SURE * math.sqrt(variance * n)) for n in (columns, rows)]
