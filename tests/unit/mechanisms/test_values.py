@@ -193,7 +193,7 @@ def test_the_inverses_take_the_options_of_plan() -> None:
 
 def test_the_page_is_short() -> None:
     """Mutants: a name too many; a parameter too many; a loader of one kind."""
-    assert len(sf.__all__) <= 72  # share_budget, describe, plan_profile and sql came last
+    assert len(sf.__all__) <= 73  # share_budget, describe, plan_profile, sql and preview came last
     assert len(set(sf.__all__)) == len(sf.__all__)
     assert not [name for name in sf.__all__ if name.startswith("load_")]
     called = {name: getattr(sf, name) for name in sf.__all__ if callable(getattr(sf, name))}
