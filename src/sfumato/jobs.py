@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import json
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
@@ -46,7 +46,7 @@ from sfumato.workloads.reading import Section, read_toml
 
 SUMMARY = "job.json"
 _NAMES = 60  # characters of a name: with the period a folder's name that all systems take
-_EVERY = {
+_EVERY: dict[str, Callable[[date], str]] = {
     "year": lambda day: f"{day.year}",
     "quarter": lambda day: f"{day.year}-Q{(day.month + 2) // 3}",
     "month": lambda day: f"{day:%Y-%m}",
@@ -211,7 +211,7 @@ class _Planned:
         return self.folder / "release"
 
 
-def run_job(job: Job, period: str | None = None, *, dry_run: bool = False, log: Log = lambda *_: None) -> JobResult:
+def run_job(job: Job, period: str | None = None, *, dry_run: bool = False, log: Log | None = None) -> JobResult:
     """Do what of a job is not there yet for a period: release, project, publish, write files.
 
     Args:
@@ -236,6 +236,7 @@ def run_job(job: Job, period: str | None = None, *, dry_run: bool = False, log: 
     when = job.period() if period is None else period
     if not when or not all(c.isalnum() or c in "-_" for c in when):
         raise InvalidInput(f"a period is a name such as {job.period()}, of letters, digits and dashes, not {when!r}")
+    log = log or (lambda _level, _event, _facts: None)
     result = JobResult(when, job.out / when)
     log("info", "begin", {"period": when, "tables": len(job.tables)})
     planned = [_plan_table(job, table, when, log) for table in job.tables]
@@ -291,7 +292,7 @@ def _plan_table(job: Job, table: JobTable, period: str, log: Log) -> _Planned:
 
 
 @contextmanager
-def _naming(table: JobTable) -> Iterator[None]:
+def _naming(table: JobTable) -> Generator[None]:
     """Refusals with the name of the table that they are about."""
     try:
         yield

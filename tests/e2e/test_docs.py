@@ -16,6 +16,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.cli import command
+from sfumato.jobs import read_job
 from sfumato.plans.plan import Plan
 from sfumato.releasing import plan_from_spec
 from support.forked import served
@@ -171,8 +172,12 @@ def serve(page: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRe
 
 
 def check_spec(block: Block) -> None:
-    """A spec, or a part of one, is read and planned, and says of the plan what it printed."""
+    """A spec, or a part of one, is read and planned, and says of the plan what it printed; a job is read."""
     said, text = tomllib.loads(block.text), block.text
+    if "job" in said:
+        Path("printed.toml").write_text(text, encoding="utf-8")
+        assert len(read_job("printed.toml").tables) == len(said["tables"])
+        return
     missing = {"privacy": PRIVACY, "schema": SCHEMA + SEX + REGION * ("region" in text), "queries": ASKED}
     if "schema" in said and "sex" not in said["schema"]:
         text += SEX

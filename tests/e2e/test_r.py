@@ -54,7 +54,7 @@ def read_in_r(library: Path, files: Path, out: Path) -> list[list[dict[str, str]
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
 @pytest.mark.parametrize("budget", [sf.approx(1, "1e-6"), sf.pure(1)], ids=["gaussian", "laplace"])
 def test_r_says_what_python_says(library: Path, tmp_path: Path, budget: sf.Budget, neighbours: Any) -> None:
-    """Mutants: covariances in another order of the attributes; numbers written to six digits."""
+    """Mutants: covariances in another order of the cells; numbers written to six digits."""
     plan = sf.plan(sf.marginals(DOMAIN, upto=2), budget, neighbours=neighbours)
     release = sf.release(plan, sf.Histogram(COUNTS), ledger=None, name="2026")
     told = Publication(title="People", flags={"*": 0.05})

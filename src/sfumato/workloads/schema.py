@@ -492,6 +492,10 @@ total = true
 # objective = "tables"    # the default: every part alike, every table of a part, every cell of a table;
 #                         # "cells": every cell alike, so large tables take the budget; "max": the largest error
 
+# [publication]             # what readers are told; of no weight for what is paid, and can be corrected later
+# title = "People by age"   # also subtitle, institution, contact, period, notes, licence; language = "en", "de" or "fr"
+# flags = {{ "*" = 0.15, "**" = 0.30, suppress = 0.50 }}   # by relative standard error
+
 # [stream]                  # only where the same tables come again and again, period after period
 # periods = 104             # all that are paid for, once, before the first; "unknown" where nobody knows how many
 # ask = ["totals", "last 12"]   # what is to err little, or weights, {{ totals = 2, "decayed 0.99" = 1 }}
