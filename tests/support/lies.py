@@ -632,6 +632,11 @@ def _label_rows(look: Any) -> None:
     look["selection"]["per_person"] += 1
 
 
+def _label_rows_without_end(look: Any) -> None:
+    """Nobody goes through so many numbers. Mutant: all of them are gone through."""
+    look["selection"]["per_person"] = 2**70
+
+
 _PERSONS = ("residuals of persons", "residuals of replaced persons")
 _FILTERED = ("stream", "stream, replaced", "stream of persons", "stream of replaced persons")
 _LEFT_OUT = ("stream of persons", "stream of replaced persons", "stream of banded persons")
@@ -860,6 +865,7 @@ LIES: dict[str, Lie] = _FORMS | {
     "labels were found at half the price": Lie(_label_look(_label_price), "price", _WITH_LABELS),
     "labels were found at half the delta": Lie(_label_delta, "price", _WITH_LABELS),
     "more labels of a person count than rows": Lie(_label_look(_label_rows), "price", _WITH_LABELS),
+    "labels of a person count without end": Lie(_label_look(_label_rows_without_end), "price", _WITH_LABELS),
     "labels were looked for elsewhere": Lie(_label_look(_label_column), "maps", _WITH_LABELS),
     "a label is shown that was not looked for": Lie(_label_of_nobody, "looks", _DESCRIBED),
     "a label is shown twice": Lie(_label_twice, "looks", _WITH_LABELS),
