@@ -10,6 +10,9 @@ const list = (text) => { const found = text.split(",").map((t) => t.trim()).filt
 const pairs = (text) => lines(text).map((l) => { const at = l.indexOf("="); return at < 0 ? [l, ""] : [l.slice(0, at).trim(), l.slice(at + 1).trim()]; });
 const table = (entries) => (entries.length ? Object.fromEntries(entries) : null);
 
+/** Whether there are several tables. */
+export const severalTables = () => people() !== undefined;
+
 /** The names of the columns that are told of persons. */
 export const toldColumns = () => Object.keys(people()?.columns ?? {});
 
@@ -60,8 +63,8 @@ export function showPersons(then) {
   $("person").readOnly = on;
   if (!on) return;
   $("key").value = people().key ?? "";
-  $("people-source").value = people().source ?? "";
-  fill($("people-read"), people().source === undefined ? [] : read([], people(), "people", then));
+  $("persons-source").value = people().source ?? "";
+  fill($("persons-read"), people().source === undefined ? [] : read([], people(), "people", then));
   fill($("tables"), Object.keys(rows()).map((name) => entry(name, then)));
   $("features").value = Object.entries(people().columns ?? {}).map(([n, said]) => `${n} = ${said}`).join("\n");
   const each = Object.keys(rows()).map((name) => [name, `the rows of ${name}, each with its person's columns`]);
@@ -70,9 +73,9 @@ export function showPersons(then) {
   $("unmatched-field").hidden = !people().joined;
 }
 
-/** What is wrong with the features, told at their field. */
-export function refuseFeatures(place, text) {
-  refuse($("features"), place?.startsWith("people.columns") ? text : "");
+/** What is wrong with the features, of what is still to do, told at their field. */
+export function refuseFeatures(todo) {
+  refuse($("features"), todo?.match(/^people\.columns\S*: (.*)$/s)?.[1] ?? "");
 }
 
 /** Write what is chosen and typed here. */
@@ -92,8 +95,8 @@ export function personsKept(then) {
     change([{ place: ["people", "key"], value }, { place: ["privacy", "person"], value: value || null }], then);
     $("person").value = value;
   });
-  $("people-source").addEventListener("change", () => {
-    const value = $("people-source").value.trim() || null;
+  $("persons-source").addEventListener("change", () => {
+    const value = $("persons-source").value.trim() || null;
     const comes = (value === null) !== (people().source === undefined); // or goes, with what is read of it
     const read = value ? [] : ["dates", "numbers", "booleans", "order", ...NOTATION]; // of what is not there
     change([{ place: ["people", "source"], value }, ...read.map((k) => ({ place: ["people", k], value: null }))], comes ? then.again : then);

@@ -1,7 +1,7 @@
 // The first page: where the table is, what its columns are, whose privacy.
 
 import { $, attempt, change, complain, data, fill, h, later, listing, number, options, post, refuse, say } from "./common.js";
-import { personsKept, refuseFeatures, showPersons, toldColumns } from "./persons.js";
+import { personsKept, refuseFeatures, severalTables, showPersons, toldColumns } from "./persons.js";
 
 const KINDS = [
   ["", "leave out"], ["integer", "whole numbers"], ["number", "numbers"], ["date", "dates"], ["category", "labels"],
@@ -275,8 +275,7 @@ function summary() {
     const said = data.todo?.match(/^([a-z_.]+?)(\.\d+)?: (.*)$/s); // a number is that of a text in a list
     refuse($(id), said?.[1] === place ? said[3] : "");
   }
-  const of = data.todo?.match(/^(people\.\S+): (.*)$/s);
-  refuseFeatures(of?.[1], of?.[2]);
+  refuseFeatures(data.todo);
   const person = table("privacy").person;
   refuse($("person"), person && data.absent?.includes(person) ? `The table has no column called ${person}.` : "");
 }
@@ -348,7 +347,7 @@ for (const radio of document.getElementsByName("neighbours")) {
 }
 $("read-names").addEventListener("click", async () => {
   const place = $("read-names");
-  if (!spec().people) await change([{ place: ["data", "source"], value: $("source").value.trim() || "" }]);
+  if (!severalTables()) await change([{ place: ["data", "source"], value: $("source").value.trim() || "" }]);
   const found = await attempt(place, () => post("names", { version: data.version }));
   if (!found) return;
   Object.assign(data, found);
