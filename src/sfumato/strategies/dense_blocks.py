@@ -371,11 +371,11 @@ class CellChanges:
         """Rows (r, m) times L, and the largest entry of its diagonal."""
         return rows * weights, float(weights.max())
 
-    def gather(self, weights: FloatArray, columns: FloatArray) -> FloatArray:
+    def gather(self, weights: FloatArray, columns: NDArray[np.floating]) -> NDArray[np.floating]:
         """columnsᵀ L columns, (r, r), for columns (m, r) and in their type."""
         return (columns.T * weights.astype(columns.dtype)) @ columns
 
-    def forms(self, columns: FloatArray, inner: FloatArray) -> FloatArray:
+    def forms(self, columns: NDArray[np.floating], inner: NDArray[np.floating]) -> FloatArray:
         """(changes,) eᵀ columns inner columnsᵀ e."""
         return np.einsum("ij,ij->i", columns @ inner, columns).astype(np.float64)
 
@@ -408,10 +408,10 @@ class PairChanges:
         graph = self.laplacian(weights)
         return rows @ graph, float(np.diagonal(graph).max())
 
-    def gather(self, weights: FloatArray, columns: FloatArray) -> FloatArray:
+    def gather(self, weights: FloatArray, columns: NDArray[np.floating]) -> NDArray[np.floating]:
         return columns.T @ self.laplacian(weights).astype(columns.dtype) @ columns
 
-    def forms(self, columns: FloatArray, inner: FloatArray) -> FloatArray:
+    def forms(self, columns: NDArray[np.floating], inner: NDArray[np.floating]) -> FloatArray:
         return self.lengths((columns @ inner @ columns.T).astype(np.float64))
 
 
