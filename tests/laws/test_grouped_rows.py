@@ -109,7 +109,7 @@ def test_phantoms_tell_which_pairs_of_rows_can_lie_together(
     def none(*_: object) -> int:
         raise PlanError("no phantoms")
 
-    monkeypatch.setattr("sfumato.privacy.sensitivity.phantom_change", none)
+    monkeypatch.setattr("sfumato.privacy.grouped_rows.phantom_change", none)
     assert price(residual, sizes, once_per, rows) == pairs
 
 
@@ -123,8 +123,8 @@ def test_phantoms_prove_whatever_their_weights_are(monkeypatch: pytest.MonkeyPat
 def test_phantoms_below_nothing_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether the brute force could find a phantom that takes away what is there."""
     monkeypatch.setattr(grouped_rows, "_phantom_weights", lambda _, own, *__: [-1.0] * len(own))
-    monkeypatch.setattr("sfumato.privacy.sensitivity.grouped_change", lambda *_: 2**60)
-    monkeypatch.setattr("sfumato.privacy.sensitivity.paired_change", lambda *_: 2**60)
+    monkeypatch.setattr("sfumato.privacy.grouped_rows.grouped_change", lambda *_: 2**60)
+    monkeypatch.setattr("sfumato.privacy.grouped_rows.paired_change", lambda *_: 2**60)
     assert understated(40, 11) > 0
 
 
@@ -174,5 +174,5 @@ def test_a_replaced_person_is_two(monkeypatch: pytest.MonkeyPatch) -> None:
         return whole(products, PrivacyUnit("add-remove", "who", unit.rows_per_person, None, unit.once_per,
                                            unit.rows_per_group), sizes)  # fmt: skip
 
-    monkeypatch.setattr("sfumato.privacy.sensitivity.grouped_change", one)
+    monkeypatch.setattr("sfumato.privacy.grouped_rows.grouped_change", one)
     assert understated(20, 0) > 0

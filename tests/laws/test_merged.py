@@ -22,7 +22,7 @@ from sfumato.mechanisms.searches import PARTS, SEARCHES, Found, run
 from sfumato.mechanisms.separate_parts import parted
 from sfumato.operators import Block, Combination, Dense, Identity
 from sfumato.plans.plan import price_design
-from sfumato.privacy import terms as columns_module
+from sfumato.privacy import columns as columns_module
 from sfumato.privacy.accounting import GaussianEvent
 from sfumato.privacy.columns import distinct_columns
 from sfumato.privacy.noise import RoundedGaussian
