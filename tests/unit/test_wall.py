@@ -40,9 +40,9 @@ PARTS = {
     "groups": {"sfumato.privacy.grouped_rows"},
     "measures": {"sfumato.privacy.measures", "sfumato.curator.rows.shares"},
 }
-MOST_PARTS_OF_DOOR = {"rows": 1_332, "replaced": 482, "groups": 325, "measures": 215}
+MOST_PARTS_OF_DOOR = {"rows": 1_332, "replaced": 482, "groups": 325, "measures": 217}
 # All of this together.
-MOST_MEASURE = 6_290
+MOST_MEASURE = 6_292
 MOST_CHOOSE = 375
 # The goal of the wings is 1,600. 320 of the lines are check_forms.py, a table of what a file may hold and its reader,
 # by which stores that go on are read: what may be built from a file is closed, field by field. 70 more see to it that

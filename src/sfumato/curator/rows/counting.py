@@ -443,30 +443,18 @@ def count_parts(
     summed = [bool(np.isin(p.blocks, grid.summed_axes).any()) for p in parts]
     for columns in read(needed) if len(needed) else ():
         for part, table, shared in zip(parts, tables, summed, strict=True):
-            if shared:
-                _add_block_shares(grid, columns, part, table)
-            else:
+            if not shared:
                 _add_records(columns, part, table)
+                continue
+            from sfumato.curator.rows.shares import add_shares  # noqa: PLC0415
+
+            add_shares(grid, columns, part.blocks, table)
     for part, table, shared in zip(parts, tables, summed, strict=True):
         if shared:
-            _restore_axis_orders(grid, part, table)
+            from sfumato.curator.rows.shares import restore_axis_orders  # noqa: PLC0415
+
+            restore_axis_orders(grid, part.blocks, table)
     return tables
-
-
-def _add_block_shares(grid: Grid, columns: Columns, part: Cluster, tables: Table) -> None:
-    """Add the shares of the records in `columns` to the tables of some blocks with measures."""
-    from sfumato.curator.rows.shares import add_shares  # noqa: PLC0415
-
-    for axes, into in zip(part.blocks.tolist(), tables, strict=True):
-        add_shares(grid, columns, axes, into)
-
-
-def _restore_axis_orders(grid: Grid, part: Cluster, tables: Table) -> None:
-    """Put the tables of some blocks with measures into the order of their attributes."""
-    from sfumato.curator.rows.shares import restore_axis_order  # noqa: PLC0415
-
-    for axes, into in zip(part.blocks.tolist(), tables, strict=True):
-        into[:] = restore_axis_order(grid, axes, into)
 
 
 def _add_records(columns: Columns, part: Cluster, tables: Table) -> None:

@@ -120,7 +120,13 @@ def _to_nearest(numbers: Table, bits: int) -> Table:
     return numbers
 
 
-def add_shares(grid: Grid, columns: Columns, axes: Sequence[int], table: Table) -> None:
+def add_shares(grid: Grid, columns: Columns, blocks: Positions, tables: Table) -> None:
+    """Add the shares of the records in `columns` to the tables (blocks, cells) of sets of attributes with measures."""
+    for axes, into in zip(blocks.tolist(), tables, strict=True):
+        _add_block_shares(grid, columns, axes, into)
+
+
+def _add_block_shares(grid: Grid, columns: Columns, axes: Sequence[int], table: Table) -> None:
     """Add the shares of the records in `columns` to the table of one set of attributes, measures among them.
 
     table: (cells), first by the measures and then by the others, as `_measures_first` has them.
@@ -150,11 +156,12 @@ def _measures_first(grid: Grid, axes: Sequence[int]) -> tuple[list[int], list[in
     return mine, [a for a in axes if a not in mine]
 
 
-def restore_axis_order(grid: Grid, axes: Sequence[int], table: Table) -> Table:
-    """A table with its measures first as one in the order of `axes`, flat."""
-    mine, plain = _measures_first(grid, axes)
-    shaped = table.reshape([grid.shape[a] for a in (*mine, *plain)])
-    return shaped.transpose([(*mine, *plain).index(a) for a in axes]).reshape(-1)
+def restore_axis_orders(grid: Grid, blocks: Positions, tables: Table) -> None:
+    """Tables with their measures first as ones in the order of their attributes, in place."""
+    for axes, table in zip(blocks.tolist(), tables, strict=True):
+        mine, plain = _measures_first(grid, axes)
+        shaped = table.reshape([grid.shape[a] for a in (*mine, *plain)])
+        table[:] = shaped.transpose([(*mine, *plain).index(a) for a in axes]).reshape(-1)
 
 
 def _add_runs(
