@@ -19,7 +19,7 @@ from sfumato.errors import LedgerMismatch, PlanError
 from sfumato.operators import Block, Combination, Grouping, Identity, Scaled
 from sfumato.plans.plan import Plan, price_design
 from sfumato.postprocess import geography as parts
-from sfumato.privacy import sensitivity as wall
+from sfumato.privacy import replaced
 from sfumato.privacy.accounting import GaussianEvent
 from sfumato.privacy.debits import _unit_from_text, _unit_to_text  # pyright: ignore[reportPrivateUsage]
 from sfumato.privacy.ledger.words import secrecy_clause
@@ -84,8 +84,8 @@ def test_of_many_cells_a_bound_is_proved_that_whole_tables_reach(
 ) -> None:
     """Mutant: a level whose groups are in several of the groups that count taken for one in which two records lie
     together; then two records would be nearer than they are."""
-    monkeypatch.setattr(wall, "_MOST_CELLS_JOINT", 0)
-    monkeypatch.setattr(wall, "_MOST_CELLS_ALONE", 0)
+    monkeypatch.setattr(replaced, "_MOST_CELLS_JOINT", 0)
+    monkeypatch.setattr(replaced, "_MOST_CELLS_ALONE", 0)
     for seed in range(60):
         made, unit, wanted, free = drawn(seed, residual=residual)
         sizes = dict(zip(made.names, made.shape, strict=True))

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from sfumato.curator.rows import counting
+from sfumato.curator.rows import counting, loading
 from sfumato.curator.rows import counting as summing
 from sfumato.curator.rows.counting import (
     ColumnCounts,
@@ -41,14 +41,14 @@ def plain(shape: Sequence[int]) -> Domain:
 def in_columns(domain: Domain, records: IntArray, packing: Any = pack_tables) -> ColumnCounts:
     kinds = [np.uint8 if s <= 2**8 else np.uint16 if s <= 2**16 else np.uint32 for s in domain.shape]
     return ColumnCounts(
-        domain, len(records), tuple(records[:, i].astype(k) for i, k in enumerate(kinds)), packing=packing
+        domain.grid, len(records), tuple(records[:, i].astype(k) for i, k in enumerate(kinds)), packing=packing
     )
 
 
 def in_table(domain: Domain, records: IntArray, packing: Any = pack_tables) -> DatabaseCounts:
     columns = in_columns(domain, records).columns
     read = lambda axes, start, stop: [columns[a][start:stop] for a in axes]  # noqa: E731
-    return DatabaseCounts(domain, len(records), read, packing=packing)
+    return DatabaseCounts(domain.grid, len(records), read, packing=packing)
 
 
 def in_tensor(domain: Domain, records: IntArray) -> TensorCounts:
@@ -116,7 +116,7 @@ def test_streamed_records_agree_with_brute_force(
     domain, records, sets = problem
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counting, "_CHUNK_ROWS", chunks[0])
-        patch.setattr(counting, "_READ_ROWS", chunks[1])
+        patch.setattr(loading, "_READ_ROWS", chunks[1])
         packed = store(domain, records, lambda shape, sets, rows: pack_tables(shape, sets, effort))
         check_stream(packed, domain, records, sets)
 
@@ -270,7 +270,7 @@ def test_refusals_come_before_counting() -> None:
         raise AssertionError(axes, start, stop)
 
     domain = Domain({"a": 10_000, "b": 10_000})
-    counts = DatabaseCounts(domain, 5, never)
+    counts = DatabaseCounts(domain.grid, 5, never)
     with pytest.raises(PlanError, match="the table of a, b has 100,000,000 cells; at most 67,108,864"):
         counts.stream([combinations(2, 1), combinations(2, 2)])
     with pytest.raises(DomainError, match="no attribute is called 'c'"):
@@ -286,7 +286,7 @@ def test_refusals_come_before_counting() -> None:
 
 @pytest.mark.parametrize("found", [[1, 2, 2], [1, 2, 2, 3, 3]])
 def test_a_table_that_does_not_add_up_is_refused_without_numbers(found: list[int]) -> None:
-    counts = DatabaseCounts(plain([7]), 4, lambda axes, start, stop: [np.array(found, dtype=np.uint8) for _ in axes])
+    counts = DatabaseCounts(plain([7]).grid, 4, lambda axes, start, stop: [np.array(found, dtype=np.uint8) for _ in axes])
     with pytest.raises(SourceError, match="the table of a0 does not add up to the number of records") as refusal:
         list(counts.stream([combinations(1, 1)]))
     assert "4" not in str(refusal.value)
@@ -299,7 +299,7 @@ def test_cells_that_do_not_exist_are_refused_without_numbers(rows: int, order: i
     domain = plain([3, 3, 3])
     columns = tuple(np.full(rows, 27, dtype=np.uint8) for _ in range(3))
     with pytest.raises(SourceError, match="does not add up to the number of records") as refusal:
-        list(ColumnCounts(domain, rows, columns).stream([combinations(3, order)]))
+        list(ColumnCounts(domain.grid, rows, columns).stream([combinations(3, order)]))
     assert "27" not in str(refusal.value)
     assert refusal.value.__context__ is None
     tensor = TensorCounts(domain, rows, np.full((3, 3, 3), 1))
@@ -337,7 +337,7 @@ def test_in_duckdb_and_in_memory_give_the_same(monkeypatch: pytest.MonkeyPatch) 
     sets = [s for k in range(4) for s in itertools.combinations(domain.names, k)]
     memory = open_source(table, domain)
     monkeypatch.setattr("sfumato.curator.rows.loading.MEMORY_LIMIT", 0)
-    monkeypatch.setattr(counting, "_READ_ROWS", 700)
+    monkeypatch.setattr(loading, "_READ_ROWS", 700)
     database = open_source(table, domain)
     assert isinstance(memory, ColumnCounts)
     assert isinstance(database, DatabaseCounts)
