@@ -18,7 +18,7 @@ from sfumato.errors import PlanError
 from sfumato.operators import Identity, LinearOperator, Stack, Total
 from sfumato.operators.base import FloatArray, single_thread
 from sfumato.privacy.unit import Neighbours
-from sfumato.strategies import direct, merged_planning
+from sfumato.strategies import descent, direct, merged_planning
 from sfumato.strategies.dense_blocks import Queries
 from sfumato.strategies.dense_dual import optimality_title, pair_bound
 from sfumato.strategies.dense_largest import LargestErrorOptimum, optimize_largest, optimize_largest_rows
@@ -134,7 +134,7 @@ def families_apart(problem: Problem, progress: Progress | None = None) -> list[D
 
 
 def _design_separate_families(problem: Problem, tables: list[_Family], progress: Progress | None) -> list[Design]:
-    """The optimum of each family, the budget shared between them."""
+    """The optimum of each family, the budget shared between them; of several also one product."""
     power = problem.power
     pieces: list[StackedPiece] = []
     bounds: list[float | None] = []
@@ -161,7 +161,9 @@ def _design_separate_families(problem: Problem, tables: list[_Family], progress:
     if problem.noise == "laplace" and problem.largest:
         # neither is proved the best: what has the least mean may have the least largest error too
         return [design, *_design_separate_families(replace(problem, objective="cells"), tables, progress)]
-    return [design]
+    # tables that share attributes may be better answered from one product than from strategies of their own
+    shared = descent.design_by_descent(problem) if len(tables) > 1 else None
+    return [design] if shared is None else [design, shared]
 
 
 def laplace_note(problem: Problem, bound: float) -> str:
