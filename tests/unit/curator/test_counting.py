@@ -286,7 +286,9 @@ def test_refusals_come_before_counting() -> None:
 
 @pytest.mark.parametrize("found", [[1, 2, 2], [1, 2, 2, 3, 3]])
 def test_a_table_that_does_not_add_up_is_refused_without_numbers(found: list[int]) -> None:
-    counts = DatabaseCounts(plain([7]).grid, 4, lambda axes, start, stop: [np.array(found, dtype=np.uint8) for _ in axes])
+    counts = DatabaseCounts(
+        plain([7]).grid, 4, lambda axes, start, stop: [np.array(found, dtype=np.uint8) for _ in axes]
+    )
     with pytest.raises(SourceError, match="the table of a0 does not add up to the number of records") as refusal:
         list(counts.stream([combinations(1, 1)]))
     assert "4" not in str(refusal.value)

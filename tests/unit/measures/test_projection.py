@@ -292,11 +292,16 @@ def test_what_is_not_projected_is_refused_in_words() -> None:
         many.project()
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_a_regression_of_a_projected_release_is_of_its_sums(seed: int) -> None:
+def test_a_regression_of_a_projected_release_is_of_its_sums() -> None:
     """The slope is the projected covariance over the projected variance, R² the square of the correlation, and the
     constant goes with the projected means; intervals hold these and all of the raw ones'. Mutants: coefficients of the
-    raw moments; intervals of the projected ones, as if these had their noise; shown values in units of ranges."""
+    raw moments; intervals of the projected ones, as if these had their noise; shown values in units of ranges.
+    Of one release all groups may be blank, by chance; of four hardly ever."""
+    assert sum(map(_compared_regressions, range(4)))
+
+
+def _compared_regressions(seed: int) -> int:
+    """In how many groups a projected release told a regression, each held against its sums."""
     release = _released("pair", seed, n=1_500)
     projected = release.project()
     raw, own = (r.regression("v", "w", by="g").to_pandas() for r in (release, projected))
@@ -317,4 +322,4 @@ def test_a_regression_of_a_projected_release_is_of_its_sums(seed: int) -> None:
         assert list(at.value.astype(float)) == pytest.approx([constant, slope, float(r[g]) ** 2], rel=1e-6, abs=1e-6)
         assert (at.low <= np.minimum(at.value, before.low) + 1e-9).all()
         assert (at.high >= np.maximum(at.value, before.high) - 1e-9).all()
-    assert told
+    return told

@@ -10,7 +10,7 @@ import pytest
 import sfumato as sf
 from sfumato.errors import PlanError
 from sfumato.planner.inverse import plan_for
-from sfumato.planner.simulate import _draw_float_noise
+from sfumato.planner.simulate import draw_float_noise
 
 AGES = sf.Domain({"age": sf.Integers(0, 15), "sex": sf.Booleans()})
 WORK = sf.stack(tables=sf.marginals(AGES, order=1), cdf=sf.prefix(AGES, "age", by=["sex"]))
@@ -93,7 +93,7 @@ def test_all_answers_are_within_their_half_widths_as_often_as_said(
     held = 0
     for _ in range(repetitions):
         estimate = plan.strategy.estimate(
-            [_draw_float_noise(plan, b.rows, generator) for b in plan.strategy.blocks], None
+            [draw_float_noise(plan, b.rows, generator) for b in plan.strategy.blocks], None
         )
         error = np.concatenate([plan.strategy.answer(estimate, b) for b in blocks])
         held += bool((np.abs(error) <= width * (1 + 1e-12)).all())
