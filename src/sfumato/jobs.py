@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from sfumato._util.catalogue import read_catalogue
-from sfumato._util.documents import write_atomically
+from sfumato._util.documents import write_text_atomically
 from sfumato.curator.rows.samples import column_names, named_or_spec_table
 from sfumato.curator.rows.written import source_of
 from sfumato.errors import BudgetExceeded, InvalidInput, LedgerMismatch, NotWritten, SfumatoError, SourceError
@@ -416,7 +416,7 @@ def _copy_declaration(job: Job, one: _Planned) -> None:
     place = declared_folder(job) / f"{one.name}.toml"
     if not place.exists():
         place.parent.mkdir(exist_ok=True)
-        write_atomically(place, lambda partial: _write_utf8_text(partial, one.text))
+        write_text_atomically(place, one.text)
 
 
 def _write_summary(job: Job, planned: Sequence[_Planned], result: JobResult) -> None:
@@ -435,8 +435,4 @@ def _write_summary(job: Job, planned: Sequence[_Planned], result: JobResult) -> 
         for one in planned
     ]
     facts = {"period": result.period, "tables": tables, "ledger": {"left": remaining_text(Ledger(job.ledger).state())}}
-    write_atomically(place, lambda partial: _write_utf8_text(partial, json.dumps(facts, indent=2) + "\n"))
-
-
-def _write_utf8_text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8", newline="\n")
+    write_text_atomically(place, json.dumps(facts, indent=2) + "\n")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Required, TypedDict, Unpack, cast, overload
 
 from sfumato._util.display import Progress, show_progress
-from sfumato._util.documents import write_atomically
+from sfumato._util.documents import write_text_atomically
 from sfumato.curator.people import Joined, PerPerson
 from sfumato.curator.rows.written import Source, source_of
 from sfumato.errors import InvalidInput
@@ -277,8 +277,7 @@ def write_profile(profile: Profile, folder: Path, source: str, written: Mapping[
     for file, make in made.items():
         try:
             if not (folder / file).exists():
-                text = make()
-                write_atomically(folder / file, lambda partial, text=text: _write_utf8(partial, text))
+                write_text_atomically(folder / file, make())
         except Exception as error:
             # the budget is spent and the description is stored: nothing about its page may hide that
             warnings.warn(
@@ -287,10 +286,6 @@ def write_profile(profile: Profile, folder: Path, source: str, written: Mapping[
                 PageWarning,
                 stacklevel=3,
             )
-
-
-def _write_utf8(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8", newline="\n")
 
 
 def _spec_plan_options(spec: Spec) -> dict[str, Any]:

@@ -7,7 +7,8 @@ from typing import Any
 
 import sfumato as sf
 from sfumato.mechanisms import make_mechanism
-from sfumato.planner.opening import currency_of, plan_and_open
+from sfumato.mechanisms.registry import mechanism_class
+from sfumato.planner.opening import plan_and_open
 from sfumato.releases.released import as_ledger
 
 __all__ = ["open_with", "plan_with"]
@@ -29,5 +30,6 @@ def open_with(source: Any, what: Any, budget: Any, *, mechanism: str = "pmw", **
     opening: dict[str, Any] = {"name": "session", "store": None, "table": None, "records": None, "ledger": None}
     opening |= {name: options.pop(name) for name in list(options) if name in (*opening, *_UNIT)}
     account = opening["ledger"] = as_ledger(opening["ledger"])
-    value = make_mechanism(mechanism, **options, currency=currency_of(account, mechanism))
+    currency = mechanism_class(mechanism).alone if account is None else account.currency.value
+    value = make_mechanism(mechanism, **options, currency=currency)
     return plan_and_open(source, what, budget, mechanism=value, **opening)

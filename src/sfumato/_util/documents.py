@@ -39,6 +39,15 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
     sync_folder(path.parent)
 
 
+def write_text_atomically(path: Path, text: str) -> None:
+    """Write a text in UTF-8 with line feeds, the file whole or not at all."""
+    write_atomically(path, lambda partial: _write_lines(partial, text))
+
+
+def _write_lines(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8", newline="\n")
+
+
 def write_document(path: str | os.PathLike[str], value: object, *, beside: bool = False) -> None:
     """Store a value in one file (a zip of one JSON document and plain .npy arrays).
 

@@ -29,7 +29,7 @@ from sfumato.interactive.streams import Stream, open_stream, resume_stored
 from sfumato.local.collecting import LocalRelease
 from sfumato.local.plan import LocalPlan
 from sfumato.mechanisms import carry_out
-from sfumato.mechanisms.registry import Mechanism, mechanism_class, plan_with_mechanism
+from sfumato.mechanisms.registry import Mechanism, plan_with_mechanism
 from sfumato.planner.planning import make_request
 from sfumato.plans.iterative import IterativePlan
 from sfumato.plans.keys import KeyPlan
@@ -184,11 +184,6 @@ def plan_and_open(
             SessionOpening(plan, source, account, name, None if store is None else Path(store), table, True)
         )
     return open_plan(plan, source, ledger=account, name=name, store=store, table=table)
-
-
-def currency_of(account: Ledger | None, mechanism: str) -> str | None:
-    """The option `currency` with which a mechanism is planned for a ledger, or for an account of its own."""
-    return mechanism_class(mechanism).alone if account is None else account.currency.value
 
 
 def _resume_kept(asked: SessionOpening, store: Path, anchor: str | None) -> Session:

@@ -40,9 +40,14 @@ _SOMEBODY = 0.5  # of a record: below, nobody is expected
 _WELL, _EMPTY = "no flag", "none expected"
 
 
+def errors_scale(plan: Plan) -> bool:
+    """Whether other budgets follow from this plan alone: unbiased answers from additive noise."""
+    return plan.forecast is None and plan.bias_records is None
+
+
 def budget_error_factor(plan: Plan, budget: Budget) -> float:
     """How many times its errors a plan has under another budget, up to the grid of its noise. Raises PlanError."""
-    if plan.forecast is not None or plan.bias_records is not None:
+    if not errors_scale(plan):
         raise PlanError("the errors of this mechanism do not scale with the budget; it is planned anew")
     if isinstance(plan.price, GaussianEvent):
         return math.sqrt(plan.budget.mu_squared / budget.mu_squared)

@@ -26,7 +26,7 @@ from sfumato._util.description import (
     drawn,
     page_html,
 )
-from sfumato._util.documents import write_atomically
+from sfumato._util.documents import write_text_atomically
 from sfumato._util.frames import safe_text
 from sfumato.errors import PlanError
 from sfumato.mechanisms.registry import import_named
@@ -105,12 +105,8 @@ def write_report(
     """
     page = render(thing, actual=actual, publication=publication)
     target = Path(path)
-    write_atomically(target, lambda partial: _write_page(partial, page))
+    write_text_atomically(target, page)
     return target
-
-
-def _write_page(path: Path, page: str) -> None:
-    path.write_text(page, encoding="utf-8", newline="\n")
 
 
 def render(thing: Reported, *, actual: ArrayLike | None = None, publication: Publication | None = None) -> str:

@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato._util.documents import file_name_beside, read_document, write_atomically, write_document
+from sfumato._util.documents import (
+    file_name_beside,
+    read_document,
+    write_atomically,
+    write_document,
+    write_text_atomically,
+)
 from sfumato._util.files import PAID, ScratchFolder, abandoned_folders, allocate_zeros, release_pages, sync_folder
 from sfumato._util.frames import safe_text
 from sfumato.domain import Domain
@@ -443,16 +449,12 @@ def _write_release_json(path: Path, facts: dict[str, Any]) -> None:
         if f.is_file() and f.parent == path
     }
     text = json.dumps(facts, indent=2, ensure_ascii=True) + "\n"
-    write_atomically(path / "release.json", lambda partial: _write_text(partial, text))
+    write_text_atomically(path / "release.json", text)
 
 
 def _sha256_of_file(path: Path) -> str:
     with path.open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
-
-
-def _write_text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8", newline="\n")
 
 
 def load_release(folder: str | os.PathLike[str]) -> Release | ModelRelease:

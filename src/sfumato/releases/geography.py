@@ -8,7 +8,6 @@ or not at all, and bears the manifest's digest.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import math
@@ -26,7 +25,7 @@ from numpy.typing import NDArray
 from sfumato._util.bundles import UNREADABLE, shorten
 from sfumato._util.codec import value_fingerprint
 from sfumato._util.display import Progress
-from sfumato._util.documents import write_atomically
+from sfumato._util.documents import write_text_atomically
 from sfumato._util.files import release_pages
 from sfumato.domain import Domain
 from sfumato.domain.predicates import compile_predicate
@@ -131,7 +130,7 @@ class PartFolder:
             raise InvalidInput(f"{path} exists and holds no parts of a projection; choose another folder")
         if self._save is not None:
             (path / "microdata").mkdir(exist_ok=True)
-        write_atomically(manifest, functools.partial(_write_plain_text, text))
+        write_text_atomically(manifest, text)
 
     def above(self, make: Callable[[], UpperNodes]) -> UpperNodes:
         """What is settled before any part: as it was, or made and kept."""
@@ -189,10 +188,6 @@ def hold_folder_lock(path: Path) -> Generator[None]:
         yield
     finally:
         os.close(folder)
-
-
-def _write_plain_text(text: str, path: Path) -> None:
-    path.write_text(text, encoding="utf-8", newline="\n")
 
 
 def gather_leaves(

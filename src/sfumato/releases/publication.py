@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from sfumato._util.catalogue import Called, read_catalogue, say_words, speak
-from sfumato._util.documents import write_atomically
+from sfumato._util.documents import write_text_atomically
 from sfumato._util.frames import safe_text
 from sfumato.domain import Domain
 from sfumato.errors import InvalidInput, PlanError
@@ -268,11 +268,7 @@ def write_publication(publication: Publication, folder: str | PathLike[str]) -> 
     """Keep a publication in a release's folder, in the form of a spec."""
     text = "\n".join(_toml_lines(publication)) + "\n"
     parse_toml(text)  # what is written is read again
-
-    def write(partial: Path) -> None:
-        partial.write_text(text, encoding="utf-8", newline="\n")
-
-    write_atomically(target := Path(folder) / PUBLICATION, write)
+    write_text_atomically(target := Path(folder) / PUBLICATION, text)
     return target
 
 

@@ -23,7 +23,6 @@ import tomlkit
 from tomlkit.items import Item, Trivia
 
 from sfumato._util.checks import show_number
-from sfumato._util.documents import write_atomically
 from sfumato._util.frames import safe_text
 from sfumato.curator.people.declared import spec_person_source
 from sfumato.domain import Measure
@@ -352,15 +351,6 @@ def inline_toml(value: Any) -> str:
         text = str(given["number"]).strip()
         return text if _NUMBER.fullmatch(text) else inline_toml(text)
     return f"{{{', '.join(f'{inline_toml(str(k))} = {inline_toml(v)}' for k, v in given.items())}}}"
-
-
-def write_spec_text(path: Path, text: str) -> None:
-    """Write the file whole or not at all."""
-
-    def write(partial: Path) -> None:
-        partial.write_text(text, encoding="utf-8", newline="\n")
-
-    write_atomically(path, write)
 
 
 def parse_spec(text: str, path: Path) -> Spec:

@@ -7,6 +7,7 @@ keep them.
 from __future__ import annotations
 
 import io
+import json
 import tempfile
 import zipfile
 from collections.abc import Callable, Mapping
@@ -126,14 +127,19 @@ def job_text(desk: Workspace) -> str:
 # sfumato run office.toml releases, projects and publishes this table each month. Keep it beside {spec.name}.
 
 [job]
-ledger = "{ledger.name if same else ledger.as_posix()}"
+ledger = {_toml_string(ledger.name if same else ledger.as_posix())}
 out = "published"
 every = "month"
 
 [[tables]]
 name = "{"".join(c if c.isalnum() or c in "-_" else "-" for c in spec.stem).strip("-_") or "table"}"
-spec = "{spec.name}"
+spec = {_toml_string(spec.name)}
 # source = "table-{{period}}.csv"    # where the table of the month is, if the spec's own is another
 project = false
 formats = ["csvw", "px", "xlsx"]
 """
+
+
+def _toml_string(text: str) -> str:
+    """A text as TOML writes it, whose escapes are those of JSON."""
+    return json.dumps(text, ensure_ascii=False)

@@ -16,10 +16,11 @@ from typing import Any, cast
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from sfumato._util.documents import write_text_atomically
 from sfumato.curator.rows.samples import OtherEncoding, column_names
 from sfumato.errors import InvalidInput
 from sfumato.studio.app import AccessKeys, make_app
-from sfumato.studio.drafts import apply_changes, write_spec_text
+from sfumato.studio.drafts import apply_changes
 from sfumato.studio.workspace import Places, Workspace
 
 _BACKLOG = 64  # connections that wait: one browser opens six
@@ -58,7 +59,7 @@ def prepare_spec(given: str | None, folder: Path, *, demo: bool) -> tuple[Path, 
     if given is None:
         place = folder / "table.toml"
         if not place.exists():
-            write_spec_text(place, _BLANK)
+            write_text_atomically(place, _BLANK)
         return place, None
     try:
         names = column_names(given)
@@ -68,7 +69,7 @@ def prepare_spec(given: str | None, folder: Path, *, demo: bool) -> tuple[Path, 
     place = folder / f"{stem or 'table'}.toml"
     if not place.exists():
         source = given if "://" in given else os.path.relpath(given, folder)
-        write_spec_text(place, apply_changes(_BLANK, [{"place": ["data", "source"], "value": source}]))
+        write_text_atomically(place, apply_changes(_BLANK, [{"place": ["data", "source"], "value": source}]))
     return place, names
 
 

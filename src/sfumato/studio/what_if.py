@@ -20,7 +20,7 @@ from sfumato._util.codec import value_fingerprint
 from sfumato._util.frames import Frame, safe_text
 from sfumato.domain import Measure
 from sfumato.errors import InvalidInput, PlanError, SfumatoError, SpecError
-from sfumato.planner.preview import budget_error_factor, preview
+from sfumato.planner.preview import budget_error_factor, errors_scale, preview
 from sfumato.plans.explain import objective_text
 from sfumato.plans.iterative import IterativePlan
 from sfumato.plans.labels import LabelPlan
@@ -90,7 +90,7 @@ def plan_figures(plan: Plan | IterativePlan | LabelPlan | StreamPlan) -> dict[st
         "above": None if above is None else above,
         "unit": safe_text(one.main_unit),
         "queries": len(one.workload),
-        "scales": _errors_scale(one),
+        "scales": errors_scale(one),
         "notes": [safe_text(n) for n in one.notes],
         "omitted": max(0, len(found) - _LISTED),
     }
@@ -201,11 +201,6 @@ def _planned_alone(spec: Spec, query: QueryBlock) -> float | None:
     return _finite_or_none(plan.mean_error) if isinstance(plan, Plan) else None
 
 
-def _errors_scale(plan: Plan) -> bool:
-    """Whether other budgets follow from this plan alone: unbiased answers from additive noise."""
-    return plan.forecast is None and plan.bias_records is None
-
-
 def scale_errors(plan: Plan, budget: Budget) -> ScaledErrors:
     """The plan under another budget. Raises PlanError where errors do not scale."""
     factor = budget_error_factor(plan, budget)
@@ -223,7 +218,7 @@ def budget_for_margin(plan: Plan, margin: float, part: str, order: int) -> Budge
 
     By scaling, rounded up to four digits; the noise's grid can leave a difference of some thousandths.
     """
-    if not _errors_scale(plan):
+    if not errors_scale(plan):
         raise PlanError("the errors of this mechanism do not scale with the budget; sfumato plan --margin finds it")
     if not 0 < margin < math.inf:
         raise InvalidInput("a margin is a positive number, in the unit of the answers")
@@ -251,7 +246,7 @@ def known_of_group(plan: Plan, condition: str, count: float, within: float, budg
 
 def _budget_of_smaller_errors(plan: Plan, times: Fraction) -> Budget:
     """The budget of the plan's kind and delta under which its errors are so many times smaller."""
-    if not _errors_scale(plan):
+    if not errors_scale(plan):
         raise PlanError("the errors of this mechanism do not scale with the budget; sfumato plan --margin finds it")
     budget = plan.budget
     if isinstance(plan.price, PureEvent):

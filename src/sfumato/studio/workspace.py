@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from sfumato._util.description import Description
+from sfumato._util.documents import write_text_atomically
 from sfumato.curator.people.declared import spec_person_source
 from sfumato.curator.rows.samples import OtherEncoding, column_names, spec_table_source, undeclared_notation
 from sfumato.curator.rows.written import source_of
@@ -128,7 +129,7 @@ class Workspace:
             if written != text:
                 ready(written)
                 self.seen(version)  # an editor may have written meanwhile
-                drafts.write_spec_text(self.places.spec, written)
+                write_text_atomically(self.places.spec, written)
                 self._undone = [*self._undone[1 - _KEPT_CHANGES :], (drafts.text_version(written), text)]
             return written
         finally:
@@ -149,7 +150,7 @@ class Workspace:
             if not self.undoable:
                 raise InvalidInput("nothing that was changed here can be taken back: an editor wrote since, or nobody")
             _, before = self._undone.pop()
-            drafts.write_spec_text(self.places.spec, before)
+            write_text_atomically(self.places.spec, before)
             return before
 
     def seen(self, version: object) -> str:

@@ -8,6 +8,7 @@ import tomllib
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +17,7 @@ from sfumato.jobs import read_job, run_job
 from sfumato.privacy.ledger import Ledger
 from sfumato.releases import load_release
 from sfumato.releases.publication import folder_publication
+from sfumato.studio.outgoing import job_text
 from support.studio import Studio, folder, studio
 
 
@@ -84,6 +86,14 @@ def test_the_job_does_it_again(desk: Studio, monkeypatch: pytest.MonkeyPatch) ->
     (place / "office.toml").write_text(text)
     monkeypatch.chdir(place)
     assert run_job(read_job(place / "office.toml"), "2026-12", dry_run=True).period == "2026-12"
+
+
+def test_a_job_of_a_spec_with_any_name_can_be_read() -> None:
+    """Mutant: names between quotes as they are."""
+    places = SimpleNamespace(spec=Path('the "wards" of \\ März.toml'), ledger=Path('/own/"budget".db'))
+    job = tomllib.loads(job_text(SimpleNamespace(places=places)))  # type: ignore[arg-type]
+    assert job["tables"][0]["spec"] == places.spec.name
+    assert job["job"]["ledger"] == '/own/"budget".db'
 
 
 def test_the_last_change_is_taken_back(tmp_path: Path) -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from sfumato._util.documents import write_text_atomically
 from sfumato.errors import NameTaken
 from sfumato.studio import what_if as saying
 from sfumato.studio import workspace as desks
-from sfumato.studio.drafts import text_version, write_spec_text
+from sfumato.studio.drafts import text_version
 from sfumato.studio.what_if import spec_state
 from support.studio import SPEC, folder, studio
 
@@ -62,7 +63,7 @@ def test_an_editor_that_writes_while_a_change_is_made_is_not_overwritten(tmp_pat
     with studio(folder(tmp_path)) as page:
         edited = SPEC + "# mine\n"
         with pytest.raises(NameTaken, match="changed meanwhile"):
-            page.desk.change(page.version, CHANGE, ready=lambda _: write_spec_text(page.desk.places.spec, edited))
+            page.desk.change(page.version, CHANGE, ready=lambda _: write_text_atomically(page.desk.places.spec, edited))
         assert page.desk.text == edited
         page.desk.change(page.version, CHANGE)  # and nobody is kept from the next
 
