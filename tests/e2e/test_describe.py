@@ -83,7 +83,8 @@ def near(found: Profile, frame: pd.DataFrame) -> None:
             assert float(q.low) <= float(q.value) < float(q.high)
         exactly = values.clip(told[name].low, told[name].high).mean()
         assert abs((told[name].mean or 0.0) - exactly) < 1.5 * (told[name].mean_error or 0.0)
-        assert (told[name].mean_error or 0.0) < 0.2 * exactly
+        # where noise stands beyond the last value the range is wider, and the mean is as sure as its range allows
+        assert (told[name].mean_error or 0.0) < 0.02 * float(told[name].high or 0)
     year = told["year"]
     assert 1955 <= float(year.low or 0) <= 1961
     assert 2024 <= float(year.high or 0) <= 2030
