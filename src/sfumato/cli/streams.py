@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.cli.options import Decimal, Delimiter, Encoding, Json, Sheet, Table, Thousands
+from sfumato.cli.options import Decimal, Delimiter, Encoding, Json, Language, Sheet, Table, Thousands
 from sfumato.errors import InvalidInput
 from sfumato.terminal import refuse_write_errors, show_activity, show_result, show_rows
 
@@ -187,6 +187,7 @@ def report(
     store: Either,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="PAGE", help="The page to write.")],
     anchor: Anchor = None,
+    language: Language = None,
 ) -> None:
     """Write the page of a stream: running totals and periods with their bands, tables, the plan. One file.
 
@@ -195,10 +196,12 @@ def report(
       sfumato stream report deaths.stream -o deaths.html
     """
     from sfumato.present import write_report
+    from sfumato.releases.publication import Publication
 
     found = _load_stream_release(store, anchor)
     with show_activity("drawing"), refuse_write_errors(out):
-        typer.echo(f"Written to {write_report(found, out)}")
+        page = write_report(found, out, publication=Publication().spoken(language))
+        typer.echo(f"Written to {page}")
 
 
 @commands.command()

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sfumato._util.catalogue import local_number
 from sfumato._util.description import Bar, Bars, Chart, Description, DescriptionBlock, Figures, Sentences, TitledTable
 from sfumato._util.frames import Frame, safe_text
 from sfumato.plans.predictions import interval_margins
@@ -93,7 +94,11 @@ def stream_figures(plan: StreamPlan, done: int) -> Figures:
     when = f"of the totals up to period {done or plan.periods.count:,}"
     return Figures(
         [
-            ("Periods", f"{done:,} of {plan.periods.count:,}" if done else f"{plan.periods.count:,}", "paid for, once"),
+            (
+                "Periods",
+                local_number(f"{done:,} / {plan.periods.count:,}" if done else f"{plan.periods.count:,}"),
+                "paid for, once",
+            ),
             ("Guarantee", guarantee_equation(plan), plan.unit.describe()),
             ("Typical error", show_figures(at.mean_error), f"{unit}, {when}"),
             ("Of one period", show_figures(once.mean_error), f"{unit}, root mean squared"),

@@ -59,6 +59,26 @@ def measures() -> Iterator[Any]:
     yield sf.release(plan, people, ledger=None)
 
 
+def streams() -> Iterator[Any]:
+    domain = sf.Domain({name: DOMAIN[name] for name in ("age", "sex")})
+    rng = np.random.default_rng(3)
+    persons: Any = {"person": "who", "rows_per_person": 2}
+    for work, budget, more in (
+        (sf.marginals(domain, upto=2), sf.approx(1, "1e-6"), {}),
+        (sf.total(domain), sf.gdp(1), {}),
+        (sf.marginals(domain, upto=1), sf.zcdp("0.5"), persons),
+    ):
+        plan = sf.plan(work, budget, neighbours="add-remove", periods=12, **more)
+        yield plan
+        stream = sf.open(plan, ledger=None)
+        for month in ("2026-01", "2026-02", "2026-03"):
+            who = [f"{month}-{i}" for i in range(300)]
+            rows = {"who": who, "sex": rng.choice(["female", "male"], 300), "age": rng.integers(0, 99, 300)}
+            stream.append(pd.DataFrame(rows), period=month)
+            if month != "2026-02":
+                yield stream.release()
+
+
 def reported() -> Iterator[Any]:
     for budget, neighbours in BUDGETS:
         plan = sf.plan(WORK, budget, neighbours=neighbours)  # type: ignore[call-overload]
@@ -84,6 +104,7 @@ def reported() -> Iterator[Any]:
     yield sf.release(adaptive, sf.Histogram(COUNTS), ledger=None)
     yield from persons()
     yield from measures()
+    yield from streams()
 
 
 class Texts(HTMLParser):
