@@ -27,6 +27,7 @@ from sfumato.plans.plan import Plan
 from sfumato.plans.predictions import ErrorEntry, check_confidence
 from sfumato.privacy.accounting import GaussianEvent, PureEvent
 from sfumato.privacy.budget import Budget
+from sfumato.privacy.measures import WHOLE_BITS
 from sfumato.releases import Provenance, Release, Table
 from sfumato.releases.reliability import SUPPRESS, Reliability, read_reliability
 from sfumato.strategies.strategy import marginalise
@@ -185,7 +186,7 @@ class Preview(FrameConvertible, Describable):
         """A mean as it might be released, with its interval.
 
         Args:
-            attribute: A numeric attribute.
+            attribute: A numeric attribute, or a measure, of which a release tells what it may be.
             by: Groups.
 
         Returns:
@@ -364,8 +365,8 @@ def preview(
         told = _ReleasedCounts(plan, like) if isinstance(like, Release) else _GivenCounts(plan, like)
         found = tuple(_expected_tables(plan, told, level))
         with suppress(NotAnswerable):  # a release may answer all that is asked and not what this plan measures
-            if not plan.workload.measures:
-                exact = tuple(np.rint(told.measured(b)).astype(np.int64) for b in plan.strategy.blocks)
+            one = 2**WHOLE_BITS if plan.workload.measures else 1  # what is measured of a record
+            exact = tuple(np.rint(one * told.measured(b)).astype(np.int64) for b in plan.strategy.blocks)
         total = told.total if plan.unit.total_is_public else None
     return Preview(plan, found, tuple(factors), marks, level, exact, total, seed)
 
