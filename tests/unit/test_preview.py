@@ -154,7 +154,8 @@ def test_of_sums_the_margin_alone_is_told() -> None:
     assert sums
     assert all(r["relative_margin"] is None and r["no flag"] is None and r["margin"] > 0 for r in sums)
     assert seen.by_budget().rows()[0]["cells"] == 3
-    assert abs(sum(seen.table("sex").values) - 800) < 100
+    with pytest.raises(NotAnswerable, match="not measured"):
+        seen.table("sex")  # of means only records with a number are counted
 
 
 @pytest.mark.parametrize("budget", [sf.gdp(1), sf.pure(1)])
