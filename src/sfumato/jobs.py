@@ -21,6 +21,7 @@ from typing import Any
 
 from sfumato._util.catalogue import read_catalogue
 from sfumato._util.documents import write_text_atomically
+from sfumato._util.files import lock_folder
 from sfumato.curator.rows.samples import column_names, named_or_spec_table
 from sfumato.curator.rows.written import source_of
 from sfumato.errors import BudgetExceeded, InvalidInput, LedgerMismatch, NotWritten, SfumatoError, SourceError
@@ -227,7 +228,8 @@ def run_job(job: Job, period: str | None = None, *, dry_run: bool = False, log: 
         InvalidInput: The period is no name of a folder; or a spec, a plan or a table's header cannot be used. Nothing
             was spent.
         BudgetExceeded: The ledger cannot pay for all tables that are not there yet. Nothing was spent.
-        NotWritten: Something was spent in this run, and the job is not complete; the same run again goes on.
+        NotWritten: Something was spent in this run, and the job is not complete; the same run again goes on. Or another
+            run of the job is at work on the period, and this one did nothing.
 
     Guarantee:
         Each table is paid for once a period, however often the job is run; all of a run's debits fit into the ledger,
@@ -248,9 +250,14 @@ def run_job(job: Job, period: str | None = None, *, dry_run: bool = False, log: 
         log("info", "dry run", {"period": when})
         return result
     try:
-        for one in planned:
-            _carry_out(job, one, result, log)
-        _write_summary(job, planned, result)
+        with lock_folder(result.folder):
+            for one in planned:
+                _carry_out(job, one, result, log)
+            _write_summary(job, planned, result)
+    except BlockingIOError as error:
+        raise NotWritten(
+            f"another run of this job is at work on {when}; this one did nothing. Run it again when that has ended"
+        ) from error
     except (SfumatoError, OSError) as error:
         if not result.spent and not isinstance(error, OSError):
             raise

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from sfumato._util.files import lock_folder
 from sfumato.errors import InvalidInput, LedgerMismatch, NotWritten, SfumatoError
 from sfumato.jobs import declared_folder, read_job, run_job
 from sfumato.privacy.ledger import Ledger
@@ -166,8 +167,21 @@ def test_two_runs_at_once_pay_once(run: Run) -> None:
 
     with ThreadPoolExecutor(2) as pool:
         ended = list(pool.map(attempt, range(2)))
-    run_job(job, "2026-11")
-    assert sorted(spends()) == ["first-2026-11", "second-2026-11"], ended
+    assert "done" in ended
+    assert set(ended) <= {"done", "NotWritten"}, ended
+    assert sorted(spends()) == ["first-2026-11", "second-2026-11"]
+
+
+def test_a_run_beside_another_says_so_and_does_nothing(run: Run) -> None:
+    """Mutants: a lock of the whole folder, so that another month has to wait; none at all."""
+    Path(f"people-{LATER}.csv").write_text(ROWS)
+    with lock_folder(Path("published/2026-11")):
+        ended = typed(run)
+        assert ended.code == 3
+        assert "another run of this job is at work on 2026-11; this one did nothing" in ended.err
+        assert spends() == []
+        run_job(read_job("office.toml"), LATER)
+    assert typed(run).code == 0
 
 
 def test_logs_say_nothing_about_rows(run: Run) -> None:

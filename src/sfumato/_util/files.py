@@ -117,6 +117,21 @@ def _lock_folder(path: Path) -> int | None:
 
 
 @contextmanager
+def lock_folder(path: Path) -> Generator[None]:
+    """Have a folder, made where it is not there, for as long as the block runs; a file system without locks has none.
+
+    Raises BlockingIOError where another process, or another block, has it.
+    """
+    path.mkdir(parents=True, exist_ok=True)
+    lock = _lock_folder(path)
+    try:
+        yield
+    finally:
+        if lock is not None:
+            os.close(lock)
+
+
+@contextmanager
 def abandoned_folders(target: Path, ending: str = _PARTIAL) -> Generator[list[Path]]:
     """The places that this user's killed processes left beside `target`; for the time of the block nobody has them."""
     shape = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{16}}\.{ending}")
