@@ -229,6 +229,35 @@ def test_files_and_frames_of_every_kind_say_the_same(tmp_path: Path) -> None:
         assert repr(sorted(features(source(paths)).items())) == repr(sorted(expected.items())), end
 
 
+INNER = (
+    "visits.cost - 2 * visits.nights + 0.125",
+    "visits.cost * visits.nights / 3",
+    "floor(visits.cost)",
+    "floor(visits.cost / visits.nights)",
+    "floor(visits.cost * 7 / visits.nights)",
+    "floor(floor(visits.nights * 100) / visits.cost)",
+    "floor(1000 / visits.cost)",
+    "if(visits.cost > visits.nights, visits.cost / 7, -visits.nights)",
+)
+
+
+@pytest.mark.parametrize("text", INNER)
+def test_numbers_are_within_what_their_kind_says(text: str) -> None:
+    """Whole numbers of an engine are as wide as kinds say, at the ends of what is declared too.
+
+    Mutants: bounds of a floor that forget the unit's numerator, or its denominator; of a quotient those of its
+    numerator.
+    """
+    ends = [Fraction(v, 100) for v in (-100_000, -99_999, -101, -1, 0, 1, 99, 12_345, 99_999, 100_000)]
+    rows = [{"cost": a, "nights": b} for a in ends for b in ends]
+    for aggregate in ("min", "max", "sum"):
+        node = parse_feature(f"{aggregate}({text})", SCOPE)
+        kind, found = node.kind, feature_of(node, None, {"visits": rows})
+        number = found / kind.unit
+        assert number.denominator <= kind.most or aggregate == "sum"
+        assert min(kind.low, Fraction(kind.low, kind.most)) <= number <= max(kind.high, Fraction(kind.high, kind.most))
+
+
 def test_tables_on_postgres_say_the_same(postgres: Server) -> None:
     """Rows of a server come here, so that an expression means there what it means of a file."""
     tables = drawn_tables(11)
