@@ -23,7 +23,8 @@ import sfumato as sf
 from sfumato.curator import Curator, curator
 from sfumato.curator import curator as holding
 from sfumato.curator.rows import counting
-from sfumato.maps import AlikeMap, BlockMap, RangesMap
+from sfumato.maps import AlikeMap, BlockMap
+from sfumato.maps.structured import RangesMap
 from sfumato.operators import (
     AllRange,
     Block,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sfumato.errors import WorkloadError
 from sfumato.maps import explicit as convolution
-from sfumato.maps.explicit import causal_exact
+from sfumato.maps.toeplitz import causal_exact
 from sfumato.operators import AllRange, Block, Dense, Identity, LinearOperator, Padded, Prefix, Toeplitz, Tree, Window
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.strategies.certificates import exact_sensitivity

@@ -13,6 +13,33 @@ whatever the questions are. As the number n of reports is public, beta is free; 
 
 a record in cell j adds [t sum_s p_s (r_i x_{s, l_s(j)})^2 + (1 - t) v_i / g] / t^2 - (F_ij - beta_i)^2 to the
 variance of answer i, exactly; for g = 2 the bracket is v_i / 2, the same for all cells.
+
+The least error that any locally private protocol can have, and the projection that its optimum asks to measure.
+
+Let K(y | j) be any epsilon-LDP channel (what is asked may be random and reported in y), the same for all persons, and
+let answers be unbiased sums of a vector for each report. Put weights q on the cells and D_y = sum_j q_j K(y | j).
+All K(y | j) of one y lie between some a and e^epsilon a, so that
+
+    sum_j q_j (K(y | j) - D_y)^2 <= (D_y - a)(e^epsilon a - D_y) <= D_y^2 (e^epsilon - 1)^2 / (4 e^epsilon).
+
+Hence X = sum_y (K_y - D_y)(K_y - D_y)ᵀ / D_y has sum_j q_j X_jj <= 1 / c, c = 4 e^epsilon / (e^epsilon - 1)^2, and with
+F_c = F - F q 1ᵀ least squares has variance tr F_c X^+ F_cᵀ >= c ||F_c diag(q)^(1/2)||_*^2 for records drawn from q;
+for a table of n records with shares q that is less by what the cells themselves vary:
+
+    sum of variances >= n (c ||F_c diag(q)^(1/2)||_*^2 - ||F_c diag(q)^(1/2)||_F^2).
+
+The first norm at its largest over q is the factorization norm of F up to an offset, min over b of gamma(F + b 1ᵀ),
+by the duality of [ENU20]; every q gives a valid bound.
+
+Which questions to ask: an experimental design of least variance for the queries. [Puk06]
+
+For questions with features Psi_s the sum of the variances is proportional to tr F Q Fᵀ, Q from G = sum p_s Psi_sᵀ Psi_s
+(above): convex in p. The derivative tells where it can be lessened, d_s = tr Psi_s A Psi_sᵀ, A = Q FᵀF Q:
+p is optimal among all questions if and only if no d_s exceeds sum p_s d_s.
+
+With two labels the question with the largest d_s is a largest cut, and G lies in the cut polytope; the relaxation of
+that to all correlation matrices is the factorization norm, and the signs of random projections of its
+optimum lose at most a factor pi/2 of the variance [Gro53, Nes98]. Search from there loses far less.
 """
 
 from __future__ import annotations

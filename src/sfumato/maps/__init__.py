@@ -10,11 +10,14 @@ Blocks of them, families of blocks and combinations of blocks' rows are what is 
 
 Whoever plans may use any operator; before anything is priced it is *lowered* to one of these, and what is measured
 is the lowered map. A planner that lowers wrongly changes what is measured, never what it costs.
+
+Every measurement loads those named here; runs, compressed rows, stacks and products lie in `structured.py`, Toeplitz
+maps in `toeplitz.py`, which are loaded where a plan has them.
 """
 
 from sfumato.maps.base import Map, check_price
-from sfumato.maps.composite import BlockMap, CombinationMap, FamilyMap, KroneckerMap, MergedMap, MultipleMap, StackMap
-from sfumato.maps.explicit import AlikeMap, DenseMap, RangesMap, SparseMap, ToeplitzMap, TotalMap
+from sfumato.maps.composite import BlockMap, CombinationMap, FamilyMap, MergedMap, MultipleMap
+from sfumato.maps.explicit import AlikeMap, DenseMap, TotalMap
 
 __all__ = [
     "AlikeMap",
@@ -22,14 +25,9 @@ __all__ = [
     "CombinationMap",
     "DenseMap",
     "FamilyMap",
-    "KroneckerMap",
     "Map",
     "MergedMap",
     "MultipleMap",
-    "RangesMap",
-    "SparseMap",
-    "StackMap",
-    "ToeplitzMap",
     "TotalMap",
     "check_price",
 ]

@@ -10,7 +10,6 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import ClassVar
 
 import numpy as np
@@ -248,14 +247,14 @@ def _check_columns(group: tuple[str, ...], factor: LinearMap, sizes: Mapping[str
         )
 
 
-def _read_map_parts(parts: object) -> tuple[Map, ...]:
+def read_map_parts(parts: object) -> tuple[Map, ...]:
     given = tuple(parts) if isinstance(parts, (tuple, list)) else ()
     if not given or not all(isinstance(p, Map) for p in given):
         raise WorkloadError("a map is made of maps of the closed set")
     return given
 
 
-class _CompositeMap(Map):
+class CompositeMap(Map):
     """What follows from what a map is made of: signs, and the largest entry where none is multiplied."""
 
     __slots__ = ()
@@ -278,86 +277,16 @@ class _CompositeMap(Map):
         return max(p.max_abs for p in self.inside)
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class _SeveralMaps(_CompositeMap):
-    """Made of several maps."""
-
-    parts: tuple[Map, ...]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "parts", _read_map_parts(self.parts))
-
-    @property
-    def inside(self) -> tuple[Map, ...]:
-        return self.parts
-
-
 @storable
 @dataclass(frozen=True, slots=True, repr=False)
-class StackMap(_SeveralMaps):
-    """Maps over the same columns, one below the other."""
-
-    def __post_init__(self) -> None:
-        _SeveralMaps.__post_init__(self)
-        if len({p.shape[1] for p in self.parts}) > 1:
-            raise WorkloadError("the maps of a stack are over the same cells")
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return (sum(p.shape[0] for p in self.parts), self.parts[0].shape[1])
-
-    def apply(self, vectors: Numbers) -> Numbers:
-        return np.concatenate([p.apply(vectors) for p in self.parts])
-
-    def entries(self) -> Numbers:
-        return np.concatenate([p.entries() for p in self.parts])
-
-    def column_sums(self, power: int) -> Numbers:
-        return reduce(np.add, [p.column_sums(power) for p in self.parts])
-
-    def gram(self) -> Numbers:
-        return reduce(np.add, self.roomy(p.gram() for p in self.parts))
-
-
-@storable
-@dataclass(frozen=True, slots=True, repr=False)
-class KroneckerMap(_SeveralMaps):
-    """The Kronecker product of its factors; the last factor runs fastest, in rows and in columns."""
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return (math.prod(f.shape[0] for f in self.parts), math.prod(f.shape[1] for f in self.parts))
-
-    @property
-    def max_abs(self) -> int:
-        return math.prod(f.max_abs for f in self.parts)
-
-    def apply(self, vectors: Numbers) -> Numbers:
-        table = vectors.reshape(*(f.shape[1] for f in self.parts), vectors.shape[1])
-        for axis, factor in enumerate(self.parts):
-            table = factor.along(table, axis)
-        return table.reshape(self.shape[0], vectors.shape[1])
-
-    def entries(self) -> Numbers:
-        return reduce(np.kron, [f.entries() for f in self.parts])
-
-    def column_sums(self, power: int) -> Numbers:
-        return reduce(np.kron, [f.column_sums(power) for f in self.parts])
-
-    def gram(self) -> Numbers:
-        return reduce(np.kron, self.roomy(f.gram() for f in self.parts))
-
-
-@storable
-@dataclass(frozen=True, slots=True, repr=False)
-class MultipleMap(_CompositeMap):
+class MultipleMap(CompositeMap):
     """k times a map, k any integer."""
 
     map: Map
     factor: int
 
     def __post_init__(self) -> None:
-        _read_map_parts([self.map])
+        read_map_parts([self.map])
         if type(self.factor) is not int:
             raise WorkloadError(f"a map is multiplied by an integer, not by {self.factor!r}")
 
@@ -403,7 +332,7 @@ class MultipleMap(_CompositeMap):
 
 @storable
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class MergedMap(_CompositeMap):
+class MergedMap(CompositeMap):
     """A map after a partition of the cells: cell j counts in cell codes_j of `map`, or in none where it is -1.
 
     Column j is column codes_j of `map`, or zero. Levels of a hierarchy, marginals, cells that are not counted.
@@ -413,7 +342,7 @@ class MergedMap(_CompositeMap):
     codes: IntArray
 
     def __post_init__(self) -> None:
-        _read_map_parts([self.map])
+        read_map_parts([self.map])
         object.__setattr__(self, "codes", own_array(self.codes, "merged cells"))
         if self.codes.ndim != 1 or not self.codes.size:
             raise WorkloadError("merged cells are a list of numbers, one for every cell")

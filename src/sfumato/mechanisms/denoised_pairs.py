@@ -2,7 +2,16 @@
 
 What is measured is linear and independent of the data: attributes, pairs and, where noise lets them, triples by their
 residuals, so answers, errors and intervals exist as for any marginal tables. The release then replaces the answers by
-those of `postprocess.mixtures`, which no bound describes. How the budget is split is in `dividing`.
+those of `postprocess.mixtures`, which no bound describes. How the budget is split is below.
+
+How mechanism="adaptive" divides its budget among attributes, pairs and triples: from public numbers alone.
+
+What noise hides is lost anyway, and what stands out of it errs as unprojected tables do. So each share follows from
+the error that the noise would cause, from sizes, the budget and the expected number of records, against how far tables
+usually are from what smaller ones imply.
+
+After an earlier release, which is public too, what it measured counts: where its pairs say something beyond their
+attributes, both together are divided as one would be; where they do not, attributes get nearly all that is left.
 """
 
 from __future__ import annotations

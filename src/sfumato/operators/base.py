@@ -18,8 +18,9 @@ from numpy.typing import ArrayLike
 
 from sfumato._util.codec import storable
 from sfumato.errors import PlanError, WorkloadError
-from sfumato.maps import AlikeMap, DenseMap, Map, SparseMap, TotalMap
+from sfumato.maps import AlikeMap, DenseMap, Map, TotalMap
 from sfumato.maps.base import DENSE_LIMIT, INT64, FloatArray, LinearMap, Numbers
+from sfumato.maps.structured import SparseMap
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController

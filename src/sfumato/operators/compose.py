@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from sfumato._util.codec import storable
 from sfumato.errors import WorkloadError
-from sfumato.maps import AlikeMap, KroneckerMap, Map, MergedMap, MultipleMap, SparseMap, StackMap
+from sfumato.maps import AlikeMap, Map, MergedMap, MultipleMap
+from sfumato.maps.structured import KroneckerMap, SparseMap, StackMap
 from sfumato.operators.base import (
     DENSE_LIMIT,
     INT64,

@@ -10,8 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato._util.codec import storable
 from sfumato.errors import WorkloadError
-from sfumato.maps import DenseMap, Map, SparseMap
+from sfumato.maps import DenseMap, Map
 from sfumato.maps.base import absolute_sums, exact_matmul, integer_products
+from sfumato.maps.structured import SparseMap
 from sfumato.operators.base import INT64, FloatArray, LinearOperator, Numbers, as_numeric_array, check_dense, real_array
 
 

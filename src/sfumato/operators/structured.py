@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from sfumato._util.codec import deferred_field, storable
 from sfumato.errors import PlanError, WorkloadError
-from sfumato.maps import Map, RangesMap, ToeplitzMap
-from sfumato.maps.explicit import causal_exact, fft_length
+from sfumato.maps import Map
+from sfumato.maps.structured import RangesMap
+from sfumato.maps.toeplitz import ToeplitzMap, causal_exact, fft_length
 from sfumato.operators.base import DENSE_LIMIT, INT64, FloatArray, LinearOperator, Numbers, check_dense, check_length
 from sfumato.operators.explicit import Dense
 

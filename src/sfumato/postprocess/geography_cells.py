@@ -11,6 +11,24 @@ and whole, and so is the parent's of either half: what is left to choose is one 
 count, and their sum. That is always possible, and the nearest such numbers are found by giving one unit after the other
 where it costs least, which is optimal for separable convex costs [Fox66]. So every table of the chain, and every cell,
 adds up to the parent's exactly, and nothing is ever negative.
+
+Between which numbers the totals of groups lie, and how many of one set of cells are in them.
+
+Groups lie in each other. Of a group are bounded its total, its records inside of a set of cells, and those outside:
+floors and caps of two numbers and of their sum. Once each is made to agree with the other two (shortest paths between
+three nodes), a parent can be parted among its children exactly if its three numbers are within the sums of their
+floors and caps: what is so bounded is a generalized polymatroid, and these add up so, in whole numbers too [FT88].
+So from the root down there is always a choice. Of more than two parts of the cells, sums of floors and caps tell too
+little: every union of parts has a cap of its own.
+
+The children of one parent: nonnegative counts that add up to the parent's, nearest in a norm of few columns.
+
+    minimise  sum_c  x_c' M x_c / 2 - b_c' x_c,   x >= 0,   sum_c x_c = z
+
+with M = diag(d) + U diag(w) U' on the cells where the parent is not zero. What is allowed is a simplex for every
+cell, so the most that the slope promises on them bounds how far a point is from the least value [Jag13], and that
+bounds half its squared distance from the nearest point. Solved by alternating directions [BPCPE11]: one solution
+with M + r I, which all children share, and one projection onto the simplices.
 """
 
 from __future__ import annotations

@@ -4,6 +4,15 @@ Each rung is held before finer ones move. The last one, over many tables, takes 
 each says beyond its margins; components of held tables stay as they are. Its result is raked order by order: pairs to
 single attributes, tables of three to their pairs. So every table is held to what is coarser, whatever is left of the
 gap.
+
+The last rung over one table of all attributes: the cells nearest to what every table says beyond its margins.
+
+In an orthonormal basis of products of contrasts the coefficients of every set of attributes stand by themselves, so
+
+    minimise sum_S |r_S(x) - y_S|^2 / s_S  over  x >= 0 with the held tables
+
+has a diagonal Hessian, and a step of the alternating method [BPCPE11] is a transform there and back, along one
+attribute at a time. What no table says is left free. Then the cells are raked to what is held.
 """
 
 from __future__ import annotations

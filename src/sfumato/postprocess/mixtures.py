@@ -2,6 +2,14 @@
 
 q = sum_k w_k prod_i P_ki. Minimises half the squared distance in the noise's norm plus
 lambda sum_k w_k sum_i KL(P_ki || p_i), p the one-way shares: what records would say for the product. Adam [KB15].
+
+Tables over three attributes: what their pairs imply, moved to what was measured as far as that is borne out.
+
+The most even table with given pairs has seen nothing of the noise in the residual of the triple itself, so no halves
+are needed: over cells alike, the mean square of what was measured beyond that table is its squared miss and the known
+variance. What the latter leaves of the former is the multiple of the rest that errs least. [Rob56, Efr10]
+Nor have the mixtures that were fitted to pairs, and of a mixture they know more than entropy does: how far to go from
+the most even tables towards theirs is one number, which all triples together tell, noisy as each may be.
 """
 
 from __future__ import annotations

@@ -4,6 +4,15 @@ With h the support function, the mean width of a body K in R^k is M*(K) = E h(u)
 Gaussian width l*(K) = E h(g), g standard normal: l* = c_k M*, c_k = E |g| = sqrt(2) Gamma((k + 1) / 2) / Gamma(k / 2).
 Where noise of deviation s is on every answer, the expected squared error of the projection mechanism is at most
 n s l*(K) / k.
+
+How far projection will help, before any data: the width of the body against the noise. [NTZ13]
+
+For counts h >= 0 of sum n and noise Z of mean 0 the projection P onto the body satisfies
+E |P - F h|^2 <= n E M, with M the largest of <F_j, Z> over the body's corners F_j, whatever h is; and it is never
+farther than the noisy answers are. Where n is not known the body is the cone, and P's own sum t replaces n: with
+Fᵀ e = 1, t - n = <e, P - F h>, so that (1 - a/2) E |P - F h|^2 <= n E M + |e|^2 E M^2 / (2 a) for every 0 < a < 2.
+These inequalities are proved; E M itself is simulated, by draws of noise that need no data, with three standard errors
+added: what is said below holds up to the chance (about one in a thousand) that this is too little.
 """
 
 from __future__ import annotations

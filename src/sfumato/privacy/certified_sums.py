@@ -4,6 +4,16 @@
 scope that hold a variable which is not kept, and that no earlier clique took, are added up; the largest over what
 is not kept is a table over what is kept. Any sequence bounds the sum, for the maximum of a sum is at most the sum of
 maxima [DR03]; what no clique takes is refused. *Classes* are variables that may be permuted, which is looked at.
+
+A lower bound of a sum over very many attributes whose weights are close to products, in integers.
+
+G = sum_S w_S prod_{i in S} x_i, where each x_i is one of two numbers, is to be bounded from below; no order of
+elimination is short enough where all attributes meet. Weights close to c_|S| prod_{i in S} u_i make of G a
+combination of elementary symmetric polynomials of y_i = u_i x_i, and these are polynomials in the power sums
+p_j = sum_i y_i^j. The range of p_1 is cut into slices. In a slice the other power sums lie between bounds that
+are linear programs with one constraint, and Newton's identities k e_k = sum_i (-1)^(i-1) e_(k-i) p_i carry
+intervals from power sums to e_k. What the weights deviate from products is paid for set by set. u and c are
+proposed; the bound holds whatever they are.
 """
 
 from __future__ import annotations

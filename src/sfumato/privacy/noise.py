@@ -2,6 +2,34 @@
 
 The exact counts are integers, so integer noise leaks nothing through the spacing of floating-point numbers.
 What a law costs is for the accountant to say; it reads `sigma` or `scale`.
+
+Exact samplers of integer noise, from the operating system's randomness.
+
+The law is given by weights f(k), unnormalised, symmetric, decreasing in |k| and log-concave. Its sampler
+is one rejection scheme [Dev86] in integers. The line is cut into blocks of `width` integers (width 1 for
+small scales) and two tails. Block b is proposed with probability h_b / 2^64, h_b an integer, and an offset
+inside it uniformly; the proposal k is accepted with probability
+
+    unit * f(k) * width / h_b <= 1,        so that each k leaves a round with probability unit * f(k) / 2^64.
+
+`unit` is the same for all k, hence accepted draws have the law f exactly, whatever `unit` and the h_b are.
+What must hold is only h_b >= unit * width * max f in the block, and that is certified by ball arithmetic
+[Joh17]. No float takes part, and no decision rests on an approximation: a proposal is accepted or refused at
+once when certified integer bounds of its acceptance probability allow no other outcome, and otherwise its
+uniform number is extended bit by bit, and f(k) evaluated more and more precisely, until they part.
+
+Width 1: the acceptance number is the position of the word inside its cell of h_b words. The first
+`decided` of them, a rounded-down certified bound, are accepted at once; the last one or two wait for more bits.
+
+Larger widths: a second word gives the offset and the acceptance number. By log-concavity f lies in a block
+between two lines through the values at block edges (`_acceptance_lines`).
+
+Tails: the words left over propose, with a fair sign, tail step t with probability 2^-(t+1) and a uniform
+offset in its `tail_step` integers, without end: the support is all integers. It suffices that f halves over
+the first step, since by log-concavity it then halves at least over each later one.
+
+A round draws a fixed number of words, and its cost depends on the scale but not on the values, save for the
+few draws that need more bits.
 """
 
 from __future__ import annotations

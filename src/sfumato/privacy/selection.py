@@ -2,6 +2,20 @@
 
 Scores are integers. A candidate is one query q with a public integer estimate e, weight w and penalty p; its score
 on a table is w |q(table) - e| - p. Nothing here sees a table.
+
+The exponential mechanism in one draw over all candidates, whose work does not depend on their scores.
+
+Candidate i has weight e_i = exp(-rate lag_i), its lag the best score less its own, a whole number. A uniform real U in
+[0, 1) chooses the i with e_1 + ... + e_(i-1) <= U (e_1 + ... + e_n) < e_1 + ... + e_i. That is the law itself; what is
+left is to read i off finitely many bits of U without an approximation.
+
+Weights are known as integers: lower bounds L_i of 2^128 e_i that are short of it by at most ERROR, certified by ball
+arithmetic [Joh17]. The lag is cut into bytes, exp(-rate lag) is the product of one factor for each byte, the factors
+are looked up in tables made from `rate` alone, and products are cut off downwards in limbs of 32 bits. So every
+candidate costs the same gathers and products, however many different scores there are; their number depends on `rate`,
+which is public. The first 128 bits of U confine U (e_1 + ... + e_n) to an interval. If it lies, errors and all, between
+the ends of one candidate, that is the one. If not, which has a probability below n^2 2^-119, U is continued by 64 bits
+at a time and all weights are bounded more closely until it does. Nothing is ever rejected or drawn again.
 """
 
 from __future__ import annotations

@@ -14,6 +14,19 @@ whose coefficients are known one step ahead and have squares that sum to at most
 Where rows of persons are left out, who is left out for the first time is counted too, period by period, in one cell
 with a multiple of its own: of each person one period, so it is a stream of its own whose squared shift adds to that of
 the tables.
+
+The integer filter of a stream: what one record does to everything after it, and what rounding adds to that.
+
+For a cell with count x_t in period t, with public integers r, c, b, e, g and a shift, a stream has
+
+    s_t = c_t x_t + sum_i p_i,    y_t = floor(s_t r_t / 2^shift),    p_i <- p_i - floor(p_i e_i / 2^g_i) + b_it x_t.
+
+Without the floors y = C x, C lower-triangular with the entries r_t c_t / 2^shift on its diagonal and below it
+r_t / 2^shift times sum_i theta_i^(t-u-1) b_iu, theta_i = 1 - e_i / 2^g_i: the response of the integers themselves.
+
+What is computed here are upper bounds in doubles of numbers that are not negative, by sums and products of such
+numbers alone: each operation loses at most 2^-53 of its result, so what stands behind K operations in a row is at least
+(1 - 2^-53)^K of the truth, and `SLACK` is above its inverse. (Underflow loses less than 1 in all, which is added.)
 """
 
 from __future__ import annotations

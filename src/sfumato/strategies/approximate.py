@@ -1,4 +1,21 @@
-"""Answers with a small bias for less noise: given reconstructions of a dense strategy, which err by a stated bound."""
+"""Answers with a small bias for less noise: given reconstructions of a dense strategy, which err by a stated bound.
+
+The search behind `approximate`: answers near F and weights on what bounds the sensitivity, improved in turn.
+
+Over answers Z near F and weights v on the cells, or on the pairs of cells,
+
+    min_Z max_v || Z L(v)^(1/2) ||_*
+
+is convex in Z and concave in v [ENU20]. L(v) is diag(v) where the sensitivity is the largest norm of a column, and the
+Laplacian of the weighted graph where it is the largest distance between two columns; the latter
+forgets what all columns have in common, which a known total answers. Both sides are improved in turn: v by the ratio
+of its gradient to the mean, Z by accelerated projected steps on tr(Z X^-1 Z^T), X the optimum at v for the last Z with
+the square of a width added to its squared singular values, without which X becomes singular and the search stalls.
+The width follows the gap.
+
+For any P of operator norm at most 1 and B = P L(v)^(1/2), every Z near F has <B, Z> >= <B, F> minus what moving Z by
+`size` can take, which is `size` times the sum of |B_ij|, or of the norms of its columns: a line in `size`.
+"""
 
 from __future__ import annotations
 

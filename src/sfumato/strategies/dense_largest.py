@@ -12,6 +12,16 @@ of diag(s)^(1/2) V^T diag(v)^(-1/2) has q_j / v_j, where
 
 are twice the gradient of t in (log l, log v). Both sum to t, and the weights are optimal when p = t l and q = t v
 wherever these are positive. t is concave, and its Hessian acts on directions by a few matrix products.
+
+The dense strategy of least largest error where one record is replaced by another, certified.
+
+Where a record is replaced, what is sought is gamma_2 of the differences F D of columns of the queries F:
+
+    max || diag(l)^(1/2) F D diag(w)^(1/2) ||_*   over weights l on the queries and w on the pairs of cells.
+
+With G(l) = F^T diag(l) F, L(w) the Laplacian of the pairs and H^T H the centred G(l), its singular values are the roots
+of the eigenvalues of H L(w) H^T = U diag(s^2) U^T. The long singular vectors are diag(l)^(1/2) F K and
+diag(w)^(1/2) D^T B with K = L(w) H^T U diag(s)^(-2) and B = H^T U diag(s)^(-1), of m rows each.
 """
 
 from __future__ import annotations

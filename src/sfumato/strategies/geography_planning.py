@@ -1,4 +1,27 @@
-"""Tables at every level of a tree: the best precision of every residual at every level, measured in integers."""
+"""Tables at every level of a tree: the best precision of every residual at every level, measured in integers.
+
+How precise every residual is measured at every level: one number for each, of least error at unit price.
+
+With a[l, S] the precision of the residual of set S at every node of level l, sets separate: each has its own tree, on
+which F(a) = sum_l c_l tr Cov_l is convex and of degree -1. For one record more or less the price is sum a[l, S] p_S
+whatever the fan-outs, as a person is in one node of each level; sets share it as sqrt(J_S / p_S) with J_S the least F
+at unit sum. Tables at one multiple each are among these: m^2 on table A is m^2 / prod_(A - S) n on every S in A.
+
+Where a record is replaced, two that differ in the attributes D and are last together at level c are
+2 sum a[l, S] (p_S - k_S [l <= c]) apart, k_S = prod_(S, D) (-1/n) prod_(S, not D) (1 - 1/n). The largest counts; it is
+reached by weights on pairs (c, D), multiplied by what each pair costs until all that have weight cost alike. Of more
+cells than are gone through pair by pair, any set of levels may be the one at which two are together: whole tables
+cost the same, as two that are never together are farthest apart, and residuals are chosen for what they will cost.
+
+A proved bound for tables at the levels of a tree, on any unbiased linear mechanism with Gaussian noise. [ENU20]
+
+For weights q over the cells that add up to 1, the root of the sum of weighted variances is at least the nuclear norm of
+W diag(sqrt q), with W the weighted queries. With equal q over the cells of one finest group it is
+sum_S sqrt(p_S) tr sqrt(M_S), M_S = sum_l c_l sqrt(Q) H_lᵀ H_l sqrt(Q) over the groups of the deepest level of S, where
+H_l adds up the groups of level l. sqrt x is bounded from below by sum_j w_j x / (x + t_j²), the trapezoidal rule of
+(2/pi) int x / (x + t²) dt less what it can be off by, and tr M (M + t²)^-1 = sum_l c_l tr Cov_l of least squares with
+precisions c_l, and t² / Q more at the deepest level: two passes over the tree.
+"""
 
 from __future__ import annotations
 

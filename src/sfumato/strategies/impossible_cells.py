@@ -6,6 +6,14 @@ Answers z to cells that are impossible are noise alone, so every answer a loses 
 
 the least squares under the equations z = 0, never worse, and linear and unbiased as before. Answers to impossible cells
 become 0 without error. What is measured, and what it costs, stays.
+
+What a strategy's answers to cells that are known to be 0 tell of the noise of its other answers.
+
+z are answers of one estimate to impossible cells: tables of *held* attributes, some cells of which are impossible
+whatever the *free* ones are. To the strategy all cells of a free attribute are alike, so the parts of z that vary along
+different sets R of free attributes are uncorrelated, and within a part all directions are alike: Var(z_R) = K ⊗ P,
+with K the covariances of held cells and P the projection onto contrasts along R. So tables of any number of cells are
+conditioned on by one small K for every R. Where no attribute is free this is least squares under all of z at once.
 """
 
 from __future__ import annotations

@@ -9,6 +9,35 @@ negative, C with r_(L + k) replaced by m_(b + k), m_j = min(r_0, ..., r_j), is a
 
 bounds the variances of all ranges from s on of lengths a < L <= b; ranges that would end beyond the last prefix n
 take their covariance with that prefix. Intervals of lengths are halved where their bound is highest.
+
+A proved bound on the largest error over all ranges that a tree of block sums answers by least squares.
+
+Let e_v be the error of the final estimate of node v, of variance V_v, and u_c, s as in `trees`. A child's is
+
+    e_c = eta_c + (u_c / s) e_v,    Cov(eta) = diag(u) - u uᵀ / s,    eta independent of e_v,
+
+and what its own children add is independent of both. So the prefix of a node up to a boundary has the error p e_v + xi
+with xi independent of e_v and of all outside, of variance l: with U the sum of u of the children before child c, in
+which the boundary lies at (p', l'),
+
+    x = U + p' u_c,    p = x / s,    l = l' + U + p'^2 u_c - x^2 / s;
+
+its suffix has (1 - p, l). A range has its ends in two children a and b of one node: at shares p and q of theirs, with
+U between them, its variance is
+
+    (l_a + p^2 u_a) + (l_b + q^2 u_b) + U - (s - V) ((p u_a + U + q u_b) / s)^2.
+
+Nodes of a level are alike but for the last, and V is bounded by its largest; shares are put into bins, of each of which
+the largest term in brackets and the least share count. That is a bound for all ranges, the nearer the finer the bins.
+
+A proved bound on the largest error over all ranges, where the covariance of two prefixes is a sum of exponentials.
+
+With v the variances of prefixes and cov(s, t) = P(s) + sum_j C_j(t) b_j^(t - s) D_j(s) for s <= t, C and D at least 0,
+all ranges that begin in one block of prefixes and end in another, at most m apart, have variances of at most
+
+    max v_t + max (v_s - 2 P(s)) - 2 sum_j min C_j(t) b_j^m min D_j(s).
+
+Blocks are halved, both at once, where that is above what was found.
 """
 
 from __future__ import annotations

@@ -4,6 +4,18 @@ Residual S has noise of deviation s_S and costs p_S / s_S^power, p_S the product
 (n - 1)/n for Gaussian noise (power 2) and 2 (n - 1)/n for Laplace noise (power 1) where cells are compared
 with their mean [XZK23]; in general the largest column norm of the attribute's contrasts, to the power. Where
 records are replaced, every pair of cells has costs of its own (`replaced`).
+
+The best noise where one record replaces another: what changes cost, and the search over the changes that matter.
+
+Two cells that differ in exactly the attributes T lie apart in the residuals, whose noise has deviation s_S, by
+
+    sum_S 2 p_S (1 - prod_{i in S and T} r_i) / s_S^2,    p_S = prod_{i in S} (n_i - 1)/n_i,  r_i = -1 / (n_i - 1) ,
+
+and the price is the largest of these. For attributes of a kind only their number in T counts: the product is its mean
+over all sets of the same kinds. With weights on the T every residual has one price, so the best noise is in closed form
+and bounds from below what any noise does. The T are generated, those where the noise so far costs most: one that is
+missed makes a plan dearer than it need be and its bound no less true, for noise is calibrated by privacy/sensitivity
+alone.
 """
 
 from __future__ import annotations

@@ -2,6 +2,24 @@
 
 Tilted residuals have one shape for every set of attributes that vary. Where several attributes are ordered that costs
 some per cent: the best noise on slow waves of one attribute depends on how fast the others' are. Here it may.
+
+Bases of attributes and levels of products of their vectors: the least error of a union of products found.
+
+Attribute i has a basis, the columns of T_i, and X = (⊗ T_i) diag(x) (⊗ T_i)ᵀ is what is measured: the product of
+vectors a, b, ... has the precision x_ab.... With Z_i = T_i^-1 a query of factors W_i errs by
+
+    sum_ab... (W_1 Z_1ᵀ)_a^2 (W_2 Z_2ᵀ)_b^2 ... / x_ab...,
+
+so the error of all is sum g / x, g a sum over products p of w_p ⊗ diag(Z_i G_pi Z_iᵀ), and a cell costs
+((⊗ T_i∘T_i) x)_cell. Residuals with tilts are the case of x that depends on nothing but which attributes vary. They are
+where the search starts; it moves all levels and all bases together, by quasi-Newton steps on
+
+    log sum g / x  +  log |cost|_p,   p rising to what is nearly the largest cost.
+
+The problem is not convex, and nothing is proved here: the bound of tilted residuals is one for this too.
+
+Where some product sums an attribute out, the first vector of its basis stays the ones, and products of vectors that no
+query needs stay at level zero. An attribute whose factors treat all cells alike keeps two levels, mean and contrast.
 """
 
 from __future__ import annotations

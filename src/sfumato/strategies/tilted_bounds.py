@@ -26,6 +26,16 @@ D - v vᵀ = D^(1/2) (I - q qᵀ) D^(1/2), q = ⊗ u_i, and the sum (1 - |v|^2) 
 
 bounds the same root where no two columns are more than 1 apart, whatever is said of the total; and q is a vector of
 K_∅, the first of its basis, which is left out there.
+
+Tilted residuals for the least largest weighted variance over unions of prefixes, ranges and other matrices.
+
+For weights l on the queries (l >= 0, sum 1) the weighted sum of variances is at most the largest one; the weights
+for which the least weighted sum is greatest make the two meet. The search plays both sides: every product p has a
+share l_p and, per attribute, a distribution rho_pi over the rows of its factor, so that its Gram matrices become
+W_piᵀ diag(rho_pi) W_pi and all closed forms of the sum stay. Shapes take a step towards the least weighted sum;
+shares and rows gain weight by how far their variances are above the average. With one tilted attribute in every
+product nothing is lost, for the problem is then convex and all weights are of this form. Otherwise the variances at
+the end say what was lost; whatever the weights are, shapes are feasible and their variances exact.
 """
 
 from __future__ import annotations

@@ -1,4 +1,16 @@
-"""What answers over time err, from the integers of a filter: variances for noise of variance 1 in each value."""
+"""What answers over time err, from the integers of a filter: variances for noise of variance 1 in each value.
+
+The error of a question over time at every period, by filters over pairs of poles: exactly, or on blocks of periods.
+
+C = diag(r) T diag(c) has the inverse diag(1 / c) T^-1 diag(1 / r), T^-1 = 1 - sum u_i z / (1 - b_i z). What a sum that
+decays by `rate` a period makes of noise z is sum_k g_t(k) z_k / r_k, g_t = rate g_(t-1) + (row t of T^-1) / c_t; so
+with s = 1 / r^2
+
+    P_ij(t) = sum_(k<t) (b_i b_j)^(t-k-1) s_k,     Q = s + sum_ij u_i u_j P_ij,     N_i = s - b_i sum_j u_j P_ij,
+    M_i(t) = rate b_i M_i(t-1) + N_i(t-1) / c_(t-1),    V(t) = rate^2 V(t-1) + Q / c^2 - 2 rate sum_i u_i M_i / c:
+
+three filters one after the other, of which sums of the last periods and all ranges follow too.
+"""
 
 from __future__ import annotations
 

@@ -6,6 +6,28 @@ L = R B for the prefix sums L with R = T(r) diag(1/d), r the series of L / c: bo
 diagonal, so the sum of squares of every row of R is one convolution of r^2 and d^-2, and any range, a difference
 of two prefixes, costs one pass. Both are exact for the rounded integers c and d, whatever the rounding. Noisy filtered
 values come back to tables by the filter run backwards, on what is public.
+
+A lower bound for windows that take half of the cells or more, from the waves of a matrix that turns its sign.
+
+Of `rows` windows, cells that all of them hold are alike, and one stands for all: cell j of the first `rows` lies in
+windows 0 to j, and cell rows + j in the others. With d_j = 1/2 in rows up to j and -1/2 below these are the columns
+1/2 + d_j and 1/2 - d_j of F. D = (d_0, ..., d_(rows - 1)) is negacyclic: its eigenvectors are waves of angles
+a_p = (2p + 1) pi / rows, its eigenvalues 1 / (1 - exp(i a_p)), and D = |D| U. As d_(rows - 1) is 1/2,
+F Fᵀ = 2 D Dᵀ + rows / 2 1 1ᵀ.
+
+A contraction P and weights v of sum 1 on the cells prove that no factorization errs less than sum_j q_j v_j^(1/2),
+q_j = <P_j, F_j>; the best v makes it the length of q. P is (Q F Fᵀ Q)^(-1/2) Q F on the slowest waves, projector Q,
+in which 1 has most of its length, and (1 - Q) U (1, -1) / sqrt 2 on the others, where 1 1ᵀ adds nothing. They have
+orthogonal rows.
+
+Buffered linear Toeplitz matrices: few real poles in place of n coefficients. [DMPST24]
+
+T has the generating function prod (1 - b_i z) / (1 - a_i z) with 1 > a_1 > b_1 > a_2 > ... > b_d > 0, so that
+
+    T = 1 + sum w_i z / (1 - a_i z),    1 / T = 1 - sum u_i z / (1 - b_i z),    all w_i, u_i > 0 :
+
+sums of d exponentials both ways, which a stream keeps in d numbers and errors are read from in closed form. Poles and
+zeros are held as their distances from 1, whose differences keep their digits where memory is long.
 """
 
 from __future__ import annotations

@@ -2,6 +2,18 @@
 
 Where an attribute is too long for dense optimisation, buffered and square-root Toeplitz strategies are tried beside the
 trees [DMPST24, FHU23].
+
+Least squares on a tree of block sums in two passes over its nodes, at any size. [HRMS10]
+
+Let z_v be the best estimate of node v from the measurements below it, in units of the noise, with variance u_v.
+A leaf has u = 1. The children of a node sum to S with variance s = sum u_c; a node that is measured itself as y
+has z = (s y + S) / (s + 1) and u = s / (s + 1), any other has z = S and u = s. Downwards, the final estimate of
+a child is x_c = z_c + (u_c / s) (x_parent - S): the residual of the parent is shared by variance.
+
+A query with weight a_c on node c puts a_v = sum a_c u_c / s on its parent, and what is left, a_c - a_v, on z_c
+itself. So the entries of R follow downwards: z_v has the coefficient k_v = a_v - a_p + k_p g_p with g = 1 / (s + 1)
+where the parent is measured, else 1, and the measurement y_v has k_v s / (s + 1). Below a node of which the query
+takes all or nothing no such differences are left, so only the nodes at a range's two ends are walked.
 """
 
 from __future__ import annotations

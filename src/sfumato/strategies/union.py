@@ -1,4 +1,18 @@
-"""The strategy for a union of Kronecker products in the bases of its symmetries, as integers, and the way back."""
+"""The strategy for a union of Kronecker products in the bases of its symmetries, as integers, and the way back.
+
+The best strategy for a union of Kronecker products, from the small problem that its symmetries leave.
+
+W stacks sqrt(w_p) (⊗_i W_pi), (k, n). In the bases of `union_symmetry` WᵀW falls into blocks, one for each choice t of
+the orbits or one contrast on every attribute:
+
+    K_t = sum_p w_p ⊗_(orbits) Gram ⊗_(contrasts) number,   met prod (dimensions of the contrasts) times.
+
+By convexity the best strategy may be taken with the same symmetries: A_t = M_t ⊗ (sums over orbits) ⊗ (contrasts).
+The dual weights of cells are constant on orbits. With v_o the weight of a joint orbit o, s_o its cells and c_t the
+multiplicity, the problem is that of `dense_dual` with blocks c_t² K_t / (s_o s_o')^(1/2), and X_t = c_t M_tᵀM_t.
+
+Attributes on which all products have one Gram, up to a factor, are apart: the optimum of ⊗ is the product.
+"""
 
 from __future__ import annotations
 

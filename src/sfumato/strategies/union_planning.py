@@ -17,6 +17,17 @@ Where one record replaces another, weights v_u v_w on pairs of cells make it
     ||W D^(1/2) (I - q qᵀ)||_* (2 / (1 - |v|²))^(1/2),      q = D^(1/2) 1
 
 (see `strategies/tilted_bounds.py`); q lies in the kind of all orbits, whose columns are then centred.
+
+The best strategy for unions whose symmetries leave too many joint orbits, but few rows of queries over them.
+
+All tables of two attributes beside a few counts: thousands of joint orbits (see union.py), of which all queries ask
+no more than some hundred sums. With Q_t independent 0/1 rows that span what is asked of kind t, H_t = L_t L_tᵀ the
+Gram of the queries over these, and M_t = L_tᵀ Q_t diag(v) Q_tᵀ L_t, weights v of sum 1 on the joint orbits prove
+
+    sum_t tr M_t^(1/2),      and M_t^(-1/4) L_tᵀ Q_t attains      (sum_t tr M_t^(1/2) max_o g_o)^(1/2),
+
+g_o = sum_t q_oᵀ L_t M_t^(-1/2) L_tᵀ q_o. Nothing has more rows than the queries leave, and v <- v (g / t)^4 climbs,
+or ^2 after a step that did not, as in `merged_rows`. What is measured are whole combinations of the rows of Q.
 """
 
 from __future__ import annotations

@@ -1,4 +1,15 @@
-"""Weighted tables for pure epsilon: few tables, each worth its share, of cells or of L1 factors. [MMHM18]"""
+"""Weighted tables for pure epsilon: few tables, each worth its share, of cells or of L1 factors. [MMHM18]
+
+How much each table deserves: weights of small error at unit L1 sensitivity.
+
+Table A, measured with weight w_A, tells every residual S inside it w_A^2 / prod_{A - S} c, c_i the variance of the
+total of attribute i (its cells, where cells are measured). So residual S has the variance
+
+    v_S = 1 / (k_S sum_{A >= S} w_A^2 / k_A),   k_A = prod_A c,
+
+and the error sum_S e_S v_S at the price sum_A w_A is a smooth function, with sums over the lattice of sets for itself
+and its gradient. It is not convex: the search starts from tables of one order each. [MMHM18]
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,15 @@
-"""The pages and what they ask for: routes, each a few lines over the rooms of this folder."""
+"""The pages and what they ask for: routes, each a few lines over the rooms of this folder.
+
+Who may talk to the page: this machine's browser, from this page, with the page's key, in bounded requests.
+
+A page on this machine is reached by every other page that the same browser shows, and by whoever shares the machine.
+Against the first stand the names that a request must give (Host, Origin, Sec-Fetch-Site) and a key that scripts of this
+origin alone can read and send; against the second a token, good for one entry, that only the browser which was opened
+has seen. The key is no cookie: browsers send the cookies of one port to the servers of every other port of the machine.
+
+Pages themselves and the files that they load are the same for everybody and hold nothing of the user's; whatever does
+is asked for with the key.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,15 @@
 Only DataFrames are used, so that classic clusters and Spark Connect are served alike. Rows are moved by hash alone: the
 rows of a round robin are others when a task runs again. What an executor has to say of a failure may quote rows, so a
 partition that fails says so in a column, and what Spark says goes nowhere.
+
+Cells as expressions of Spark, for the kinds of columns where they are provably what DuckDB makes of the fields.
+
+Only what is total is used: comparisons, CASE, and arithmetic on numbers that were brought into their range first;
+nothing fails for a row. Spark has NaN above every number and equal to itself, so it is asked for before others are
+compared.
+Of all other columns (numbers as texts, decimals, days) the fields travel as they are, to be placed by DuckDB.
+
+Short code is fast code: Spark puts all that is done to a row into one method, and long ones are never compiled.
 """
 
 from __future__ import annotations
