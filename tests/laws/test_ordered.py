@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato.errors import WorkloadError
-from sfumato.maps import explicit as convolution
+from sfumato.maps import toeplitz as convolution
 from sfumato.maps.toeplitz import causal_exact
 from sfumato.operators import AllRange, Block, Dense, Identity, LinearOperator, Padded, Prefix, Toeplitz, Tree, Window
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
