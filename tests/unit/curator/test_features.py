@@ -17,7 +17,7 @@ from sfumato.curator.people import PerPerson
 from sfumato.curator.people.grammar import AGGREGATES, DAY, OPERATIONS, TRUTH, Scope, number_kind, parse_feature
 from sfumato.curator.people.opening import PersonTable
 from sfumato.curator.rows.sources import open_source
-from sfumato.errors import InvalidInput
+from sfumato.errors import InvalidInput, SourceError
 from support.features import EXPRESSIONS, KEYS, canonical_rows, drawn_tables, encoded_value, feature_of, nodes_inside
 from support.postgres import Server
 from support.spark import Running
@@ -227,6 +227,18 @@ def test_files_and_frames_of_every_kind_say_the_same(tmp_path: Path) -> None:
     for end in ("csv", "parquet"):
         paths = {name: str(tmp_path / f"{name}.{end}") for name in tables}
         assert repr(sorted(features(source(paths)).items())) == repr(sorted(expected.items())), end
+
+
+def test_a_table_that_cannot_be_read_is_refused_in_words(tmp_path: Path) -> None:
+    """Mutant: a failure on the way between two sessions that is passed over."""
+    tables = drawn_tables(7)
+    file = tmp_path / "visits.parquet"
+    frames(tables)["visits"].astype("string").to_parquet(file)
+    whole = bytearray(file.read_bytes())
+    whole[4 : len(whole) // 3] = bytes(len(whole) // 3 - 4)  # pages; where they lie, and their types, stay told
+    file.write_bytes(whole)
+    with pytest.raises(SourceError, match="could not be read"):
+        features(source(frames(tables) | {"visits": str(file)}))
 
 
 INNER = (
