@@ -270,6 +270,27 @@ def test_numbers_are_within_what_their_kind_says(text: str) -> None:
         assert min(kind.low, Fraction(kind.low, kind.most)) <= number <= max(kind.high, Fraction(kind.high, kind.most))
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "visits.cost / visits.nights",
+        "visits.cost / visits.nights / visits.nights",
+        "visits.cost / visits.nights * visits.cost / 7",
+    ],
+)
+def test_quotients_are_within_what_their_kind_says(text: str) -> None:
+    """Mutants: the largest denominator of a quotient that is added to, not multiplied; bounds without it."""
+    node = parse_feature(f"first({text})", SCOPE)
+    kind = node.kind
+    ends = [Fraction(v, 100) for v in (-100_000, -99_999, -1, 1, 12_347, 99_999, 100_000)]
+    for cost in ends:
+        for nights in ends:
+            found = feature_of(node, None, {"visits": [{"cost": cost, "nights": nights, "day": 1}]})
+            number = found / kind.unit
+            assert number.denominator <= kind.most
+            assert kind.low <= number <= kind.high
+
+
 def test_tables_on_postgres_say_the_same(postgres: Server) -> None:
     """Rows of a server come here, so that an expression means there what it means of a file."""
     tables = drawn_tables(11)
