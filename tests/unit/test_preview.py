@@ -102,6 +102,7 @@ def test_a_guessed_group_has_its_margin_as_a_share() -> None:
     row = sf.preview(plan, {"age >= 80 and sex == 'male'": 23}).frame().rows()[0]
     assert row["margin"] == pytest.approx(plan.half_widths()[-1])
     assert row["relative_margin"] == pytest.approx(row["margin"] / 23)
+    assert sf.preview(plan, {"sex == 'male'": 0.5}).frame().rows()[0]["expected"] == 0.5
     with pytest.raises(PlanError, match="no whole table follows"):
         sf.preview(plan, {"sex == 'male'": 23}).table("age")
 

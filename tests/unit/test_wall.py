@@ -205,14 +205,10 @@ print(*[m for m in sys.modules if m.startswith("sfumato.") and m not in public])
 """
 HISTOGRAM = "Histogram([3, 4, 5])"
 TABLE = '__import__("pyarrow").table({"a": ["x", "y", "x"], "who": ["i", "j", "k"], "m": [1.0, 2.0, 3.0]})'
+RUNS = "__import__('sfumato.maps.structured').maps.structured.RangesMap([0], [2], 3)"
 WAYS = {
     "histogram": ({}, set()),
-    "runs": (
-        {
-            "BLOCKS": '[BlockMap((("a",),), (__import__("sfumato.maps.structured").maps.structured.RangesMap([0], [2], 3),))]'
-        },
-        {"maps"},
-    ),
+    "runs": ({"BLOCKS": f"[BlockMap((('a',),), ({RUNS},))]"}, {"maps"}),
     "rows": ({"SOURCE": TABLE}, {"rows"}),
     "replaced": ({"NEIGHBOURS": "REPLACE_ONE"}, {"replaced"}),
     "groups": (
