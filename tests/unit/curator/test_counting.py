@@ -41,12 +41,12 @@ def plain(shape: Sequence[int]) -> Domain:
 def in_columns(domain: Domain, records: IntArray, packing: Any = pack_tables) -> ColumnCounts:
     kinds = [np.uint8 if s <= 2**8 else np.uint16 if s <= 2**16 else np.uint32 for s in domain.shape]
     return ColumnCounts(
-        domain.grid, len(records), tuple(records[:, i].astype(k) for i, k in enumerate(kinds)), packing=packing
+        domain.grid, len(records), (tuple(records[:, i].astype(k) for i, k in enumerate(kinds)),), packing=packing
     )
 
 
 def in_table(domain: Domain, records: IntArray, packing: Any = pack_tables) -> DatabaseCounts:
-    columns = in_columns(domain, records).columns
+    (columns,) = in_columns(domain, records).chunks
     read = lambda axes, start, stop: [columns[a][start:stop] for a in axes]  # noqa: E731
     return DatabaseCounts(domain.grid, len(records), read, packing=packing)
 
@@ -301,7 +301,7 @@ def test_cells_that_do_not_exist_are_refused_without_numbers(rows: int, order: i
     domain = plain([3, 3, 3])
     columns = tuple(np.full(rows, 27, dtype=np.uint8) for _ in range(3))
     with pytest.raises(SourceError, match="does not add up to the number of records") as refusal:
-        list(ColumnCounts(domain.grid, rows, columns).stream([combinations(3, order)]))
+        list(ColumnCounts(domain.grid, rows, (columns,)).stream([combinations(3, order)]))
     assert "27" not in str(refusal.value)
     assert refusal.value.__context__ is None
     tensor = TensorCounts(domain, rows, np.full((3, 3, 3), 1))

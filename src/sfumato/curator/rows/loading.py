@@ -1,4 +1,4 @@
-"""A table of rows: read once, encoded, and kept for counting in memory or in DuckDB."""
+"""A table of rows: read once, encoded, and kept for counting in memory or in files."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from sfumato.curator.rows.counting import (
     pop_each,
 )
 from sfumato.curator.rows.encoding import Truncation, check_declared, encoding_statements, record_bytes
-from sfumato.curator.rows.readers import MAX_ROWS, OpenedTable, attempt, open_table
+from sfumato.curator.rows.readers import MAX_ROWS, OpenedTable, attempt, column_chunks, open_table
 from sfumato.errors import SourceError
 
-# Above this many bytes the encoded records stay in DuckDB, which can spill to disk.
+# Above this many bytes the encoded records lie in files.
 MEMORY_LIMIT = 2 * 2**30
 _READ_ROWS = 2**18  # a few megabytes of every attribute
 
@@ -49,50 +49,59 @@ def open_rows(
             f"{opened.label} could not be read for its columns {', '.join(needed)}: "
             "it is damaged or was cut short, or memory or disk ran out"
         )
-        attempt(message, lambda: [connection.execute(*statement) for statement in statements])
-        return collect_encoded(opened, grid, packing, persons=person is not None)
+
+        def read() -> Counts:
+            for statement in statements:
+                connection.execute(*statement)
+            return collect_encoded(opened, grid, packing, persons=person is not None)
+
+        return attempt(message, read)
     except BaseException:
         opened.session.close()
         raise
 
 
 def collect_encoded(opened: OpenedTable, grid: Grid, packing: Packing, *, persons: bool) -> Counts:
-    """Check the encoded table and take it to memory, or leave it in DuckDB where it is too large.
+    """Take the encoded table to memory, or to files where it is too large, and check it.
 
     `persons`: whether it says of whom more rows were there than are kept.
     """
-    session, shape = opened.session, grid.states
-    names = [f"a{i}" for i in range(len(shape))]
-    checks = ", ".join(f"count({a}), coalesce(max({a}), 0)" for a in names)
-    many = "count(*) FILTER (cut)" if persons else "0"
-    (rows, cut, *found), *_ = session.rows(f"SELECT count(*), {many}, {checks} FROM encoded")
-    if rows > MAX_ROWS:
-        raise SourceError(f"{opened.label} has more than {MAX_ROWS:,} rows")
-    fits = all(n == rows and top < size for n, top, size in zip(found[::2], found[1::2], shape, strict=True))
-    if not fits:
-        raise SourceError(f"{opened.label} was not encoded as declared; please report this as an error of the library")
-    if rows * record_bytes(shape) > min(MEMORY_LIMIT, opened.records):
-        (beyond,), *_ = session.rows("SELECT coalesce(max(rowid) + 1, 0) FROM encoded")
-        if beyond != rows:
-            raise SourceError(f"{opened.label} was not numbered as expected; please report this as an error")
+    session, states = opened.session, grid.states
+    widths = [record_bytes([n]) for n in states]
+    names = [f"a{i}" for i in range(len(states))]
+    marks = ["CAST(cut AS UTINYINT)"] if persons else []
+    chunks: list[list[NDArray[Any]]] = []
+    rows = cut = stored = 0
+    for found in column_chunks(session, f"SELECT {', '.join(names + marks)} FROM encoded", widths + [1] * persons):
+        rows += len(found[0])
+        cut += sum(int(mark.sum()) for mark in found[len(names) :])
+        if rows > MAX_ROWS:
+            raise SourceError(f"{opened.label} has more than {MAX_ROWS:,} rows")
+        if any(int(column.max()) >= n for column, n in zip(found, states, strict=False)):
+            raise SourceError(
+                f"{opened.label} was not encoded as declared; please report this as an error of the library"
+            )
+        chunks.append([*grid.moved(dict(enumerate(found[: len(names)]))).values()])
+        if stored or rows * sum(widths) > min(MEMORY_LIMIT, opened.records):
+            stored = rows
+            for i, columns in enumerate(zip(*chunks, strict=True)):
+                with open(f"{session.codes}{i}", "ab") as out:
+                    out.writelines(map(memoryview, columns))
+            chunks.clear()
+    if not stored:
+        session.close()
+        return ColumnCounts(grid, rows, tuple(chunks), packing=packing, cut=cut)
 
-        def read(axes: Sequence[int], start: int, stop: int) -> list[NDArray[Any]]:
-            chosen = {i: names[i] for i in grid.moving(axes)}
-            query = f"SELECT {', '.join(chosen.values())} FROM encoded WHERE rowid >= {start} AND rowid < {stop}"
-            fetched = session.connection.execute(query).fetchnumpy()
-            found = grid.moved({i: np.asarray(fetched[column]) for i, column in chosen.items()})
-            return [found[i] for i in axes]
+    def read(axes: Sequence[int], start: int, stop: int) -> list[NDArray[Any]]:
+        given = [(f"{session.codes}{i}", widths[i]) for i in axes]
+        return [np.fromfile(path, f"u{w}", stop - start, offset=w * start) for path, w in given]
 
-        return DatabaseCounts(grid, rows, read, packing=packing, cut=cut)
-    fetched = session.connection.execute(f"SELECT {', '.join(names)} FROM encoded").fetchnumpy()
-    session.close()
-    columns = grid.moved({i: np.asarray(fetched[a]) for i, a in enumerate(names)})
-    return ColumnCounts(grid, rows, tuple(columns.values()), packing=packing, cut=cut)
+    return DatabaseCounts(grid, rows, read, packing=packing, cut=cut)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DatabaseCounts(PackedCounts):
-    """Encoded records that stay in a database, larger than memory.
+    """Encoded records that stay in files, larger than memory.
 
     `read` returns the cell numbers of the attributes at the given axes, one array each, of the records
     from `start` to below `stop`, always the same records for the same numbers.

@@ -13,7 +13,7 @@ import re
 import stat
 import tempfile
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -66,13 +66,15 @@ class DuckDBSession:
     """Where another file may be written as a text file, likewise."""
     handed: str
     """Where what was read may be written for another session, likewise."""
+    codes: str
+    """The beginning of paths where encoded columns may be written, likewise."""
 
     def __init__(self, files: Sequence[str] = (), settings: Mapping[str, str] = SETTINGS) -> None:
         import duckdb  # noqa: PLC0415
 
         # it may hold records; what a killed process left of them goes now
         place = scratch.ScratchFolder(Path(tempfile.gettempdir()) / "sfumato", 0o700)
-        self.copy, self.text, self.handed = (f"{place.path}/{name}" for name in ("copy", "text", "handed"))
+        self.copy, self.text, self.handed, self.codes = (f"{place.path}/{n}" for n in ("copy", "text", "handed", "a"))
         self.connection = duckdb.connect(":memory:", config={**settings, "temp_directory": f"{place.path}/spill"})
         self.close = weakref.finalize(self, _close_session, self.connection, place, os.getpid())
         if self.rows("SELECT current_setting('enable_progress_bar')") == [(True,)]:  # where it is off, notebooks refuse
@@ -431,11 +433,28 @@ _ArrowSchema._fields_ = [
 _GET_SCHEMA = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(_ArrowSchema))
 
 
-def _coarse_times(stream: object) -> set[str]:
-    """The columns of a stream of arrow with times in a zone in seconds or milliseconds; its rows stay there."""
+class _ArrowArray(ctypes.Structure):
+    """Of some rows, with columns as children, or of one of these; likewise."""
+
+
+_ArrowArray._fields_ = [
+    *((name, ctypes.c_int64) for name in ("length", "nulls", "offset", "parts", "count")),
+    *(("buffers", ctypes.POINTER(ctypes.c_void_p)), ("children", ctypes.POINTER(ctypes.POINTER(_ArrowArray)))),
+    *(("dictionary", ctypes.c_void_p), ("release", ctypes.CFUNCTYPE(None, ctypes.c_void_p)), ("own", ctypes.c_void_p)),
+]
+_GET_NEXT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(_ArrowArray))
+
+
+def _stream_address(stream: object) -> int:
+    """Where the functions of a stream of arrow stand: `_GET_SCHEMA`, `_GET_NEXT` and others."""
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    place, schema = pointer(stream, b"arrow_array_stream"), _ArrowSchema()
+    return pointer(stream, b"arrow_array_stream")
+
+
+def _coarse_times(stream: object) -> set[str]:
+    """The columns of a stream of arrow with times in a zone in seconds or milliseconds; its rows stay there."""
+    place, schema = _stream_address(stream), _ArrowSchema()
     # the first of the stream's own functions
     if _GET_SCHEMA.from_address(place)(place, ctypes.byref(schema)):
         raise ValueError("the stream has no schema")
@@ -444,6 +463,35 @@ def _coarse_times(stream: object) -> set[str]:
         return {c.name.decode() for c in columns if re.match(rb"ts[sm]:.", c.format)}
     finally:
         schema.release(ctypes.addressof(schema))
+
+
+def column_chunks(session: DuckDBSession, sql: str, widths: Sequence[int]) -> Iterator[list[NDArray[Any]]]:
+    """The columns of a query, some rows after the other: unsigned numbers of so many bytes, none of them missing.
+
+    What DuckDB gives is copied once, and never as a whole. Raises ValueError for other columns, and where reading fails.
+    """
+    names = {1: "UTINYINT", 2: "USMALLINT", 4: "UINTEGER"}
+    if [c.type for c in session.columns(f"({sql})").values()] != [names[w] for w in widths]:
+        raise ValueError("columns of other types")
+    stream = session.connection.sql(sql).__arrow_c_stream__()
+    place = _stream_address(stream)
+    get_next, found = _GET_NEXT.from_address(place + ctypes.sizeof(ctypes.c_void_p)), _ArrowArray()
+    while True:
+        if get_next(place, ctypes.byref(found)):
+            raise ValueError("rows that cannot be read")
+        if not found.release:
+            return
+        try:
+            columns = [found.children[i].contents for i in range(found.count)]
+            if any(c.nulls for c in columns):
+                raise ValueError("missing numbers")
+            bytes_ = [(ctypes.c_char * (w * (c.offset + c.length))) for w, c in zip(widths, columns, strict=True)]
+            yield [
+                np.frombuffer(b.from_address(c.buffers[1]), dtype=f"u{w}")[c.offset :].copy()
+                for b, w, c in zip(bytes_, widths, columns, strict=True)
+            ]
+        finally:
+            found.release(ctypes.addressof(found))
 
 
 def _open_stream(session: DuckDBSession, source: Any, needed: Sequence[str]) -> OpenedTable:

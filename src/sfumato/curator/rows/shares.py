@@ -25,9 +25,8 @@ SHARES = 2**WHOLE_BITS
 _FINER = POINTS // SHARES
 _PLACE_BITS = POINTS.bit_length() - 1
 _FINER_BITS = _FINER.bit_length() - 1
-# Records whose shares are computed at once: 128 KB of each, which stay in a core's caches. Larger arrays would be
-# fetched from the system each time, a third of all that is spent at 2^16.
-_SHARED_ROWS = 2**14
+# Records whose shares are computed at once: half a megabyte of each, so that calls take no time beside what they do.
+_SHARED_ROWS = 2**16
 # Cells of other attributes beyond which these records are not sorted by them: runs of fewer than sixteen are not worth
 # a sum of their own. With three measures, each known or not, these are 2^13 keys: sixteen bits hold them.
 _SORTED_CELLS = 2**10
@@ -74,18 +73,19 @@ def _shares_alike(
             own = [(count - 1, np.full(len(code), POINTS >> bits, dtype=np.int64))]
         if i:
             shift = _PLACE_BITS + (_FINER_BITS if i == len(codes) - 1 else 0)
-            found = _products(list(found), own, count, shift)
+            found = _products(found, own, count, shift)
         else:
             found = iter(own)
     return found
 
 
 def _products(
-    found: Sequence[tuple[int, Table]], own: Sequence[tuple[int, Table]], count: int, bits: int
+    found: Iterator[tuple[int, Table]], own: Sequence[tuple[int, Table]], count: int, bits: int
 ) -> Iterator[tuple[int, Table]]:
+    room = np.empty_like(own[0][1])
     for cell, part in found:
         for more, factor in own:
-            yield cell * count + more, _to_nearest(part * factor, bits)
+            yield cell * count + more, _to_nearest(np.multiply(part, factor, out=room), bits)
 
 
 def _shares_of_one(places: Table, bits: int) -> tuple[Table, Table, Table]:
