@@ -69,7 +69,7 @@ class ByPartCurator(Curator):
             part.apply(np.zeros(part.cells, dtype=np.int64))
 
     def _rooms(self, counts: Counts, maps: Sequence[Measured], folder: Path | None) -> list[NDArray[np.int64]]:
-        if any(map(_is_long, maps)) and not isinstance(counts, ColumnCounts | TensorCounts):
+        if any(map(_is_long, maps)) and type(counts) not in (ColumnCounts, TensorCounts):
             given = getattr(getattr(counts, "engine", None), "label", "a table whose records do not fit in memory")
             raise SourceError(
                 f"a table of more than {MAX_CELLS:,} cells is counted in parts, of what is in memory: a frame, a file, "

@@ -329,7 +329,9 @@ def cell_sql(rule: Rule, i: int, decimal: str = ".") -> str:
         low, high = _double_literal(rule.low), _double_literal(rule.high)
         inside = f"{v} >= {low} AND {v} <= {high}" + (f" AND {v} = floor({v})" if rule.edition < 2 else "")
         value = f"floor({v})" if outside else f"greatest(least(floor({v}), {high}), {low})"
-        found = f"(TRY_CAST({value} AS BIGINT) - CAST({rule.low} AS BIGINT)){f' // {rule.width}' if rule.width > 1 else ''}"
+        found = (
+            f"(TRY_CAST({value} AS BIGINT) - CAST({rule.low} AS BIGINT)){f' // {rule.width}' if rule.width > 1 else ''}"
+        )
     elif isinstance(rule, Amounts):
         return _place_sql(rule, v)
     elif isinstance(rule, Kinds):
@@ -363,9 +365,8 @@ def _place_sql(rule: Amounts, v: str) -> str:
     low, high, none = _double_literal(rule.low), _double_literal(rule.high), rule.states - 1
     # never beyond the last, however doubles are rounded: less than 2^-20 above it before the half is added
     found = f"floor(({v} - {low}) * {_double_literal(POINTS / (rule.high - rule.low))} + 0.5)"
-    # most are inside, so that is asked first
-    beyond = f"WHEN {v} < {low} THEN 0 WHEN {v} <= CAST('inf' AS DOUBLE) THEN {POINTS}" if rule.outside == "clamp" else ""
-    return f"CASE WHEN {v} BETWEEN {low} AND {high} THEN {found} {beyond} ELSE {none} END"
+    beyond = f"WHEN {v} < {low} THEN 0 WHEN {v} <= CAST('inf' AS DOUBLE) THEN {POINTS}" * (rule.outside == "clamp")
+    return f"CASE WHEN {v} BETWEEN {low} AND {high} THEN {found} {beyond} ELSE {none} END"  # most are inside
 
 
 def whole_text_sql(text: str, decimal: str) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,17 +9,7 @@ from numpy.typing import NDArray
 
 from sfumato._util import elsewhere
 from sfumato.cells import Grid
-from sfumato.curator.rows.counting import (
-    Cluster,
-    ColumnCounts,
-    Columns,
-    Counts,
-    PackedCounts,
-    Packing,
-    Table,
-    count_parts,
-    pop_each,
-)
+from sfumato.curator.rows.counting import ColumnCounts, Counts, Packing
 from sfumato.curator.rows.encoding import Truncation, check_declared, encoding_statements, record_bytes
 from sfumato.curator.rows.readers import MAX_ROWS, OpenedTable, attempt, column_chunks, open_table
 from sfumato.errors import SourceError
@@ -67,53 +55,34 @@ def collect_encoded(opened: OpenedTable, grid: Grid, packing: Packing, *, person
     `persons`: whether it says of whom more rows were there than are kept.
     """
     session, states = opened.session, grid.states
-    widths = [record_bytes([n]) for n in states]
     names = [f"a{i}" for i in range(len(states))]
-    marks = ["CAST(cut AS UTINYINT)"] if persons else []
+    sql = f"SELECT {', '.join(names)}, CAST({'cut' if persons else 'false'} AS UTINYINT) FROM encoded"
     chunks: list[list[NDArray[Any]]] = []
     rows = cut = stored = 0
-    for found in column_chunks(session, f"SELECT {', '.join(names + marks)} FROM encoded", widths + [1] * persons):
-        rows += len(found[0])
-        cut += sum(int(mark.sum()) for mark in found[len(names) :])
+    for *found, marks in column_chunks(session, sql):
+        rows, cut = rows + len(marks), cut + int(marks.sum())
         if rows > MAX_ROWS:
             raise SourceError(f"{opened.label} has more than {MAX_ROWS:,} rows")
-        if any(int(column.max()) >= n for column, n in zip(found, states, strict=False)):
+        if any(column.max() >= n for column, n in zip(found, states, strict=True)):
             raise SourceError(
                 f"{opened.label} was not encoded as declared; please report this as an error of the library"
             )
-        chunks.append([*grid.moved(dict(enumerate(found[: len(names)]))).values()])
-        if stored or rows * sum(widths) > min(MEMORY_LIMIT, opened.records):
+        chunks.append([*grid.moved(dict(enumerate(found))).values()])
+        if stored or rows * record_bytes(states) > min(MEMORY_LIMIT, opened.records):
             stored = rows
             for i, columns in enumerate(zip(*chunks, strict=True)):
                 with open(f"{session.codes}{i}", "ab") as out:
-                    out.writelines(map(memoryview, columns))
+                    out.writelines(columns)
             chunks.clear()
-    if not stored:
-        session.close()
-        return ColumnCounts(grid, rows, tuple(chunks), packing=packing, cut=cut)
-
-    def read(axes: Sequence[int], start: int, stop: int) -> list[NDArray[Any]]:
-        given = [(f"{session.codes}{i}", widths[i]) for i in axes]
-        return [np.fromfile(path, f"u{w}", stop - start, offset=w * start) for path, w in given]
-
-    return DatabaseCounts(grid, rows, read, packing=packing, cut=cut)
+    if stored:
+        files = [np.memmap(f"{session.codes}{i}", f"u{record_bytes([n])}", "r") for i, n in enumerate(states)]
+        chunks = [[f[start : start + _READ_ROWS] for f in files] for start in range(0, rows, _READ_ROWS)]
+    session.close()  # files that are mapped have no need of their names
+    return (FileCounts if stored else ColumnCounts)(grid, rows, chunks, packing=packing, cut=cut)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DatabaseCounts(PackedCounts):
-    """Encoded records that stay in files, larger than memory.
+class FileCounts(ColumnCounts):
+    """Encoded records in files, larger than memory: as many tables as there is room for are counted in one pass."""
 
-    `read` returns the cell numbers of the attributes at the given axes, one array each, of the records
-    from `start` to below `stop`, always the same records for the same numbers.
-    """
-
-    read: Callable[[Sequence[int], int, int], Sequence[NDArray[Any]]] = field(repr=False)
-
-    def _columns(self, axes: Sequence[int]) -> Iterator[Columns]:
-        """The codes of some attributes, chunk by chunk, from the first record to the last."""
-        for start in range(0, self.rows, _READ_ROWS):
-            found = self.read(axes, start, min(start + _READ_ROWS, self.rows))
-            yield dict(zip(axes, found, strict=True))
-
-    def _pass(self, parts: list[Cluster]) -> Iterator[tuple[Cluster, Table]]:
-        return pop_each(parts, count_parts(self.grid, parts, lambda needed: self._columns(needed.tolist())), self.rows)
+    __slots__ = ()
+    _PASS_CELLS = 2**24  # 128 MB

@@ -421,77 +421,58 @@ def register_columns(
     return columns
 
 
-class _ArrowSchema(ctypes.Structure):
-    """Of a column, or of a table with columns as children; see the C data interface of arrow."""
-
-
-_ArrowSchema._fields_ = [
-    *(("format", ctypes.c_char_p), ("name", ctypes.c_char_p), ("metadata", ctypes.c_void_p), ("flags", ctypes.c_int64)),
-    *(("count", ctypes.c_int64), ("children", ctypes.POINTER(ctypes.POINTER(_ArrowSchema)))),
-    *(("dictionary", ctypes.c_void_p), ("release", ctypes.CFUNCTYPE(None, ctypes.c_void_p)), ("own", ctypes.c_void_p)),
-]
-_GET_SCHEMA = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(_ArrowSchema))
-
-
-class _ArrowArray(ctypes.Structure):
-    """Of some rows, with columns as children, or of one of these; likewise."""
-
-
-_ArrowArray._fields_ = [
-    *((name, ctypes.c_int64) for name in ("length", "nulls", "offset", "parts", "count")),
-    *(("buffers", ctypes.POINTER(ctypes.c_void_p)), ("children", ctypes.POINTER(ctypes.POINTER(_ArrowArray)))),
-    *(("dictionary", ctypes.c_void_p), ("release", ctypes.CFUNCTYPE(None, ctypes.c_void_p)), ("own", ctypes.c_void_p)),
-]
-_GET_NEXT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(_ArrowArray))
+# Structs of the C data interface of arrow, as words of eight bytes each: 0 is a pointer to nothing.
+_Words = ctypes.c_int64 * 10
+_FILL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+_RELEASE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 def _stream_address(stream: object) -> int:
-    """Where the functions of a stream of arrow stand: `_GET_SCHEMA`, `_GET_NEXT` and others."""
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     return pointer(stream, b"arrow_array_stream")
 
 
+def _children(address: int, count: int) -> list[ctypes.Array[ctypes.c_int64]]:
+    return [_Words.from_address(child) for child in (ctypes.c_int64 * count).from_address(address)] if count else []
+
+
 def _coarse_times(stream: object) -> set[str]:
     """The columns of a stream of arrow with times in a zone in seconds or milliseconds; its rows stay there."""
-    place, schema = _stream_address(stream), _ArrowSchema()
+    place, schema = _stream_address(stream), _Words()
     # the first of the stream's own functions
-    if _GET_SCHEMA.from_address(place)(place, ctypes.byref(schema)):
+    if _FILL.from_address(place)(place, schema):
         raise ValueError("the stream has no schema")
     try:
-        columns = [schema.children[i].contents for i in range(schema.count)]
-        return {c.name.decode() for c in columns if re.match(rb"ts[sm]:.", c.format)}
+        columns = [[ctypes.c_char_p(text).value or b"" for text in c[:2]] for c in _children(schema[5], schema[4])]
+        return {name.decode() for format, name in columns if re.match(rb"ts[sm]:.", format)}
     finally:
-        schema.release(ctypes.addressof(schema))
+        _RELEASE(schema[7])(ctypes.addressof(schema))
 
 
-def column_chunks(session: DuckDBSession, sql: str, widths: Sequence[int]) -> Iterator[list[NDArray[Any]]]:
-    """The columns of a query, some rows after the other: unsigned numbers of so many bytes, none of them missing.
+_BYTES = {"UTINYINT": 1, "USMALLINT": 2, "UINTEGER": 4}
 
-    What DuckDB gives is copied once, and never as a whole. Raises ValueError for other columns, and where reading fails.
+
+def column_chunks(session: DuckDBSession, sql: str) -> Iterator[list[NDArray[Any]]]:
+    """The columns of a query, unsigned whole numbers of up to four bytes, some rows after the other.
+
+    DuckDB holds no more of them than it gives. Raises what is raised where reading fails, and for what is missing.
     """
-    names = {1: "UTINYINT", 2: "USMALLINT", 4: "UINTEGER"}
-    if [c.type for c in session.columns(f"({sql})").values()] != [names[w] for w in widths]:
-        raise ValueError("columns of other types")
+    widths = [_BYTES[c.type] for c in session.columns(f"({sql})").values()]
     stream = session.connection.sql(sql).__arrow_c_stream__()
-    place = _stream_address(stream)
-    get_next, found = _GET_NEXT.from_address(place + ctypes.sizeof(ctypes.c_void_p)), _ArrowArray()
-    while True:
-        if get_next(place, ctypes.byref(found)):
-            raise ValueError("rows that cannot be read")
-        if not found.release:
-            return
-        try:
-            columns = [found.children[i].contents for i in range(found.count)]
-            if any(c.nulls for c in columns):
-                raise ValueError("missing numbers")
-            bytes_ = [(ctypes.c_char * (w * (c.offset + c.length))) for w, c in zip(widths, columns, strict=True)]
-            yield [
-                np.frombuffer(b.from_address(c.buffers[1]), dtype=f"u{w}")[c.offset :].copy()
-                for b, w, c in zip(bytes_, widths, columns, strict=True)
-            ]
-        finally:
-            found.release(ctypes.addressof(found))
+    place, rows = _stream_address(stream), _Words()
+    get_next = _FILL.from_address(place + 8)
+    while not (failed := get_next(place, rows)) and rows[8]:
+        columns = [(w, c, _Words.from_address(c[5])) for w, c in zip(widths, _children(rows[6], rows[4]), strict=True)]
+        # where they begin, a number for each row: what was given is taken back after this
+        found = [np.frombuffer(ctypes.string_at(b[1] + w * c[2], w * c[0]), f"u{w}") for w, c, b in columns]
+        missing = any(c[1] for _, c, _ in columns)
+        _RELEASE(rows[8])(ctypes.addressof(rows))
+        if missing:
+            raise ValueError("missing numbers")
+        yield found
+    if failed:
+        raise ValueError("rows that cannot be read")
 
 
 def _open_stream(session: DuckDBSession, source: Any, needed: Sequence[str]) -> OpenedTable:

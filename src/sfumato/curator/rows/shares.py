@@ -71,11 +71,8 @@ def _shares_alike(
             )
         else:  # whoever has no number has a share of 1 of the last cell
             own = [(count - 1, np.full(len(code), POINTS >> bits, dtype=np.int64))]
-        if i:
-            shift = _PLACE_BITS + (_FINER_BITS if i == len(codes) - 1 else 0)
-            found = _products(found, own, count, shift)
-        else:
-            found = iter(own)
+        shift = _PLACE_BITS + _FINER_BITS * (i == len(codes) - 1)
+        found = _products(found, own, count, shift) if i else iter(own)
     return found
 
 
