@@ -27,9 +27,9 @@ _PLACE_BITS = POINTS.bit_length() - 1
 _FINER_BITS = _FINER.bit_length() - 1
 # Records whose shares are computed at once: half a megabyte of each, so that calls take no time beside what they do.
 _SHARED_ROWS = 2**16
-# Cells of other attributes beyond which these records are not sorted by them: runs of fewer than sixteen are not worth
-# a sum of their own. With three measures, each known or not, these are 2^13 keys: sixteen bits hold them.
-_SORTED_CELLS = 2**10
+# Cells of other attributes beyond which these records are not sorted by them. With three measures, each known or not,
+# these are 2^16 keys: sixteen bits hold them, which are sorted by radix. Runs of eight are worth a sum of their own.
+_SORTED_CELLS = 2**13
 
 
 def shares(codes: Sequence[NDArray[Any]], cells: Sequence[int], ends: Sequence[Sequence[int]] | None = None) -> Table:
