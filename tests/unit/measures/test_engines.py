@@ -354,7 +354,7 @@ def test_records_are_added_alike_in_few_cells_and_in_many(memory: int, monkeypat
 
 @pytest.mark.parametrize("cells", [2**13, 2**14])
 def test_keys_of_three_measures_have_room_in_sixteen_bits(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The most cells that are sorted, and twice as many, seed [184, 1], each number there or not. Mutant: both sorted."""
+    """The most cells that are sorted, and twice as many, seed [184, 1], numbers there or not. Mutant: both sorted."""
     rng = np.random.default_rng([184, 1])
     n = 3_000
     columns = {name: np.where(rng.random(n) < 0.5, rng.random(n), np.nan) for name in "xyz"}

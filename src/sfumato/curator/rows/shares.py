@@ -134,6 +134,9 @@ def _add_block_shares(grid: Grid, columns: Columns, axes: Sequence[int], table: 
     into = table.reshape(math.prod(joint), -1)
     rows = len(columns[axes[0]])
     step = min(_SHARED_ROWS, max(2**10, _SHARED_CELLS // len(into)))
+    # The C library gives back what was half a megabyte and fetches it anew, which takes as long as all sums, until it
+    # has seen a larger array come and go.
+    np.empty(8 * _SHARED_ROWS, dtype=np.int64)
     for start in range(0, rows, step):
         some = slice(start, start + step)
         codes = [columns[a][some] for a in mine]
