@@ -63,7 +63,7 @@ def collect_encoded(opened: OpenedTable, grid: Grid, packing: Packing, *, person
         rows, cut = rows + len(marks), cut + int(marks.sum())
         if rows > MAX_ROWS:
             raise SourceError(f"{opened.label} has more than {MAX_ROWS:,} rows")
-        if any(column.max() >= n for column, n in zip(found, states, strict=True)):
+        if any(column.max(initial=0) >= n for column, n in zip(found, states, strict=True)):
             raise SourceError(
                 f"{opened.label} was not encoded as declared; please report this as an error of the library"
             )
