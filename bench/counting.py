@@ -54,7 +54,7 @@ def main() -> None:
         rng = np.random.default_rng(1)
         # Squares: real columns are skewed, and repeated cells are the slow case of counting.
         columns = tuple((rng.random(rows) ** 2 * size).astype(np.uint8) for size in shape)
-        counts = ColumnCounts(domain.grid, rows, columns, packing=pack_tables)
+        counts = ColumnCounts(domain.grid, rows, (columns,), packing=pack_tables)
         sets = [combinations(len(shape), k) for k in orders]
         seconds: list[float] = []
         cells = 0

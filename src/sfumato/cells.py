@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -374,12 +374,11 @@ class Grid:
             raise DomainError(f"an attribute is named twice in {given}")
         return given
 
-    def moving(self, axes: Sequence[int]) -> list[int]:
-        """The attributes that decide about the cells of these, ascending."""
-        return sorted({*axes, *(a for m in self.moves if not set(axes).isdisjoint(m.axes) for a in m.axes)})
-
     def moved(self, columns: Mapping[int, NDArray[Any]]) -> dict[int, NDArray[Any]]:
-        """Cells of records, by attribute, of all that `moving` lists: each record by itself goes to where it counts."""
+        """Cells of records, by attribute, each record by itself moved to where it counts.
+
+        columns: of each move all attributes or none.
+        """
         found = dict(columns)
         for m in (m for m in self.moves if m.axes[0] in columns):
             given, sizes = [columns[a] for a in m.axes], [self.shape[a] for a in m.axes]

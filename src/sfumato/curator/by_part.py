@@ -69,7 +69,7 @@ class ByPartCurator(Curator):
             part.apply(np.zeros(part.cells, dtype=np.int64))
 
     def _rooms(self, counts: Counts, maps: Sequence[Measured], folder: Path | None) -> list[NDArray[np.int64]]:
-        if any(map(_is_long, maps)) and not isinstance(counts, ColumnCounts | TensorCounts):
+        if any(map(_is_long, maps)) and type(counts) not in (ColumnCounts, TensorCounts):
             given = getattr(getattr(counts, "engine", None), "label", "a table whose records do not fit in memory")
             raise SourceError(
                 f"a table of more than {MAX_CELLS:,} cells is counted in parts, of what is in memory: a frame, a file, "
@@ -145,8 +145,9 @@ def _counts_within_part(counts: ColumnCounts | TensorCounts, grid: Grid, name: s
         table = np.zeros(grid.shape, dtype=np.int64)
         np.add.at(np.moveaxis(table, axis, 0), codes[held], np.moveaxis(counts.tensor, axis, 0)[held])
         return TensorCounts(grid, int(table.sum()), table)
-    found = codes.astype(np.int32)[counts.columns[axis]]
-    kept = np.flatnonzero((found >= 0) & (found < grid.shape[axis]))
-    columns = [c[kept] for c in counts.columns]
-    columns[axis] = found[kept].astype(np.uint32)
-    return ColumnCounts(grid, len(kept), tuple(columns))
+    chunks: list[list[NDArray[Any]]] = []
+    for columns in counts.chunks:
+        found = codes.astype(np.int32)[columns[axis]]
+        kept = np.flatnonzero((found >= 0) & (found < grid.shape[axis]))
+        chunks.append([found[kept].astype(np.uint32) if a == axis else c[kept] for a, c in enumerate(columns)])
+    return ColumnCounts(grid, sum(len(c[0]) for c in chunks), chunks)

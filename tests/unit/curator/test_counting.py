@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from sfumato.curator.rows.counting import (
     check_countable,
     cluster_blocks,
 )
-from sfumato.curator.rows.loading import DatabaseCounts
+from sfumato.curator.rows.loading import FileCounts
 from sfumato.curator.rows.sources import open_source
 from sfumato.domain import Bins, Booleans, Categories, Domain, Integers
 from sfumato.errors import DomainError, PlanError, SourceError
@@ -41,14 +41,15 @@ def plain(shape: Sequence[int]) -> Domain:
 def in_columns(domain: Domain, records: IntArray, packing: Any = pack_tables) -> ColumnCounts:
     kinds = [np.uint8 if s <= 2**8 else np.uint16 if s <= 2**16 else np.uint32 for s in domain.shape]
     return ColumnCounts(
-        domain.grid, len(records), tuple(records[:, i].astype(k) for i, k in enumerate(kinds)), packing=packing
+        domain.grid, len(records), (tuple(records[:, i].astype(k) for i, k in enumerate(kinds)),), packing=packing
     )
 
 
-def in_table(domain: Domain, records: IntArray, packing: Any = pack_tables) -> DatabaseCounts:
-    columns = in_columns(domain, records).columns
-    read = lambda axes, start, stop: [columns[a][start:stop] for a in axes]  # noqa: E731
-    return DatabaseCounts(domain.grid, len(records), read, packing=packing)
+def in_files(domain: Domain, records: IntArray, packing: Any = pack_tables) -> FileCounts:
+    (columns,) = in_columns(domain, records).chunks
+    step = loading._READ_ROWS  # pyright: ignore[reportPrivateUsage]
+    chunks = [[c[start : start + step] for c in columns] for start in range(0, len(records), step)]
+    return FileCounts(domain.grid, len(records), chunks, packing=packing)
 
 
 def in_tensor(domain: Domain, records: IntArray) -> TensorCounts:
@@ -105,7 +106,7 @@ def problems(draw: st.DrawFn, sizes: Sequence[int], attributes: int) -> tuple[Do
 @settings(max_examples=150, deadline=None)
 @given(
     problems([1, 2, 3, 5, 300, 70_000], 6),
-    st.sampled_from([in_columns, in_table]),
+    st.sampled_from([in_columns, in_files]),
     st.sampled_from([(1, 1), (7, 20), (2**16, 2**18)]),
     st.sampled_from([0, 100, 10**9]),
 )
@@ -129,7 +130,7 @@ def test_a_streamed_tensor_agrees_with_brute_force(problem: tuple[Domain, IntArr
     check_stream(in_tensor(domain, records), domain, records, sets)
 
 
-@pytest.mark.parametrize("store", [in_columns, in_table])
+@pytest.mark.parametrize("store", [in_columns, in_files])
 @pytest.mark.parametrize(
     ("shape", "rows", "orders"),
     [
@@ -221,7 +222,7 @@ def test_a_tensor_is_not_handed_out_itself() -> None:
 
 def test_no_records_and_no_sets() -> None:
     domain = plain([2, 3])
-    for store in (in_columns, in_table, in_tensor):
+    for store in (in_columns, in_files, in_tensor):
         empty = store(domain, np.zeros((0, 2), dtype=np.int64))
         assert list(empty.stream([])) == []
         assert list(empty.stream([family([], 2), family([], 0)])) == []
@@ -245,7 +246,7 @@ def test_wide_keys_and_wide_sets() -> None:
 def test_count_is_ordered_as_asked_and_sets_may_repeat() -> None:
     domain = Domain({"a": 2, "b": 3})
     records = np.array([[0, 2], [1, 1], [1, 1]])
-    for store in (in_columns, in_table, in_tensor):
+    for store in (in_columns, in_files, in_tensor):
         found = store(domain, records).count([("b", "a"), ("a", "b"), ("a", "b"), ()])
         assert found[("b", "a")].tolist() == [[0, 0], [0, 2], [1, 0]]
         assert found[("a", "b")].tolist() == [[0, 0, 1], [0, 2, 0]]
@@ -266,11 +267,12 @@ def test_count_in_every_order(shape: list[int], seed: int) -> None:
 
 
 def test_refusals_come_before_counting() -> None:
-    def never(axes: Sequence[int], start: int, stop: int) -> list[IntArray]:
-        raise AssertionError(axes, start, stop)
+    class Never(list[Sequence[IntArray]]):
+        def __iter__(self) -> Iterator[Sequence[IntArray]]:
+            raise AssertionError
 
     domain = Domain({"a": 10_000, "b": 10_000})
-    counts = DatabaseCounts(domain.grid, 5, never)
+    counts = FileCounts(domain.grid, 5, Never())
     with pytest.raises(PlanError, match="the table of a, b has 100,000,000 cells; at most 67,108,864"):
         counts.stream([combinations(2, 1), combinations(2, 2)])
     with pytest.raises(DomainError, match="no attribute is called 'c'"):
@@ -286,9 +288,7 @@ def test_refusals_come_before_counting() -> None:
 
 @pytest.mark.parametrize("found", [[1, 2, 2], [1, 2, 2, 3, 3]])
 def test_a_table_that_does_not_add_up_is_refused_without_numbers(found: list[int]) -> None:
-    counts = DatabaseCounts(
-        plain([7]).grid, 4, lambda axes, start, stop: [np.array(found, dtype=np.uint8) for _ in axes]
-    )
+    counts = FileCounts(plain([7]).grid, 4, [[np.array(found, dtype=np.uint8)]])
     with pytest.raises(SourceError, match="the table of a0 does not add up to the number of records") as refusal:
         list(counts.stream([combinations(1, 1)]))
     assert "4" not in str(refusal.value)
@@ -301,7 +301,7 @@ def test_cells_that_do_not_exist_are_refused_without_numbers(rows: int, order: i
     domain = plain([3, 3, 3])
     columns = tuple(np.full(rows, 27, dtype=np.uint8) for _ in range(3))
     with pytest.raises(SourceError, match="does not add up to the number of records") as refusal:
-        list(ColumnCounts(domain.grid, rows, columns).stream([combinations(3, order)]))
+        list(ColumnCounts(domain.grid, rows, (columns,)).stream([combinations(3, order)]))
     assert "27" not in str(refusal.value)
     assert refusal.value.__context__ is None
     tensor = TensorCounts(domain, rows, np.full((3, 3, 3), 1))
@@ -312,7 +312,7 @@ def test_cells_that_do_not_exist_are_refused_without_numbers(rows: int, order: i
 def test_private_numbers_do_not_print() -> None:
     domain = plain([4])
     records = np.full((4321, 1), 3)
-    for store in (in_columns, in_table, in_tensor):
+    for store in (in_columns, in_files, in_tensor):
         assert "4321" not in repr(store(domain, records))
         assert "4,321" not in repr(store(domain, records))
 
@@ -342,7 +342,7 @@ def test_in_duckdb_and_in_memory_give_the_same(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(loading, "_READ_ROWS", 700)
     database = open_source(table, domain)
     assert isinstance(memory, ColumnCounts)
-    assert isinstance(database, DatabaseCounts)
+    assert isinstance(database, FileCounts)
     assert memory.rows == database.rows < 5000
     expected = memory.count(sets)
     for names, found in database.count(sets).items():

@@ -177,7 +177,7 @@ def test_a_bad_proposal_is_not_followed(fails: bool) -> None:
         return np.array([[0, 1]]), [np.zeros(len(s), dtype=np.int64) for s in sets]
 
     columns = tuple(np.array(c, dtype=np.uint8) for c in ([0, 1, 1], [2, 0, 1], [3, 3, 0]))
-    counts = ColumnCounts(Domain({"a": 2, "b": 3, "c": 4}).grid, 3, columns, packing=bad)
+    counts = ColumnCounts(Domain({"a": 2, "b": 3, "c": 4}).grid, 3, (columns,), packing=bad)
     assert counts.count([("a", "c")])[("a", "c")].tolist() == [[0, 0, 0, 1], [1, 0, 0, 1]]
 
 
@@ -192,7 +192,7 @@ def test_who_proposes_is_told_nothing_of_the_records() -> None:
             return pack_tables(shape, sets, size)
 
         columns = tuple(np.zeros(rows, dtype=np.uint8) for _ in range(3))
-        counts = ColumnCounts(Domain({"a": 2, "b": 3, "c": 4}).grid, rows, columns, packing=proposing)
+        counts = ColumnCounts(Domain({"a": 2, "b": 3, "c": 4}).grid, rows, (columns,), packing=proposing)
         assert counts.count([("a", "c"), ("b",)])[("b",)].tolist() == [rows, 0, 0]
         told.append(asked)
     assert len(told[0]) > 1

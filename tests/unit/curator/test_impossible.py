@@ -18,7 +18,7 @@ from sfumato.curator.engines.kernel import RECEIPT, Encoding
 from sfumato.curator.rows import loading
 from sfumato.curator.rows.counting import ColumnCounts
 from sfumato.curator.rows.encoding import Truncation
-from sfumato.curator.rows.loading import DatabaseCounts
+from sfumato.curator.rows.loading import FileCounts
 from sfumato.curator.rows.sources import open_source
 from sfumato.local.collecting import record_cell
 from support.impossible import drawn
@@ -95,7 +95,7 @@ def test_every_source_counts_them_alike(seed: int, tmp_path: Path, monkeypatch: 
     assert isinstance(counted[0], ColumnCounts)
     monkeypatch.setattr(loading, "MEMORY_LIMIT", 0)
     counted.append(open_source(table, of))
-    assert isinstance(counted[-1], DatabaseCounts)
+    assert isinstance(counted[-1], FileCounts)
     possible = of.possible(NAMES)
     assert possible is not None
     for found in counted:

@@ -15,7 +15,7 @@ import pytest
 
 from sfumato.curator.engines.postgres import Postgres, Snapshot
 from sfumato.curator.keys.counts import open_keys
-from sfumato.curator.rows.loading import DatabaseCounts
+from sfumato.curator.rows.loading import FileCounts
 from sfumato.curator.rows.samples import column_names
 from sfumato.curator.rows.sources import open_source
 from sfumato.domain import Attribute, Bins, Booleans, Categories, Dates, Domain, Hierarchy, Integers
@@ -274,7 +274,7 @@ def test_a_type_that_is_not_known_is_not_read(furnished: Server, kind: str, valu
 
 
 def test_many_rows_and_persons_are_those_of_a_file(furnished: Server, tmp_path: Path) -> None:
-    """Also where the encoded records stay in the database for want of room."""
+    """Also where the encoded records lie in files for want of room."""
     domain = Domain({"x": Integers(0, 9, **OTHER), "y": Categories(["a", "b"], outside="drop", missing="other")})
     furnished.run(
         "DROP TABLE IF EXISTS many",
@@ -299,10 +299,10 @@ def test_many_rows_and_persons_are_those_of_a_file(furnished: Server, tmp_path: 
             np.testing.assert_array_equal(counts[0], counts[2])
 
 
-def test_records_beyond_their_room_stay_in_the_database(furnished: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_beyond_their_room_lie_in_files(furnished: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sfumato.curator.engines.streams._RECORDS", 100)
     counts = open_source(furnished.address("plain"), X)
-    assert isinstance(counts, DatabaseCounts)
+    assert isinstance(counts, FileCounts)
     assert counts.count([("x",)])[("x",)].tolist() == [20] * 10 + [0]
     assert furnished.connections() == 0
 

@@ -18,6 +18,7 @@ import pytest
 import sfumato as sf
 from sfumato.curator.engines.kernel import Encoding, WordLayout
 from sfumato.curator.rows import loading as opened
+from sfumato.curator.rows import shares as adding
 from sfumato.curator.rows.counting import Counts, Table
 from sfumato.curator.rows.shares import SHARES, blocks_of_shares
 from sfumato.curator.rows.sources import open_source
@@ -321,7 +322,7 @@ def test_a_table_follows_from_a_larger_one_of_the_same_measures_alone() -> None:
 
 @pytest.mark.parametrize("memory", [2**31, 1])
 def test_records_are_added_alike_in_few_cells_and_in_many(memory: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 40,000 records, seed [153, 11], a tenth without a number: by 3,001 cells they are added one by one, by 5 in
+    """Of 140,000 records, seed [153, 11], a tenth without a number: by 9,001 cells they are added one by one, by 5 in
     sorted runs, and by none at once; chunks are added to what was there.
 
     Mutants: a run that ends with its chunk lost; records without a number taken for those of the next cell; a run
@@ -329,13 +330,13 @@ def test_records_are_added_alike_in_few_cells_and_in_many(memory: int, monkeypat
     """
     monkeypatch.setattr(opened, "MEMORY_LIMIT", memory)
     rng = np.random.default_rng([153, 11])
-    n = 40_000
-    frame = pd.DataFrame({"a": rng.integers(0, 3_000, n), "x": rng.random(n), "y": rng.normal(0, 1, n)})
-    frame["h"] = frame.a // 1_000
+    n = 140_000
+    frame = pd.DataFrame({"a": rng.integers(0, 9_000, n), "x": rng.random(n), "y": rng.normal(0, 1, n)})
+    frame["h"] = frame.a // 3_000
     for name in "xy":
         frame.loc[rng.random(n) < 0.1, name] = np.nan
     domain = sf.Domain(
-        {"a": sf.Integers(0, 2_999, **OTHER), "h": sf.Integers(-1, 2, **OTHER)},
+        {"a": sf.Integers(0, 8_999, **OTHER), "h": sf.Integers(-1, 2, **OTHER)},
         measures={"x": sf.Measure(0, 1), "y": sf.Measure(-1, 2)},
     )
     counts = open_source(frame, domain)
@@ -343,9 +344,24 @@ def test_records_are_added_alike_in_few_cells_and_in_many(memory: int, monkeypat
         by_a, by_h, whole = ((0, *measures), (1, *measures), measures)
         # one after the other: together those follow from one that has both attributes
         found = {axes: _tables(counts, [axes])[axes] for axes in (by_a, by_h, whole)}
-        summed = found[by_a][:3_000].reshape(3, 1_000, *found[whole].shape).sum(axis=1)
+        summed = found[by_a][:9_000].reshape(3, 3_000, *found[whole].shape).sum(axis=1)
         assert (summed == found[by_h][1:4]).all()
         assert (found[by_h].sum(axis=0) == found[whole]).all()
         none = frame[["x", "y"][: len(measures)]].isna().to_numpy().all(axis=1).sum()
         assert found[whole].reshape(-1)[-1] == int(none) * SHARES
-        assert not found[by_a][3_000].any()
+        assert not found[by_a][9_000].any()
+
+
+@pytest.mark.parametrize("cells", [2**13, 2**14])
+def test_keys_of_three_measures_have_room_in_sixteen_bits(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The most cells that are sorted, and twice as many, seed [184, 1], numbers there or not. Mutant: both sorted."""
+    rng = np.random.default_rng([184, 1])
+    n = 3_000
+    columns = {name: np.where(rng.random(n) < 0.5, rng.random(n), np.nan) for name in "xyz"}
+    frame = pd.DataFrame({"a": rng.integers(cells - 100, cells, n), **columns})
+    groups = {"a": sf.Integers(0, cells - 1, outside="drop", missing="drop")}
+    counts = open_source(frame, sf.Domain(groups, measures={name: sf.Measure(0, 1) for name in "xyz"}))
+    axes = (0, 1, 2, 3)
+    found = _tables(counts, [axes])[axes]
+    monkeypatch.setattr(adding, "_SORTED_CELLS", 0)
+    assert (found == _tables(counts, [axes])[axes]).all()

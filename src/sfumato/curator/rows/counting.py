@@ -378,15 +378,17 @@ class PackedCounts(Counts):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnCounts(PackedCounts):
-    """Encoded records in memory: one array of cell numbers (uint8, uint16 or uint32) per attribute."""
+    """Encoded records in memory, some after the other: of each chunk one array of cell numbers (uint8, uint16 or
+    uint32) per attribute."""
 
     _PASS_CELLS = _PART_CELLS
-    columns: tuple[NDArray[Any], ...] = field(repr=False)
+    chunks: Sequence[Sequence[NDArray[Any]]] = field(repr=False)
 
     def _pass(self, parts: list[Cluster]) -> Iterator[tuple[Cluster, Table]]:
         # A matrix lets the keys of several blocks be built at once, which pays for few records.
-        columns = np.stack(self.columns) if self.rows <= _CHUNK_ROWS // 2 else dict(enumerate(self.columns))
-        return pop_each(parts, count_parts(self.grid, parts, lambda _: iter([columns])), self.rows)
+        few = self.rows <= _CHUNK_ROWS // 2
+        columns = (np.stack(c) if few else dict(enumerate(c)) for c in self.chunks)
+        return pop_each(parts, count_parts(self.grid, parts, lambda _: columns), self.rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -134,8 +134,8 @@ class Column:
             found = f"coalesce({', '.join(_written_day_sql(text, *p) for p in written)}, NULL)"
         return f"CAST({found} AS DOUBLE)"
 
-    def number(self, field: str) -> str:
-        """The field as a DOUBLE, NULL where there is no number."""
+    def number(self, field: str, *, nan: bool = False) -> str:
+        """The field as a DOUBLE, NULL where there is no number; with `nan` that may be NaN too."""
         as_text = f"CAST({field} AS VARCHAR)"
         if self.family in ("whole", "double"):
             value = f"CAST({field} AS DOUBLE)"
@@ -146,7 +146,7 @@ class Column:
             value = f"CASE WHEN NOT contains({as_text}, '_') THEN TRY_CAST({as_text} AS DOUBLE) END"
         else:
             value = f"TRY_CAST({as_text} AS DOUBLE)"
-        return f"NULLIF({value}, CAST('nan' AS DOUBLE))"
+        return value if nan or self.family == "whole" else f"NULLIF({value}, CAST('nan' AS DOUBLE))"
 
 
 def check_declared(grid: Grid) -> None:
@@ -186,7 +186,7 @@ def check_type(name: str, rule: Rule | None, column: Column) -> None:
 def encoding_statements(
     grid: Grid, columns: Mapping[str, Column], source: str, person: str | None, how: Truncation
 ) -> list[Statement]:
-    """Statements to run in order; the last creates the temporary table `encoded`.
+    """Statements to run in order; the last creates the view `encoded`, which reads the source each time.
 
     It has one unsigned column a0, a1, … per attribute and one row per record that is counted; with `person` also `cut`,
     true in one row of everybody who had more rows than are kept.
@@ -221,7 +221,7 @@ def encoding_statements(
     if person is not None:
         query = truncation_sql(kept, f"SELECT *, count(*) AS n FROM ({query}) GROUP BY ALL", how)
     marked = kept if person is None else f"{kept}, cut"
-    return [*statements, (f"CREATE TEMP TABLE encoded AS SELECT {marked} FROM ({query})", ())]
+    return [*statements, (f"CREATE OR REPLACE TEMP VIEW encoded AS SELECT {marked} FROM ({query})", ())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +291,7 @@ def field_sql(rule: Rule, column: Column, raw: str) -> str:
     if isinstance(rule, Days):
         return column.day(raw, rule.format)
     if rule.numeric:
-        return column.number(raw)
+        return column.number(raw, nan=isinstance(rule, Amounts))
     if isinstance(rule, Kinds):
         return _kind_sql(column, raw, rule.format)
     if isinstance(rule, Truths):
@@ -329,7 +329,9 @@ def cell_sql(rule: Rule, i: int, decimal: str = ".") -> str:
         low, high = _double_literal(rule.low), _double_literal(rule.high)
         inside = f"{v} >= {low} AND {v} <= {high}" + (f" AND {v} = floor({v})" if rule.edition < 2 else "")
         value = f"floor({v})" if outside else f"greatest(least(floor({v}), {high}), {low})"
-        found = f"(TRY_CAST({value} AS BIGINT) - CAST({rule.low} AS BIGINT)) // {rule.width}"
+        found = (
+            f"(TRY_CAST({value} AS BIGINT) - CAST({rule.low} AS BIGINT)){f' // {rule.width}' if rule.width > 1 else ''}"
+        )
     elif isinstance(rule, Amounts):
         return _place_sql(rule, v)
     elif isinstance(rule, Kinds):
@@ -359,15 +361,12 @@ def truth_sql(text: str, decimal: str) -> str:
 
 
 def _place_sql(rule: Amounts, v: str) -> str:
-    """The place of a number in the range of a measure; ends first, as the rest then has no need of a limit."""
+    """The place of a number in the range of a measure. NaN, which DuckDB takes for more than infinity, has none."""
     low, high, none = _double_literal(rule.low), _double_literal(rule.high), rule.states - 1
     # never beyond the last, however doubles are rounded: less than 2^-20 above it before the half is added
-    found = f"TRY_CAST(floor(({v} - {low}) * {_double_literal(POINTS / (rule.high - rule.low))} + 0.5) AS BIGINT)"
-    if rule.outside == "other":
-        return f"CASE WHEN {v} >= {low} AND {v} <= {high} THEN {found} ELSE {none} END"
-    return (
-        f"CASE WHEN {v} >= {high} THEN {POINTS} WHEN {v} <= {low} THEN 0 WHEN {v} IS NULL THEN {none} ELSE {found} END"
-    )
+    found = f"floor(({v} - {low}) * {_double_literal(POINTS / (rule.high - rule.low))} + 0.5)"
+    beyond = f"WHEN {v} < {low} THEN 0 WHEN {v} <= CAST('inf' AS DOUBLE) THEN {POINTS}" * (rule.outside == "clamp")
+    return f"CASE WHEN {v} BETWEEN {low} AND {high} THEN {found} {beyond} ELSE {none} END"  # most are inside
 
 
 def whole_text_sql(text: str, decimal: str) -> str:

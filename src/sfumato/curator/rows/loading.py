@@ -1,9 +1,7 @@
-"""A table of rows: read once, encoded, and kept for counting in memory or in DuckDB."""
+"""A table of rows: read once, encoded, and kept for counting in memory or in files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,22 +9,12 @@ from numpy.typing import NDArray
 
 from sfumato._util import elsewhere
 from sfumato.cells import Grid
-from sfumato.curator.rows.counting import (
-    Cluster,
-    ColumnCounts,
-    Columns,
-    Counts,
-    PackedCounts,
-    Packing,
-    Table,
-    count_parts,
-    pop_each,
-)
+from sfumato.curator.rows.counting import ColumnCounts, Counts, Packing
 from sfumato.curator.rows.encoding import Truncation, check_declared, encoding_statements, record_bytes
-from sfumato.curator.rows.readers import MAX_ROWS, OpenedTable, attempt, open_table
+from sfumato.curator.rows.readers import MAX_ROWS, OpenedTable, attempt, column_chunks, open_table
 from sfumato.errors import SourceError
 
-# Above this many bytes the encoded records stay in DuckDB, which can spill to disk.
+# Above this many bytes the encoded records lie in files.
 MEMORY_LIMIT = 2 * 2**30
 _READ_ROWS = 2**18  # a few megabytes of every attribute
 
@@ -49,62 +37,52 @@ def open_rows(
             f"{opened.label} could not be read for its columns {', '.join(needed)}: "
             "it is damaged or was cut short, or memory or disk ran out"
         )
-        attempt(message, lambda: [connection.execute(*statement) for statement in statements])
-        return collect_encoded(opened, grid, packing, persons=person is not None)
+
+        def read() -> Counts:
+            for statement in statements:
+                connection.execute(*statement)
+            return collect_encoded(opened, grid, packing, persons=person is not None)
+
+        return attempt(message, read)
     except BaseException:
         opened.session.close()
         raise
 
 
 def collect_encoded(opened: OpenedTable, grid: Grid, packing: Packing, *, persons: bool) -> Counts:
-    """Check the encoded table and take it to memory, or leave it in DuckDB where it is too large.
+    """Take the encoded table to memory, or to files where it is too large, and check it.
 
     `persons`: whether it says of whom more rows were there than are kept.
     """
-    session, shape = opened.session, grid.states
-    names = [f"a{i}" for i in range(len(shape))]
-    checks = ", ".join(f"count({a}), coalesce(max({a}), 0)" for a in names)
-    many = "count(*) FILTER (cut)" if persons else "0"
-    (rows, cut, *found), *_ = session.rows(f"SELECT count(*), {many}, {checks} FROM encoded")
-    if rows > MAX_ROWS:
-        raise SourceError(f"{opened.label} has more than {MAX_ROWS:,} rows")
-    fits = all(n == rows and top < size for n, top, size in zip(found[::2], found[1::2], shape, strict=True))
-    if not fits:
-        raise SourceError(f"{opened.label} was not encoded as declared; please report this as an error of the library")
-    if rows * record_bytes(shape) > min(MEMORY_LIMIT, opened.records):
-        (beyond,), *_ = session.rows("SELECT coalesce(max(rowid) + 1, 0) FROM encoded")
-        if beyond != rows:
-            raise SourceError(f"{opened.label} was not numbered as expected; please report this as an error")
-
-        def read(axes: Sequence[int], start: int, stop: int) -> list[NDArray[Any]]:
-            chosen = {i: names[i] for i in grid.moving(axes)}
-            query = f"SELECT {', '.join(chosen.values())} FROM encoded WHERE rowid >= {start} AND rowid < {stop}"
-            fetched = session.connection.execute(query).fetchnumpy()
-            found = grid.moved({i: np.asarray(fetched[column]) for i, column in chosen.items()})
-            return [found[i] for i in axes]
-
-        return DatabaseCounts(grid, rows, read, packing=packing, cut=cut)
-    fetched = session.connection.execute(f"SELECT {', '.join(names)} FROM encoded").fetchnumpy()
-    session.close()
-    columns = grid.moved({i: np.asarray(fetched[a]) for i, a in enumerate(names)})
-    return ColumnCounts(grid, rows, tuple(columns.values()), packing=packing, cut=cut)
+    session, states = opened.session, grid.states
+    names = [f"a{i}" for i in range(len(states))]
+    sql = f"SELECT {', '.join(names)}, CAST({'cut' if persons else 'false'} AS UTINYINT) FROM encoded"
+    chunks: list[list[NDArray[Any]]] = []
+    rows = cut = stored = 0
+    for *found, marks in column_chunks(session, sql):
+        rows, cut = rows + len(marks), cut + int(marks.sum())
+        if rows > MAX_ROWS:
+            raise SourceError(f"{opened.label} has more than {MAX_ROWS:,} rows")
+        if any(column.max(initial=0) >= n for column, n in zip(found, states, strict=True)):
+            raise SourceError(
+                f"{opened.label} was not encoded as declared; please report this as an error of the library"
+            )
+        chunks.append([*grid.moved(dict(enumerate(found))).values()])
+        if stored or rows * record_bytes(states) > min(MEMORY_LIMIT, opened.records):
+            stored = rows
+            for i, columns in enumerate(zip(*chunks, strict=True)):
+                with open(f"{session.codes}{i}", "ab") as out:
+                    out.writelines(columns)
+            chunks.clear()
+    if stored:
+        files = [np.memmap(f"{session.codes}{i}", f"u{record_bytes([n])}", "r") for i, n in enumerate(states)]
+        chunks = [[f[start : start + _READ_ROWS] for f in files] for start in range(0, rows, _READ_ROWS)]
+    session.close()  # files that are mapped have no need of their names
+    return (FileCounts if stored else ColumnCounts)(grid, rows, chunks, packing=packing, cut=cut)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DatabaseCounts(PackedCounts):
-    """Encoded records that stay in a database, larger than memory.
+class FileCounts(ColumnCounts):
+    """Encoded records in files, larger than memory: as many tables as there is room for are counted in one pass."""
 
-    `read` returns the cell numbers of the attributes at the given axes, one array each, of the records
-    from `start` to below `stop`, always the same records for the same numbers.
-    """
-
-    read: Callable[[Sequence[int], int, int], Sequence[NDArray[Any]]] = field(repr=False)
-
-    def _columns(self, axes: Sequence[int]) -> Iterator[Columns]:
-        """The codes of some attributes, chunk by chunk, from the first record to the last."""
-        for start in range(0, self.rows, _READ_ROWS):
-            found = self.read(axes, start, min(start + _READ_ROWS, self.rows))
-            yield dict(zip(axes, found, strict=True))
-
-    def _pass(self, parts: list[Cluster]) -> Iterator[tuple[Cluster, Table]]:
-        return pop_each(parts, count_parts(self.grid, parts, lambda needed: self._columns(needed.tolist())), self.rows)
+    __slots__ = ()
+    _PASS_CELLS = 2**24  # 128 MB

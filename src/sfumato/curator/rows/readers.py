@@ -13,7 +13,7 @@ import re
 import stat
 import tempfile
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -66,13 +66,15 @@ class DuckDBSession:
     """Where another file may be written as a text file, likewise."""
     handed: str
     """Where what was read may be written for another session, likewise."""
+    codes: str
+    """The beginning of paths where encoded columns may be written, likewise."""
 
     def __init__(self, files: Sequence[str] = (), settings: Mapping[str, str] = SETTINGS) -> None:
         import duckdb  # noqa: PLC0415
 
         # it may hold records; what a killed process left of them goes now
         place = scratch.ScratchFolder(Path(tempfile.gettempdir()) / "sfumato", 0o700)
-        self.copy, self.text, self.handed = (f"{place.path}/{name}" for name in ("copy", "text", "handed"))
+        self.copy, self.text, self.handed, self.codes = (f"{place.path}/{n}" for n in ("copy", "text", "handed", "a"))
         self.connection = duckdb.connect(":memory:", config={**settings, "temp_directory": f"{place.path}/spill"})
         self.close = weakref.finalize(self, _close_session, self.connection, place, os.getpid())
         if self.rows("SELECT current_setting('enable_progress_bar')") == [(True,)]:  # where it is off, notebooks refuse
@@ -419,31 +421,58 @@ def register_columns(
     return columns
 
 
-class _ArrowSchema(ctypes.Structure):
-    """Of a column, or of a table with columns as children; see the C data interface of arrow."""
+# Structs of the C data interface of arrow, as words of eight bytes each: 0 is a pointer to nothing.
+_Words = ctypes.c_int64 * 10
+_FILL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+_RELEASE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
-_ArrowSchema._fields_ = [
-    *(("format", ctypes.c_char_p), ("name", ctypes.c_char_p), ("metadata", ctypes.c_void_p), ("flags", ctypes.c_int64)),
-    *(("count", ctypes.c_int64), ("children", ctypes.POINTER(ctypes.POINTER(_ArrowSchema)))),
-    *(("dictionary", ctypes.c_void_p), ("release", ctypes.CFUNCTYPE(None, ctypes.c_void_p)), ("own", ctypes.c_void_p)),
-]
-_GET_SCHEMA = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(_ArrowSchema))
+def _stream_address(stream: object) -> int:
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    return pointer(stream, b"arrow_array_stream")
+
+
+def _children(address: int, count: int) -> list[ctypes.Array[ctypes.c_int64]]:
+    return [_Words.from_address(child) for child in (ctypes.c_int64 * count).from_address(address)] if count else []
 
 
 def _coarse_times(stream: object) -> set[str]:
     """The columns of a stream of arrow with times in a zone in seconds or milliseconds; its rows stay there."""
-    pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    place, schema = pointer(stream, b"arrow_array_stream"), _ArrowSchema()
+    place, schema = _stream_address(stream), _Words()
     # the first of the stream's own functions
-    if _GET_SCHEMA.from_address(place)(place, ctypes.byref(schema)):
+    if _FILL.from_address(place)(place, schema):
         raise ValueError("the stream has no schema")
     try:
-        columns = [schema.children[i].contents for i in range(schema.count)]
-        return {c.name.decode() for c in columns if re.match(rb"ts[sm]:.", c.format)}
+        columns = [[ctypes.c_char_p(text).value or b"" for text in c[:2]] for c in _children(schema[5], schema[4])]
+        return {name.decode() for format, name in columns if re.match(rb"ts[sm]:.", format)}
     finally:
-        schema.release(ctypes.addressof(schema))
+        _RELEASE(schema[7])(ctypes.addressof(schema))
+
+
+_BYTES = {"UTINYINT": 1, "USMALLINT": 2, "UINTEGER": 4}
+
+
+def column_chunks(session: DuckDBSession, sql: str) -> Iterator[list[NDArray[Any]]]:
+    """The columns of a query, unsigned whole numbers of up to four bytes, some rows after the other.
+
+    DuckDB holds no more of them than it gives. Raises what is raised where reading fails, and for what is missing.
+    """
+    widths = [_BYTES[c.type] for c in session.columns(f"({sql})").values()]
+    stream = session.connection.sql(sql).__arrow_c_stream__()
+    place, rows = _stream_address(stream), _Words()
+    get_next = _FILL.from_address(place + 8)
+    while not (failed := get_next(place, rows)) and rows[8]:
+        columns = [(w, c, _Words.from_address(c[5])) for w, c in zip(widths, _children(rows[6], rows[4]), strict=True)]
+        # where they begin, a number for each row: what was given is taken back after this
+        found = [np.frombuffer(ctypes.string_at(b[1] + w * c[2], w * c[0]), f"u{w}") for w, c, b in columns]
+        missing = any(c[1] for _, c, _ in columns)
+        _RELEASE(rows[8])(ctypes.addressof(rows))
+        if missing:
+            raise ValueError("missing numbers")
+        yield found
+    if failed:
+        raise ValueError("rows that cannot be read")
 
 
 def _open_stream(session: DuckDBSession, source: Any, needed: Sequence[str]) -> OpenedTable:

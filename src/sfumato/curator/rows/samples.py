@@ -136,7 +136,8 @@ def _place_attribute(opened: OpenedTable, name: str, attribute: Attribute, read:
         opened.session.connection.execute(*statement)
     inner = f"SELECT {column.sql} AS r{i} FROM {opened.sql}"
     inner = f"SELECT {column.text(f'r{i}')} AS text, {field} AS v{i} FROM ({inner})"
-    query = f"SELECT text, v{i} IS NULL AS void, {cell} AS cell, count(*) AS n FROM ({inner})"
+    void = f"v{i} IS NULL" + f" OR isnan(v{i})" * every.rule.numeric
+    query = f"SELECT text, {void} AS void, {cell} AS cell, count(*) AS n FROM ({inner})"
     query = f"{query} GROUP BY ALL ORDER BY n DESC, text"
     found = opened.session.rows(query)
     last = every.size - 1

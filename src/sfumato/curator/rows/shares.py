@@ -25,12 +25,11 @@ SHARES = 2**WHOLE_BITS
 _FINER = POINTS // SHARES
 _PLACE_BITS = POINTS.bit_length() - 1
 _FINER_BITS = _FINER.bit_length() - 1
-# Records whose shares are computed at once: 128 KB of each, which stay in a core's caches. Larger arrays would be
-# fetched from the system each time, a third of all that is spent at 2^16.
-_SHARED_ROWS = 2**14
-# Cells of other attributes beyond which these records are not sorted by them: runs of fewer than sixteen are not worth
-# a sum of their own. With three measures, each known or not, these are 2^13 keys: sixteen bits hold them.
-_SORTED_CELLS = 2**10
+# Records whose shares are computed at once: half a megabyte of each, so that calls take no time beside what they do.
+_SHARED_ROWS = 2**16
+# Cells of other attributes beyond which these records are not sorted by them. With three measures, each known or not,
+# these are 2^16 keys: sixteen bits hold them, which are sorted by radix. Runs of eight are worth a sum of their own.
+_SORTED_CELLS = 2**13
 
 
 def shares(codes: Sequence[NDArray[Any]], cells: Sequence[int], ends: Sequence[Sequence[int]] | None = None) -> Table:
@@ -72,20 +71,18 @@ def _shares_alike(
             )
         else:  # whoever has no number has a share of 1 of the last cell
             own = [(count - 1, np.full(len(code), POINTS >> bits, dtype=np.int64))]
-        if i:
-            shift = _PLACE_BITS + (_FINER_BITS if i == len(codes) - 1 else 0)
-            found = _products(list(found), own, count, shift)
-        else:
-            found = iter(own)
+        shift = _PLACE_BITS + _FINER_BITS * (i == len(codes) - 1)
+        found = _products(found, own, count, shift) if i else iter(own)
     return found
 
 
 def _products(
-    found: Sequence[tuple[int, Table]], own: Sequence[tuple[int, Table]], count: int, bits: int
+    found: Iterator[tuple[int, Table]], own: Sequence[tuple[int, Table]], count: int, bits: int
 ) -> Iterator[tuple[int, Table]]:
+    room = np.empty_like(own[0][1])
     for cell, part in found:
         for more, factor in own:
-            yield cell * count + more, _to_nearest(part * factor, bits)
+            yield cell * count + more, _to_nearest(np.multiply(part, factor, out=room), bits)
 
 
 def _shares_of_one(places: Table, bits: int) -> tuple[Table, Table, Table]:
@@ -137,6 +134,9 @@ def _add_block_shares(grid: Grid, columns: Columns, axes: Sequence[int], table: 
     into = table.reshape(math.prod(joint), -1)
     rows = len(columns[axes[0]])
     step = min(_SHARED_ROWS, max(2**10, _SHARED_CELLS // len(into)))
+    # The C library gives back what was half a megabyte and fetches it anew, which takes as long as all sums, until it
+    # has seen a larger array come and go.
+    np.empty(8 * _SHARED_ROWS, dtype=np.int64)
     for start in range(0, rows, step):
         some = slice(start, start + step)
         codes = [columns[a][some] for a in mine]
