@@ -7,7 +7,7 @@ was killed between them is gone on with: labels are looked for once, and the sec
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 
 from sfumato._util.bundles import check_text, pack_value, unpack_value
 from sfumato._util.codec import storable
+from sfumato._util.elsewhere import find_engine
 from sfumato._util.text import normalize_nfc
 from sfumato.cells import Codes
 from sfumato.curator.curator import CuratedTable, rebuild_values
 from sfumato.curator.rows.encoding import UNREADABLE, Column, check_type, field_sql, sql_literal, whole_text_sql
-from sfumato.curator.rows.readers import OpenedTable, attempt, open_persons
+from sfumato.curator.rows.readers import DuckDBSession, attempt, open_persons
 from sfumato.curator.rows.sources import Histogram
 from sfumato.curator.rows.written import source_of
 from sfumato.errors import DomainError, InvalidInput, LedgerError, NotWritten, PlanError
@@ -93,56 +94,97 @@ def open_labels(source: object, look: LabelLook, unit: PrivacyUnit) -> LabelTabl
     if isinstance(source, Histogram):
         raise InvalidInput("a histogram holds counts of cells, and no label that could be found; give a table of rows")
     needed = [look.attribute] if unit.person in (None, look.attribute) else [look.attribute, unit.person]
+    rule = Codes(kind="category", outside="other", missing="other", codes=(OTHER,), trim=look.trim)
+
+    def occurring(source: str, columns: Mapping[str, Column]) -> str:
+        check_type(look.attribute, rule, columns[look.attribute])
+        if unit.person is not None:
+            check_type(unit.person, None, columns[unit.person])
+        return _occurring_sql(source, columns, look.attribute, unit.person, rule)
+
+    engine = find_engine(source)
+    if require := getattr(engine, "require_person", None):
+        require(unit.person)
+    if there := getattr(engine, "lines", None):
+        lines = there(needed, occurring, f"CREATE TEMP TABLE lines AS {_lines_sql(unit.person)}")
+        if lines is not None:
+            return _label_table(_session_of(lines), unit.person)
     opened = open_persons(source, needed, unit.person)
     try:
-        rule = Codes(kind="category", outside="other", missing="other", codes=(OTHER,), trim=look.trim)
-        check_type(look.attribute, rule, opened.columns[look.attribute])
-        if unit.person is not None:
-            check_type(unit.person, None, opened.columns[unit.person])
+        handed = occurring(opened.sql, opened.columns)
         message = (
             f"{opened.label} could not be read for its column {look.attribute!r}: "
             "it is damaged or was cut short, or memory or disk ran out"
         )
-        return attempt(message, lambda: _label_table(opened, look, unit, rule))
+
+        def read() -> LabelTable:
+            opened.session.connection.execute(f"CREATE TEMP TABLE handed AS {handed}")
+            opened.session.connection.execute(f"CREATE TEMP TABLE lines AS {_lines_sql(unit.person)}")
+            return _label_table(opened.session, unit.person)
+
+        return attempt(message, read)
     finally:
         opened.session.close()
 
 
-def _label_table(opened: OpenedTable, look: LabelLook, unit: PrivacyUnit, rule: Codes) -> LabelTable:
-    connection, column = opened.session.connection, opened.columns[look.attribute]
-    connection.execute(f"CREATE TEMP TABLE pairs AS {_pairs_sql(opened, column, unit, rule)}")
-    odd = opened.session.rows("SELECT DISTINCT label FROM pairs WHERE NOT regexp_full_match(label, '[!-~][ -~]*')")
+def _session_of(lines: Iterable[tuple[int, Any]]) -> DuckDBSession:
+    """A session with the lines that came in parts, whose persons are numbered in each: of the parts, none twice."""
+    session = DuckDBSession()
+    for i, (part, some) in enumerate(lines):
+        session.connection.register("chunk", some)
+        made = "INSERT INTO lines" if i else "CREATE TEMP TABLE lines AS"
+        session.connection.execute(f"{made} SELECT *, {part} AS part FROM chunk")
+    return session
+
+
+def _label_table(session: DuckDBSession, person: str | None) -> LabelTable:
+    """The labels of `lines`, without texts that are none."""
+    connection = session.connection
+    odd = session.rows("SELECT DISTINCT label FROM lines WHERE NOT regexp_full_match(label, '[!-~][ -~]*')")
     refused = [text for (text,) in odd if not _is_label(text)] + [OTHER]
     connection.register("refused", {"label": np.array(refused, dtype=object)})
-    pairs = "SELECT * FROM pairs WHERE label NOT IN (SELECT label FROM refused)"
-    if unit.person is None:
-        fetched = connection.execute(pairs).fetchnumpy()
+    allowed = "SELECT * FROM lines WHERE label NOT IN (SELECT label FROM refused)"
+    if person is None:
+        fetched = connection.execute(allowed).fetchnumpy()
         labels, persons = np.asarray(fetched["label"], dtype=object), np.asarray(fetched["n"]).astype(np.int64)
         return LabelTable(labels, np.arange(len(labels)), persons, None)
+    connection.execute(f"CREATE TEMP TABLE allowed AS {allowed}")
     numbered = "SELECT label, row_number() OVER () - 1 AS place FROM (SELECT DISTINCT label FROM allowed)"
-    connection.execute(f"CREATE TEMP TABLE allowed AS {pairs}")
     connection.execute(f"CREATE TEMP TABLE numbered AS {numbered}")
     labels = np.asarray(connection.execute("SELECT label FROM numbered ORDER BY place").fetchnumpy()["label"], object)
-    # a digest of its own: which rows are counted is chosen by another
-    order = "md5(concat_ws('|', 'labels', person, label)), label"
-    ranked = f"SELECT person, place, row_number() OVER (PARTITION BY person ORDER BY {order}) AS nth"
-    ranked = f"{ranked} FROM allowed JOIN numbered USING (label)"
-    fetched = connection.execute(f"SELECT place, nth FROM ({ranked}) ORDER BY person, nth").fetchnumpy()
+    parts = "part, who" if "part" in session.columns("allowed") else "who"
+    ordered = f"SELECT place, row_number() OVER (PARTITION BY {parts} ORDER BY nth) AS nth, {parts}"
+    ordered = f"SELECT place, nth FROM ({ordered} FROM allowed JOIN numbered USING (label)) ORDER BY {parts}, nth"
+    fetched = connection.execute(ordered).fetchnumpy()
     place, nth = (np.asarray(fetched[name]).astype(np.int64) for name in ("place", "nth"))
     return LabelTable(labels, place, np.ones(len(place), dtype=np.int64), nth)
 
 
-def _pairs_sql(opened: OpenedTable, column: Column, unit: PrivacyUnit, rule: Codes) -> str:
-    """SQL of every label with its number of records, or of every person's different labels."""
-    who = "NULL" if unit.person is None else opened.columns[unit.person].sql
-    raw = f"SELECT {column.sql} AS r, {who} AS p FROM {opened.sql}"
+def _occurring_sql(source: str, columns: Mapping[str, Column], attribute: str, who: str | None, rule: Codes) -> str:
+    """SQL of persons and their different labels; without persons of labels, as such, and how often each is there."""
+    column = columns[attribute]
+    raw = f"SELECT {column.sql} AS r, {'NULL' if who is None else columns[who].sql} AS p FROM {source}"
     text = f"SELECT {field_sql(rule, column, 'r')} AS v, p FROM ({raw})"
-    name = "NULL" if unit.person is None else opened.columns[unit.person].name("p")
+    name = "NULL" if who is None else columns[who].name("p")
     labels = f"SELECT {whole_text_sql('v', column.decimal)} AS label, {name} AS person FROM ({text})"
     fits = f"label IS NOT NULL AND strlen(label) BETWEEN 1 AND {_LONGEST} AND label <> {sql_literal(UNREADABLE)}"
-    if unit.person is None:
-        return f"SELECT label, count(*) AS n FROM ({labels}) WHERE {fits} GROUP BY label"
+    if who is None:
+        return f"SELECT label AS person, count(*) AS n FROM ({labels}) WHERE {fits} GROUP BY label"
     return f"SELECT DISTINCT label, person FROM ({labels}) WHERE {fits} AND person IS NOT NULL"
+
+
+def _lines_sql(person: str | None) -> str:
+    """SQL of lines of what was `handed`, by batches: each label, with its records, or with the number of each person
+    who has it and its place among that person's.
+
+    Persons get numbers, for a name is needed no more; places are by a digest of its own, for which rows are counted is
+    chosen by another.
+    """
+    if person is None:
+        return "SELECT person AS label, CAST(sum(n) AS BIGINT) AS n FROM handed GROUP BY person"
+    place = "row_number() OVER (PARTITION BY person ORDER BY md5(concat_ws('|', 'labels', person, label)), label)"
+    who = "dense_rank() OVER (ORDER BY person)"
+    return f"SELECT label, {who} AS who, {place} AS nth FROM (SELECT DISTINCT label, person FROM handed)"
 
 
 def _is_label(text: str) -> bool:
