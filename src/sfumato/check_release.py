@@ -532,7 +532,9 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         for look in plan.found.looks:
             mu_squared, delta = self.shown(look, unit)
             declared = kinds.get(look.attribute)
-            right = declared is not None and declared.kind == "Categories" and declared.outside == "other"
+            right = (
+                declared is not None and declared.kind in ("Categories", "Hierarchy") and declared.outside == "other"
+            )
             self.must("maps", "labels were found of no attribute", right)
             left, room = left - mu_squared, room - delta
         left -= event_cost(stored_event_text(plan.price), "mu^2")

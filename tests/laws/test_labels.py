@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 from scipy.special import log_ndtr, ndtr, ndtri
 
-from sfumato.curator.labels import open_labels
+from sfumato.curator.labels import open_labels, show_labels
 from sfumato.errors import BudgetError, BudgetExceeded, PlanError
 from sfumato.mechanisms.labels import select_labels
 from sfumato.privacy import labels as law_module
@@ -192,6 +192,63 @@ def test_two_rounds_show_labels_of_one_person_alone_no_oftener_than_both_may() -
     assert low <= float(DELTA)
     of_six, of_four = (chances(half, [tuple(range(n))])[0] for n in (6, 4))
     assert low <= 1 - ((1 - of_six) * (1 - of_four)) ** 4 <= high
+
+
+def drawn_codes(seed: int) -> pd.DataFrame:
+    """Persons with codes of one to four letters."""
+    random = np.random.default_rng(seed)
+    codes = ["".join(random.choice(list("ABé1"), random.integers(1, 5))) for _ in range(300)]
+    return pd.DataFrame({"who": [f"p{i}" for i in random.integers(0, 40, 300)], "label": codes})
+
+
+@pytest.mark.parametrize("seed", [3, 4])
+def test_prefixes_of_a_person_hang_on_that_persons_rows_and_on_what_was_shown(seed: int) -> None:
+    """Each prefix once a person, in the order of the person's own digest, whoever else is in the table.
+
+    Mutants: a prefix counted once for every label under it; prefixes numbered among all persons' lines; labels under
+    prefixes that were not shown; labels that are shorter.
+    """
+    frame = drawn_codes(seed)
+    look = LabelLook("label", False, 100, selection(), ApproxGaussianEvent(1, DELTA))
+    shown = ("AA", "Bé", "é1")
+
+    def lines(frame: pd.DataFrame, letters: int, length: int, above: Sequence[str], most: int) -> list[tuple[str, int]]:
+        cut = open_labels(frame, look, ADD).cut(letters, length, above)
+        place, had, persons = cut.lines(most)
+        assert set(persons.tolist()) <= {1}
+        return sorted((str(cut.labels[i]), int(n)) for i, n in zip(place, had, strict=True))
+
+    for letters, length, above in ((2, 0, ()), (3, 2, shown), (0, 2, shown)):
+        alone: list[tuple[str, int]] = []
+        for _, own in frame.groupby("who"):
+            texts = {x for x in own["label"] if len(x) >= letters and (not length or x[:length] in above)}
+            wanted = {x[:letters] if letters else x for x in texts}
+            found = lines(own, letters, length, above, 100)
+            assert {x for x, _ in found} == wanted
+            assert all(n == len(wanted) for _, n in found)
+            alone += lines(own, letters, length, above, 2)
+        assert lines(frame, letters, length, above, 2) == sorted(alone)
+
+
+def test_prefixes_of_one_person_alone_are_shown_no_oftener_than_all_looks_may() -> None:
+    """By events: one person has codes under a prefix that others have and under two of the person's own."""
+    law = select_labels(ADD, Fraction(MU) ** 2, DELTA / 2)
+    often = 3 * law.threshold // law.weight
+    rows = [(f"p{i}", "A0") for i in range(often)] + [("a", code) for code in ("A1", "A2", "A3", "B1", "B2", "C1")]
+    frame = pd.DataFrame(rows, columns=["who", "label"])
+    price = ApproxGaussianEvent(1, DELTA / 2)
+    looks = [LabelLook("label", False, 100, law, price, letters) for letters in (1, 0)]
+    tables = {"label": open_labels(frame, looks[0], ADD)}
+    hits, draws = 0, 6_000
+    for _ in range(draws):
+        first, last = show_labels(looks, tables).values()
+        assert {x[:1] for x in last} <= {*first}
+        hits += bool({*first, *last} - {"A", "A0"})
+    low, high = bounds(hits, draws)
+    assert low <= float(DELTA)
+    # of the person's three prefixes two are nobody else's, and then three labels under that of others
+    of_three = chances(law, [tuple(range(3))])[0]
+    assert low <= 1 - (1 - of_three) ** 5 <= high + 0.003  # more labels count after another prefix was shown
 
 
 def test_shown_labels_are_those_that_reach_the_threshold() -> None:

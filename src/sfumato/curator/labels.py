@@ -75,6 +75,30 @@ class LabelTable:
         sums = selection.sums(len(self.labels), *self.lines(selection.per_person, before))
         return tuple(sorted(map(str, self.labels[selection.shown(sums, most, bits)].tolist())))
 
+    def cut(self, letters: int, length: int, shown: Sequence[str]) -> LabelTable:
+        """The prefixes of so many letters, or whole labels for 0, of labels that begin with one of `shown`, which have
+        `length` letters; of all labels where that is 0.
+
+        Of a person every prefix counts once, where the first label with it stands. So the lines of a person hang on
+        that person's rows and on what was shown alone.
+        """
+        given = [str(label) for label in self.labels]
+        texts = np.array([text[:letters] if letters else text for text in given], dtype=object)
+        above = {*shown}
+        fits = [len(text) >= letters and OTHER not in text and (not length or text[:length] in above) for text in given]
+        names, number = np.unique(texts, return_inverse=True)
+        allowed = np.array([_is_label(name) for name in names.tolist()], dtype=bool)
+        left = (np.array(fits, dtype=bool) & allowed[number])[self.place]
+        place, persons = number[self.place[left]], self.persons[left]
+        if self.nth is None:
+            return LabelTable(names, place, persons, None)
+        person = np.cumsum(self.nth == 1)[left]
+        first = np.sort(np.unique(person * len(names) + place, return_index=True)[1])
+        place, person, persons = place[first], person[first], persons[first]
+        start = np.flatnonzero(np.diff(person, prepend=0))
+        nth = np.arange(len(person)) - np.repeat(start, np.diff(start, append=len(person))) + 1
+        return LabelTable(names, place, persons, nth)
+
     def __repr__(self) -> str:
         return "<LabelTable>"
 
@@ -223,11 +247,9 @@ class LabelCurator:
     def find(
         self, looks: Sequence[LabelLook], price: Event, *, name: str, plan_hash: str, store: LabelStore
     ) -> tuple[tuple[str, ...], ...]:
-        """The labels of each attribute that are shown, after `price`, of these looks and of one more, was debited.
+        """What is shown of each attribute, by its letters, after `price`, of these looks and one more, was debited.
 
-        Several looks at one attribute are rounds: persons leave out the labels that were shown before, and spread their
-        weight over the others. The labels are in the store when this returns, with the receipt; what the price leaves
-        is owed.
+        It is in the store when this returns, with the receipt; what the price leaves is owed.
 
         Guarantee: the labels, and what is measured with what is owed, satisfy together what `price` states.
 
@@ -246,12 +268,9 @@ class LabelCurator:
         held.open()
         held.counts = None
         receipt = held.debit(price, name, plan_hash)
-        shown = dict.fromkeys(found, tuple[str, ...]())
+        shown: dict[tuple[str, int], tuple[str, ...]] = {}
         with suppress(Exception):  # what failed, and its text, may depend on the data
-            for look in looks:
-                before = shown[look.attribute]
-                more = found[look.attribute].shown(look.selection, look.most - len(before), before)
-                shown[look.attribute] = tuple(sorted((*before, *more)))
+            shown = show_labels(looks, found)
             store.keep(ShownLabels(tuple(shown.values()), receipt.sequence, receipt.anchor))
         if store.found is None:
             raise NotWritten(
@@ -262,6 +281,28 @@ class LabelCurator:
 
     def __repr__(self) -> str:
         return "<LabelCurator>"
+
+
+def show_labels(
+    looks: Sequence[LabelLook], tables: Mapping[str, LabelTable], bits: BitSource | None = None
+) -> dict[tuple[str, int], tuple[str, ...]]:
+    """What looks show, one after the other, by attribute and letters: under what earlier ones showed, and besides it.
+
+    Several looks at the same are rounds: persons leave out what was shown before, and spread their weight over the
+    rest.
+    """
+    shown: dict[tuple[str, int], tuple[str, ...]] = {}
+    cuts: dict[tuple[str, int], LabelTable] = {}
+    for look in looks:
+        key = (look.attribute, look.letters)
+        if key not in cuts:
+            _, length = last = next((k for k in reversed(shown) if k[0] == look.attribute), ("", 0))
+            table = tables[look.attribute]
+            cuts[key] = table.cut(look.letters, length, shown.get(last, ())) if look.letters or length else table
+        before = shown.get(key, ())
+        more = cuts[key].shown(look.selection, look.most - len(before), before, bits)
+        shown[key] = tuple(sorted((*before, *more)))
+    return shown
 
 
 def remaining_after(looks: Sequence[LabelLook], price: Event, unit: PrivacyUnit) -> GaussianEvent:
@@ -307,7 +348,8 @@ class LabelOpening:
 @storable
 @dataclass(frozen=True, slots=True)
 class ShownLabels:
-    """The labels of each attribute that were shown, and the entry of the ledger that paid, with the anchor after it."""
+    """What was shown of each attribute, in the order of its looks, prefixes of each length before labels; and the entry
+    of the ledger that paid, with the anchor after it."""
 
     labels: tuple[tuple[str, ...], ...]
     sequence: int

@@ -7,7 +7,7 @@ The first look is priced and its threshold found here; that both are right is pr
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
@@ -21,6 +21,7 @@ from scipy.special import ndtri
 
 from sfumato.curator.labels import LabelCurator, LabelOpening, LabelStore, OwedLook
 from sfumato.domain import Categories, Domain
+from sfumato.domain.attributes import MOST_LETTERS
 from sfumato.errors import BudgetError, InvalidInput, LedgerError, NameTaken, NotWritten, PlanError, SfumatoError
 from sfumato.mechanisms.registry import TABLES, Mechanism, Request, make_mechanism, plan_with_mechanism
 from sfumato.plans.labels import Expected, LabelPlan, LabelsFound
@@ -44,6 +45,10 @@ _ROUNDS = (Fraction(1, 20), Fraction(19, 20))
 """Parts of a look for labels, where a person has several: a twentieth shows the common ones, whose weight is then free
 for others. Of Zipf tables of 100,000 persons with some twenty labels it shows 1.3 to 1.5 times as many as one round, of
 labels that are nearly alike 1 to 4 % fewer (bench/labels.py)."""
+_PREFIXES = Fraction(1, 5)
+"""Of a look for labels what each length of prefixes takes. With two of them, a prefix is shown that 1.7 times as many
+persons have as a label needs: more have it than any label under it, and what is rare under it still counts there."""
+_LETTER = 0x20000  # the first of 42,720 letters that follow each other
 _TRIES = 1_000  # thresholds above the guess: one is enough where doubles are right to twelve digits
 
 
@@ -104,12 +109,16 @@ def plan_labels(value: Mechanism[Any], asked: Request) -> LabelPlan:
 
 
 def label_rounds(name: str, attribute: Categories, price: ApproxGaussianEvent, unit: PrivacyUnit) -> list[LabelLook]:
-    """The looks that find the labels of an attribute at a price: one, or two where persons may have several labels."""
+    """The looks that find an attribute's labels at a price: one for prefixes of each length, one or two for labels."""
+    levels = [n for _, n in attribute.lengths]
+    parts = [(n, _PREFIXES) for n in levels]
+    left = 1 - len(levels) * _PREFIXES
+    parts += [(0, left * part) for part in (_ROUNDS if unit.rows_per_person > 1 else (Fraction(1),))]
     found: list[LabelLook] = []
-    for part in _ROUNDS if unit.rows_per_person > 1 else (Fraction(1),):
+    for letters, part in parts:
         own = ApproxGaussianEvent(price.mu_squared * part, price.delta * part)
         law = select_labels(unit, own.mu_squared, own.delta)
-        found.append(LabelLook(name, attribute.trim, attribute.most, law, own))
+        found.append(LabelLook(name, attribute.trim, attribute.most, law, own, letters))
     return found
 
 
@@ -138,19 +147,26 @@ def _check_request(value: Mechanism[Any], asked: Request) -> None:
 
 
 @lru_cache(maxsize=64)
-def _names(count: int) -> tuple[str, ...]:
-    """Labels that stand for those that will be shown."""
-    return tuple(f"label {i}" for i in range(1, count + 1))
+def _names(count: int, letters: int | None) -> tuple[str, ...]:
+    """Labels that stand for those that will be shown; or of so many letters, of which short ones begin long ones."""
+    return tuple(f"label {i}" if letters is None else chr(_LETTER + i) * letters for i in range(1, count + 1))
 
 
 def _expected(plan: LabelPlan, count: int) -> Expected:
-    labels = {k.attribute: _names(min(count, k.most)) for k in plan.looks}
-    second = plan_of_found(plan, labels)
+    nested = {name for name, letters in plan.rounds if letters}
+    names = [
+        _names(min(count, looks[0].most), (n or MOST_LETTERS) if name in nested else None)
+        for (name, n), looks in plan.rounds.items()
+    ]
+    second = plan_of_found(plan, names)
     return Expected(count, second.rmse, second.max_standard_error)
 
 
-def plan_of_found(plan: LabelPlan, labels: Mapping[str, Sequence[str]]) -> Plan:
-    """The plan of the second look, over the labels that were found. Raises PlanError."""
+def plan_of_found(plan: LabelPlan, shown: Sequence[Sequence[str]]) -> Plan:
+    """The plan of the second look, over what was shown, in the order of `plan.rounds`. Raises PlanError."""
+    labels: dict[str, list[Sequence[str]]] = {}
+    for (name, _), texts in zip(plan.rounds, shown, strict=True):
+        labels.setdefault(name, []).append(texts)
     workload = plan.workload.found(labels)
     budget = Budget.gdp(sqrt_down(plan.left))
     asked = Request(TABLES, workload, budget, plan.unit, plan.objective, plan.records)
@@ -236,7 +252,7 @@ def look_for_labels() -> PlanKind:
         if paid is None or owed is None:  # another process was faster
             raise NameTaken(f"{name!r} was paid for by another process, which looks at the tables now")
         try:
-            second = plan_of_found(plan, dict(zip(plan.workload.domain.discovered, owed.labels, strict=True)))
+            second = plan_of_found(plan, owed.labels)
             _, made = look_once(second, at, OwedLook(plan.looks, plan.price, plan.unit, paid, store))
         except SfumatoError as error:
             after = "there is no refund once noise was drawn"

@@ -17,6 +17,7 @@ from scipy.special import ndtr
 from sfumato._util.codec import storable
 from sfumato._util.description import Description, TitledTable
 from sfumato._util.frames import Frame, safe_text
+from sfumato.domain import Categories
 from sfumato.errors import PlanError
 from sfumato.plans.planned import WorkloadPlan, event_price_text, event_text, protection_lines
 from sfumato.privacy.accounting import ApproxGaussianEvent, GaussianEvent
@@ -96,6 +97,11 @@ def least_occurrence(rounds: Sequence[LabelSelection], chance: float, labels: in
     return high
 
 
+def _letters_text(letters: int) -> str:
+    """What is said of a look for prefixes."""
+    return f", first {letters} letters" if letters > 1 else ", first letter" if letters else ""
+
+
 @storable
 @dataclass(frozen=True, eq=False, repr=False)
 class LabelPlan(WorkloadPlan):
@@ -134,7 +140,11 @@ class LabelPlan(WorkloadPlan):
     def check(self) -> None:
         super().check()
         _ = self.left
-        if tuple(self.rounds) != self.workload.domain.discovered:
+        domain = self.workload.domain
+        wanted = {
+            n: [*(k for _, k in a.lengths), 0] for n in domain.discovered if isinstance(a := domain[n], Categories)
+        }
+        if list(self.rounds) != [(name, n) for name, lengths in wanted.items() for n in lengths]:
             raise PlanError("its looks are for other labels than those that are to be found: it is damaged, plan again")
         if not all(k.selection.costs_at_most(self.unit, k.price) for k in self.looks):
             raise PlanError("a look for labels costs more than it states: it is damaged, plan again")
@@ -145,11 +155,13 @@ class LabelPlan(WorkloadPlan):
         return left_after(self.looks, self.price)
 
     @property
-    def rounds(self) -> dict[str, tuple[LabelLook, ...]]:
-        """The looks at each attribute, in their order."""
-        return {
-            n: tuple(k for k in self.looks if k.attribute == n) for n in dict.fromkeys(k.attribute for k in self.looks)
-        }
+    def rounds(self) -> dict[tuple[str, int], tuple[LabelLook, ...]]:
+        """The looks at prefixes of so many letters of each attribute, or at labels (0), in their order."""
+        found: dict[tuple[str, int], tuple[LabelLook, ...]] = {}
+        for look in self.looks:
+            key = (look.attribute, look.letters)
+            found[key] = (*found.get(key, ()), look)
+        return found
 
     def occurrences(self, chance: float = 0.99, *, labels: int = 1) -> dict[str, int]:
         """How many persons must have a label for it to be shown with a probability.
@@ -178,7 +190,9 @@ class LabelPlan(WorkloadPlan):
         if type(labels) is not int or labels < 1:
             raise PlanError(f"labels= is how many different labels a person has, from 1 on; not {labels!r}")
         return {
-            name: least_occurrence([k.selection for k in looks], chance, labels) for name, looks in self.rounds.items()
+            name: least_occurrence([k.selection for k in looks], chance, labels)
+            for (name, letters), looks in self.rounds.items()
+            if not letters
         }
 
     @property
@@ -193,6 +207,7 @@ class LabelPlan(WorkloadPlan):
                 "looks": [
                     {
                         "attribute": k.attribute,
+                        **({"letters": k.letters} if k.letters else {}),
                         "most": k.most,
                         "threshold": k.selection.threshold,
                         "weight": k.selection.weight,
@@ -234,10 +249,11 @@ class LabelPlan(WorkloadPlan):
             One row per attribute and number of labels that these persons have, with those for 50 and 99 %.
         """
         rows: list[tuple[str, int, int, int]] = []
-        for name, looks in self.rounds.items():
-            for count in sorted({1, looks[0].selection.per_person}):
-                half, sure = (self.occurrences(c, labels=count)[name] for c in (0.5, 0.99))
-                rows.append((safe_text(name), count, half, sure))
+        for (name, letters), looks in self.rounds.items():
+            laws = [k.selection for k in looks]
+            for count in sorted({1, laws[0].per_person}):
+                half, sure = (least_occurrence(laws, c, count) for c in (0.5, 0.99))
+                rows.append((f"{safe_text(name)}{_letters_text(letters)}", count, half, sure))
         heads = ("attribute", "labels of a person", "shown with 50 %", "shown with 99 %")
         return Frame(dict(zip(heads, map(list, zip(*rows, strict=True)), strict=True)))
 
@@ -254,13 +270,15 @@ class LabelPlan(WorkloadPlan):
         yield from self.workload.domain.told()
         yield "guarantee", str(self.budget)
         yield "price", f"{event_price_text(self.price)}, debited as a whole before the first look"
-        for name, looks in self.rounds.items():
-            most = f"up to {looks[0].most:,} labels of {safe_text(name)}, without their counts"
+        for (name, letters), looks in self.rounds.items():
+            most = f"up to {looks[0].most:,} labels of {safe_text(name)}{_letters_text(letters)}, without their counts"
             spent = (sum((getattr(k.price, part) for k in looks), Fraction(0)) for part in ("mu_squared", "delta"))
             both = "" if len(looks) == 1 else f", in {len(looks)} rounds"
             yield "first look", f"{most}{both}: {event_price_text(ApproxGaussianEvent(*spent))}"
         yield "second look", f"the tables over the labels that were shown: {event_text(GaussianEvent(self.left))}"
         yield "other", "labels that are not shown count in (other), in every table"
+        if any(letters for _, letters in self.rounds):
+            yield "prefixes", "labels are looked for under prefixes that were shown, and count there if they are not"
         yield from (("note", n) for n in self.notes)
 
     def brief(self) -> str:

@@ -16,7 +16,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato._util.codec import storable
+from sfumato._util.codec import deferred_field, storable
 from sfumato.errors import PlanError
 from sfumato.privacy.accounting import ApproxGaussianEvent, Event, precision_for
 from sfumato.privacy.amounts import normal_cdf_bounds
@@ -134,6 +134,8 @@ class LabelLook:
         most: How many labels are shown at most.
         selection: Which labels are shown.
         price: What the look costs.
+        letters: The look is for prefixes of so many letters, of labels that have as many; 0 for whole labels. After a
+            look for shorter ones those count that begin with one that was shown.
 
     Raises:
         PlanError: The number is not allowed, or a part is of another class.
@@ -144,10 +146,13 @@ class LabelLook:
     most: int
     selection: LabelSelection
     price: ApproxGaussianEvent
+    letters: int = deferred_field(0)
 
     def __post_init__(self) -> None:
         parts = (self.attribute, self.trim, self.most, self.selection, self.price)
         if tuple(map(type, parts)) != (str, bool, int, LabelSelection, ApproxGaussianEvent):
             raise PlanError("a look for labels names its attribute, how many are shown, by which law, and its price")
+        if type(self.letters) is not int or self.letters < 0:
+            raise PlanError("prefixes have a whole number of letters")
         if not 1 <= self.most <= MOST_LABELS:
             raise PlanError(f"most= is how many labels are shown, a whole number from 1 to {MOST_LABELS:,}")

@@ -110,7 +110,7 @@ def _float_edges(edges: Sequence[float]) -> list[float]:
 def _lookup_cell(rule: Rule, kind: str, column: Any, extra: tuple[int, int], f: Any) -> Any:
     """The cell of what is told by equality alone."""
     texts = rule.codes if isinstance(rule, Codes) else ("false", "true") if kind == "BOOLEAN" else ("0", "1")
-    if isinstance(rule, Codes) and (rule.edition > 1 or rule.cells):
+    if isinstance(rule, Codes) and (rule.edition > 1 or rule.cells or rule.prefixes):
         return None
     places = {code: i for i, code in enumerate(texts)}
     whole = {code: i for code, i in places.items() if _WHOLE.fullmatch(code) and code != "-0"}
