@@ -81,16 +81,9 @@ def plan_labels(value: Mechanism[Any], asked: Request) -> LabelPlan:
     _check_request(value, asked)
     domain: Domain = asked.what.domain
     budget, unit = asked.budget, asked.unit
-    attributes = {n: a for n in domain.discovered if isinstance(a := domain[n], Categories)}
-    shares = [a.discover or Fraction(0) for a in attributes.values()]
-    if sum(shares) >= 1:
-        raise PlanError("the shares of discover= add up to the whole budget; leave some of it for the tables")
-    assert budget.thresholds is not None
+    looks = label_looks(domain, budget, unit)
     total = budget.mu_squared
-    looks: list[LabelLook] = []
-    for (name, attribute), share in zip(attributes.items(), shares, strict=True):
-        price = ApproxGaussianEvent(total * share, budget.thresholds / len(attributes))
-        looks += label_rounds(name, attribute, price, unit)
+    assert budget.thresholds is not None
     made = LabelPlan(
         asked.what,
         budget,
@@ -98,7 +91,7 @@ def plan_labels(value: Mechanism[Any], asked: Request) -> LabelPlan:
         value.name,
         asked.objective,
         ApproxGaussianEvent(total, budget.thresholds),
-        tuple(looks),
+        looks,
         (),
         asked.records,
     )
@@ -106,6 +99,21 @@ def plan_labels(value: Mechanism[Any], asked: Request) -> LabelPlan:
     # the last of them is planned too: what fits it fits whatever is shown
     expected = tuple(_expected(made, n) for n in (*(n for n in _SHOWN if n < most), most))
     return replace(made, expected=expected)
+
+
+def label_looks(domain: Domain, budget: Budget, unit: PrivacyUnit) -> tuple[LabelLook, ...]:
+    """The looks that find all labels which are to be found, each with its price. Raises PlanError and BudgetError."""
+    attributes = {n: a for n in domain.discovered if isinstance(a := domain[n], Categories)}
+    shares = [a.discover or Fraction(0) for a in attributes.values()]
+    if sum(shares) >= 1:
+        raise PlanError("the shares of discover= add up to the whole budget; leave some of it for the tables")
+    if budget.thresholds is None:
+        raise BudgetError(_set_aside(budget))
+    looks: list[LabelLook] = []
+    for (name, attribute), share in zip(attributes.items(), shares, strict=True):
+        price = ApproxGaussianEvent(budget.mu_squared * share, budget.thresholds / len(attributes))
+        looks += label_rounds(name, attribute, price, unit)
+    return tuple(looks)
 
 
 def label_rounds(name: str, attribute: Categories, price: ApproxGaussianEvent, unit: PrivacyUnit) -> list[LabelLook]:
@@ -128,14 +136,7 @@ def _check_request(value: Mechanism[Any], asked: Request) -> None:
     if asked.kind != TABLES:
         plan_with_mechanism(value, asked)  # refuses, in words of its own
     if budget.thresholds is None:
-        example = "sf.approx(1, '1e-6', thresholds='5e-7')"
-        if budget.delta is not None:
-            given = (budget.parameter, budget.delta, budget.delta / 2)
-            example = "sf.approx({!r}, {!r}, thresholds={!r})".format(*map(readable_number, given))
-        raise BudgetError(
-            "a label that one person alone has may be shown with a small probability, so finding labels needs a delta "
-            f"that is set aside for it: plan with {example}, and make the ledger with such a total"
-        )
+        raise BudgetError(_set_aside(budget))
     asked.unit.refuse_groups("labels that are to be found")
     idle = [f"{n}=" for n in ("public", "strategy", "reconstruction") if getattr(asked, n) is not None]
     if idle:
@@ -144,6 +145,18 @@ def _check_request(value: Mechanism[Any], asked: Request) -> None:
         raise PlanError(
             f"the tables over labels that are to be found are planned by mechanism={value.name!r} without options"
         )
+
+
+def _set_aside(budget: Budget) -> str:
+    """Why a budget without thresholds finds no label, and which would."""
+    example = "sf.approx(1, '1e-6', thresholds='5e-7')"
+    if budget.delta is not None:
+        given = (budget.parameter, budget.delta, budget.delta / 2)
+        example = "sf.approx({!r}, {!r}, thresholds={!r})".format(*map(readable_number, given))
+    return (
+        "a label that one person alone has may be shown with a small probability, so finding labels needs a delta "
+        f"that is set aside for it: plan with {example}, and make the ledger with such a total"
+    )
 
 
 @lru_cache(maxsize=64)
