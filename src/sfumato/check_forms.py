@@ -136,6 +136,7 @@ LabelOpening plan_hash:text ledger_id:text name:text looks:[LabelLook]
 LabelPlan workload:Workload budget:Budget unit:PrivacyUnit mechanism:text objective:text price:ApproxGaussianEvent
     looks:[LabelLook] expected:[Expected] records:count|none notes:[text] considered:[Candidate]
 LabelSelection noise:RoundedGaussian weight:size per_person:size threshold:size delta:ratio
+    before?:[[size|ratio]] times?:size
 LabelsFound plan:text price:ApproxGaussianEvent looks:[LabelLook]
 Listed elements:uint64*1
 LocalCandidate reporter:text labels:count rmse:float note:text

@@ -31,7 +31,7 @@ from sfumato.privacy.accounting import Account, Event, GaussianEvent
 from sfumato.privacy.chain import FileChain, Format, MemoryChain
 from sfumato.privacy.debits import Debits, Receipt
 from sfumato.privacy.files import Wording
-from sfumato.privacy.labels import LabelLook, LabelSelection
+from sfumato.privacy.labels import CLIPPED_AT, LabelLook, LabelSelection, are_rounds_whole, rounds_of
 from sfumato.privacy.noise import BitSource
 from sfumato.privacy.reserved_budget import ReservedBudget
 from sfumato.privacy.unit import PrivacyUnit
@@ -53,27 +53,37 @@ class LabelTable:
     persons: NDArray[np.int64]
     nth: NDArray[np.int64] | None
 
-    def lines(self, most: int, before: Sequence[str] = ()) -> tuple[NDArray[np.int64], ...]:
-        """(place, had, persons) of the lines that count: of each person at most so many, without labels shown before.
+    def lines(self, most: int) -> tuple[NDArray[np.int64], ...]:
+        """(place, had, persons) of the lines that count: of each person at most so many, the first of that person.
 
-        Whether a line counts, and how many its person has, depends on that person's lines and on `before` alone.
+        Whether a line counts, and how many its person has, depends on that person's lines alone.
         """
-        left = ~np.isin(self.labels, np.array(before, dtype=object))[self.place]
-        place, persons = self.place[left], self.persons[left]
-        if self.nth is None:
-            return place, np.ones(len(place), dtype=np.int64), persons
-        person = np.cumsum(self.nth == 1)[left]
-        first = np.flatnonzero(np.diff(person, prepend=0))
-        had = np.diff(first, append=len(person))
-        kept = np.arange(len(person)) - np.repeat(first, had) < most
-        return place[kept], np.repeat(np.minimum(had, most), had)[kept], persons[kept]
+        place, person, persons = self._first(most)
+        return place, _had(person, place), persons
 
-    def shown(
-        self, selection: LabelSelection, most: int, before: Sequence[str] = (), bits: BitSource | None = None
-    ) -> tuple[str, ...]:
-        """The labels that are shown besides those before, in the order of the alphabet, which tells nothing of sums."""
-        sums = selection.sums(len(self.labels), *self.lines(selection.per_person, before))
-        return tuple(sorted(map(str, self.labels[selection.shown(sums, most, bits)].tolist())))
+    def _first(self, most: int) -> tuple[NDArray[np.int64], NDArray[np.int64] | None, NDArray[np.int64]]:
+        if self.nth is None:
+            return self.place, None, self.persons
+        kept = self.nth <= most
+        return self.place[kept], (np.cumsum(self.nth == 1) - 1)[kept], self.persons[kept]
+
+    def shown(self, selections: Sequence[LabelSelection], most: int, bits: BitSource | None = None) -> tuple[str, ...]:
+        """The labels that are shown in rounds, in the order of the alphabet, which tells nothing of sums.
+
+        In each round persons leave out what was shown, and spread their weight over what is left; they take nothing in
+        its place. So whoever has a label that was not shown has it in every round, and its sums add up.
+        """
+        place, person, persons = self._first(selections[0].per_person)
+        gone = np.zeros(len(self.labels), dtype=bool)
+        total = np.zeros(len(self.labels), dtype=np.int64)
+        for law in selections:
+            left = ~gone[place]
+            own = None if person is None else person[left]
+            sums = law.sums(len(self.labels), place[left], _had(own, place[left]), persons[left])
+            noisy = law.noisy(sums, bits)
+            total += law.times * noisy.clip(-CLIPPED_AT, CLIPPED_AT)
+            gone[law.reached(sums, total if law.before else noisy, most - int(gone.sum()))] = True
+        return tuple(sorted(map(str, self.labels[gone].tolist())))
 
     def cut(self, letters: int, length: int, shown: Sequence[str]) -> LabelTable:
         """The prefixes of so many letters, or whole labels for 0, of labels that begin with one of `shown`, which have
@@ -101,6 +111,11 @@ class LabelTable:
 
     def __repr__(self) -> str:
         return "<LabelTable>"
+
+
+def _had(person: NDArray[np.int64] | None, place: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many of these lines the person of each has."""
+    return np.ones(len(place), dtype=np.int64) if person is None else np.bincount(person, minlength=1)[person]
 
 
 def open_labels(source: object, look: LabelLook, unit: PrivacyUnit) -> LabelTable:
@@ -286,22 +301,16 @@ class LabelCurator:
 def show_labels(
     looks: Sequence[LabelLook], tables: Mapping[str, LabelTable], bits: BitSource | None = None
 ) -> dict[tuple[str, int], tuple[str, ...]]:
-    """What looks show, one after the other, by attribute and letters: under what earlier ones showed, and besides it.
+    """What looks show, by attribute and letters: under what those for shorter prefixes showed.
 
-    Several looks at the same are rounds: persons leave out what was shown before, and spread their weight over the
-    rest.
+    Several looks at the same are rounds.
     """
     shown: dict[tuple[str, int], tuple[str, ...]] = {}
-    cuts: dict[tuple[str, int], LabelTable] = {}
-    for look in looks:
-        key = (look.attribute, look.letters)
-        if key not in cuts:
-            _, length = last = next((k for k in reversed(shown) if k[0] == look.attribute), ("", 0))
-            table = tables[look.attribute]
-            cuts[key] = table.cut(look.letters, length, shown.get(last, ())) if look.letters or length else table
-        before = shown.get(key, ())
-        more = cuts[key].shown(look.selection, look.most - len(before), before, bits)
-        shown[key] = tuple(sorted((*before, *more)))
+    for (name, letters), rounds in rounds_of(looks).items():
+        _, length = last = next((k for k in reversed(shown) if k[0] == name), ("", 0))
+        table = tables[name]
+        table = table.cut(letters, length, shown.get(last, ())) if letters or length else table
+        shown[name, letters] = table.shown([k.selection for k in rounds], rounds[0].most, bits)
     return shown
 
 
@@ -312,6 +321,8 @@ def remaining_after(looks: Sequence[LabelLook], price: Event, unit: PrivacyUnit)
         raise PlanError("a look for labels costs more than the price that it states; it is refused")
     if any(k.selection.per_person > unit.rows_per_person for k in looks):
         raise PlanError("more labels of a person count than rows")
+    if not are_rounds_whole(looks):
+        raise PlanError("a look adds up other rounds than those before it; it is refused")
     for look in looks:
         account.spend(look.price)
     return GaussianEvent(account.remaining)

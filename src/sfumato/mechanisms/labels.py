@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 
 _WEIGHT = 2**16  # what a person adds: fine enough that to round its parts down costs less than a thousandth
 _SHOWN = (10, 100, 1_000)  # numbers of labels for which errors are told before data
-_ROUNDS = (Fraction(1, 20), Fraction(19, 20))
-"""Parts of a look for labels, where a person has several: a twentieth shows the common ones, whose weight is then free
-for others. Of Zipf tables of 100,000 persons with some twenty labels it shows 1.3 to 1.5 times as many as one round, of
-labels that are nearly alike 1 to 4 % fewer (bench/labels.py)."""
+_ROUNDS = ((1, Fraction(1, 800)), (5, Fraction(1, 400)), (14, Fraction(797, 800)))
+"""Rounds of a look for labels, where a person has several: twentieths of its mu^2, and parts of its delta. Each shows
+what the sums so far reach, whose weight is then free for others; the last adds up what all rounds saw, as one round of
+the whole price would see it. So they cost a label nothing but the little delta of the first two (decision 163)."""
 _PREFIXES = Fraction(1, 5)
 """Of a look for labels what each length of prefixes takes. With two of them, a prefix is shown that 1.7 times as many
 persons have as a label needs: more have it than any label under it, and what is rare under it still counts there."""
@@ -52,28 +52,39 @@ _LETTER = 0x20000  # the first of 42,720 letters that follow each other
 _TRIES = 1_000  # thresholds above the guess: one is enough where doubles are right to twelve digits
 
 
-def select_labels(unit: PrivacyUnit, mu_squared: Fraction, delta: Fraction) -> LabelSelection:
-    """The law with the least threshold that a price pays for. Raises PlanError where none is found."""
+def select_labels(
+    unit: PrivacyUnit,
+    mu_squared: Fraction,
+    delta: Fraction,
+    before: tuple[tuple[int, Fraction], ...] = (),
+    times: int = 1,
+) -> LabelSelection:
+    """The law with the least threshold that a price pays for, after some rounds (`LabelSelection.before`).
+
+    Raises PlanError where none is found.
+    """
     per_person = min(unit.rows_per_person, MOST_PER_PERSON)
     changed = 1 if unit.neighbours is Neighbours.ADD_REMOVE else 2
     noise = noise_of(GaussianEvent(mu_squared), changed * _WEIGHT**2)
     assert isinstance(noise, RoundedGaussian)
-    first = _guessed_threshold(float(noise.sigma), per_person, float(delta))
+    rounds = [*before, (times, noise.sigma)] if before else [(1, noise.sigma)]
+    first = _guessed_threshold([(n, float(sigma)) for n, sigma in rounds], per_person, float(delta))
     for threshold in range(first, first + _TRIES):
         try:
-            return LabelSelection(noise, _WEIGHT, per_person, threshold, delta)
+            return LabelSelection(noise, _WEIGHT, per_person, threshold, delta, before, times)
         except PlanError:
             continue
     raise PlanError("no threshold keeps so small a delta; set more of it aside (thresholds=)")
 
 
-def _guessed_threshold(sigma: float, per_person: int, delta: float) -> int:
+def _guessed_threshold(rounds: Sequence[tuple[int, float]], per_person: int, delta: float) -> int:
     """About the least threshold; whether it keeps delta is proved elsewhere."""
+    whole, spread = sum(n for n, _ in rounds), math.hypot(*(n * sigma for n, sigma in rounds))
     counts = np.arange(1, per_person + 1)
     added = np.array([added_weight(_WEIGHT, n) for n in counts.tolist()])
     # the chance that each of n labels may have
     chance = -np.expm1(math.log1p(-delta) / counts)
-    return max(1, math.floor(float((added + 0.5 - sigma * ndtri(chance)).max())))
+    return max(1, math.floor(float((whole * (added + 0.5) - spread * ndtri(chance)).max())))
 
 
 def plan_labels(value: Mechanism[Any], asked: Request) -> LabelPlan:
@@ -119,14 +130,22 @@ def label_looks(domain: Domain, budget: Budget, unit: PrivacyUnit) -> tuple[Labe
 def label_rounds(name: str, attribute: Categories, price: ApproxGaussianEvent, unit: PrivacyUnit) -> list[LabelLook]:
     """The looks that find an attribute's labels at a price: one for prefixes of each length, one or two for labels."""
     levels = [n for _, n in attribute.lengths]
-    parts = [(n, _PREFIXES) for n in levels]
-    left = 1 - len(levels) * _PREFIXES
-    parts += [(0, left * part) for part in (_ROUNDS if unit.rows_per_person > 1 else (Fraction(1),))]
     found: list[LabelLook] = []
-    for letters, part in parts:
-        own = ApproxGaussianEvent(price.mu_squared * part, price.delta * part)
-        law = select_labels(unit, own.mu_squared, own.delta)
+
+    def look(letters: int, mu_squared: Fraction, delta: Fraction, **rounds: Any) -> None:
+        own = ApproxGaussianEvent(price.mu_squared * mu_squared, price.delta * delta)
+        law = select_labels(unit, own.mu_squared, own.delta, **rounds)
         found.append(LabelLook(name, attribute.trim, attribute.most, law, own, letters))
+
+    for letters in levels:
+        look(letters, _PREFIXES, _PREFIXES)
+    left, before = 1 - len(levels) * _PREFIXES, tuple[tuple[int, Fraction], ...]()
+    if unit.rows_per_person == 1:
+        look(0, left, left)
+        return found
+    for times, delta in _ROUNDS:
+        look(0, left * times / sum(n for n, _ in _ROUNDS), left * delta, before=before, times=times)
+        before = found[-1].selection.rounds
     return found
 
 

@@ -6,7 +6,6 @@ noise of its own: so its answers are unbiased, and its intervals hold, whatever 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -22,7 +21,7 @@ from sfumato.errors import PlanError
 from sfumato.plans.planned import WorkloadPlan, event_price_text, event_text, protection_lines
 from sfumato.privacy.accounting import ApproxGaussianEvent, GaussianEvent
 from sfumato.privacy.budget import Budget
-from sfumato.privacy.labels import LabelLook, LabelSelection
+from sfumato.privacy.labels import LabelLook, LabelSelection, are_rounds_whole, rounds_of
 from sfumato.privacy.ledger.words import export_events
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.strategies.design import Candidate
@@ -82,11 +81,11 @@ def left_after(looks: tuple[LabelLook, ...], price: ApproxGaussianEvent) -> Frac
 
 
 def least_occurrence(rounds: Sequence[LabelSelection], chance: float, labels: int) -> int:
-    """How many persons with so many labels must have one for it to be shown in one of the rounds."""
+    """How many persons with so many labels surely suffice for one to be shown: in the round that shows most."""
 
     def missed(persons: int) -> float:
-        laws = ((r, persons * r.added(min(labels, r.per_person))) for r in rounds)
-        return math.prod(float(ndtr((r.threshold - 0.5 - added) / float(r.noise.sigma))) for r, added in laws)
+        laws = ((r, r.whole * (persons * r.added(min(labels, r.per_person)) + 0.5)) for r in rounds)
+        return min(float(ndtr((r.threshold - added) / float(r.spread))) for r, added in laws)
 
     low, high = 0, 1
     while missed(high) > 1 - chance:
@@ -146,6 +145,8 @@ class LabelPlan(WorkloadPlan):
         }
         if list(self.rounds) != [(name, n) for name, lengths in wanted.items() for n in lengths]:
             raise PlanError("its looks are for other labels than those that are to be found: it is damaged, plan again")
+        if not are_rounds_whole(self.looks):
+            raise PlanError("a look adds up other rounds than those before it: it is damaged, plan again")
         if not all(k.selection.costs_at_most(self.unit, k.price) for k in self.looks):
             raise PlanError("a look for labels costs more than it states: it is damaged, plan again")
 
@@ -157,11 +158,7 @@ class LabelPlan(WorkloadPlan):
     @property
     def rounds(self) -> dict[tuple[str, int], tuple[LabelLook, ...]]:
         """The looks at prefixes of so many letters of each attribute, or at labels (0), in their order."""
-        found: dict[tuple[str, int], tuple[LabelLook, ...]] = {}
-        for look in self.looks:
-            key = (look.attribute, look.letters)
-            found[key] = (*found.get(key, ()), look)
-        return found
+        return rounds_of(self.looks)
 
     def occurrences(self, chance: float = 0.99, *, labels: int = 1) -> dict[str, int]:
         """How many persons must have a label for it to be shown with a probability.
@@ -213,6 +210,7 @@ class LabelPlan(WorkloadPlan):
                         "weight": k.selection.weight,
                         "per_person": k.selection.per_person,
                         "sigma": str(k.selection.noise.sigma),
+                        **({"times": k.selection.times} if k.selection.before or k.selection.times > 1 else {}),
                         **export_events([k.price])[0],
                     }
                     for k in self.looks

@@ -214,9 +214,9 @@ def test_labels_are_found_the_same_by_every_engine(
         look = LabelLook(column, True, 100, law, ApproxGaussianEvent(1, "1e-6"))
         table = open_labels(source, look, unit)
         found: dict[tuple[str, int], int] = {}
-        for before in ((), ("-3", "true", "2024-02-29")):
-            for place, many, persons in zip(*(x.tolist() for x in table.lines(3, before)), strict=True):
-                key = (str(table.labels[place]), many + 10 * len(before))
+        for most in (1, 3):
+            for place, many, persons in zip(*(x.tolist() for x in table.lines(most)), strict=True):
+                key = (str(table.labels[place]), many + 10 * most)
                 found[key] = found.get(key, 0) + persons
         return found
 
