@@ -115,7 +115,7 @@ class LabelPlan(WorkloadPlan):
         mechanism: The name of the mechanism of the second look.
         objective: What the second look minimises: "tables", "cells" or "max".
         price: What a ledger is charged, before the first look and for both.
-        looks: The looks that find labels, in their order: one for each attribute, or two rounds.
+        looks: The looks that find labels, in their order: one for each attribute and length of prefixes, or rounds.
         expected: What the second look errs, by the number of labels that are shown.
         records: The public number of records that was given, or None.
         notes: Remarks that are printed with the plan.
@@ -163,8 +163,8 @@ class LabelPlan(WorkloadPlan):
     def occurrences(self, chance: float = 0.99, *, labels: int = 1) -> dict[str, int]:
         """How many persons must have a label for it to be shown with a probability.
 
-        Where a person may have several labels, they are looked for in two rounds, of which the second leaves out those
-        shown before. So persons whose other labels are common make a label shown that fewer of them have.
+        Where a person may have several labels, they are looked for in rounds, each of which leaves out those shown
+        before. So persons whose other labels are common make a label shown that fewer of them have.
 
         Args:
             chance: The probability, strictly between 0 and 1.
