@@ -22,7 +22,6 @@ from sfumato.errors import PlanError
 from sfumato.privacy.accounting import ApproxGaussianEvent, Event, precision_for
 from sfumato.privacy.amounts import normal_cdf_bounds
 from sfumato.privacy.noise import BitSource, RoundedGaussian
-from sfumato.privacy.rounding import sqrt_up
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
 MOST_LABELS = 100_000  # shown at most: more cells of one attribute, and tables over it, fit no plan
@@ -90,7 +89,7 @@ class LabelSelection:
     @property
     def spread(self) -> Fraction:
         """At least the standard deviation of all noise that is compared with the threshold."""
-        return self.noise.sigma if not self.before else sqrt_up(sum((n * s) ** 2 for n, s in self.rounds))
+        return _spread(self.rounds)
 
     @property
     def whole(self) -> int:
@@ -148,6 +147,15 @@ def added_weight(weight: int, count: int) -> int:
     return math.isqrt(weight**2 // count)
 
 
+def _spread(rounds: tuple[tuple[int, Fraction], ...]) -> Fraction:
+    """At least the standard deviation of the noise of rounds, added up: of one exactly that."""
+    if len(rounds) == 1:
+        return rounds[0][1]
+    square = sum(((n * s) ** 2 for n, s in rounds), Fraction(0))
+    # sqrt(a / b) is sqrt(a b) / b, here to 2^-64 of a whole number and up
+    return Fraction(math.isqrt(square.numerator * square.denominator * 2**128) + 1, square.denominator * 2**64)
+
+
 @lru_cache(maxsize=64)  # plans are built anew wherever they are not trusted
 def _keeps_delta(
     rounds: tuple[tuple[int, Fraction], ...], weight: int, per_person: int, threshold: int, delta: Fraction
@@ -159,7 +167,7 @@ def _keeps_delta(
     later rounds a person has as many labels or fewer, so the weight of the last bounds those of all.
     """
     whole = sum(times for times, _ in rounds)
-    sigma = rounds[0][1] if len(rounds) == 1 else sqrt_up(sum((n * s) ** 2 for n, s in rounds))
+    sigma = _spread(rounds)
     kept = 1 - delta if len(rounds) == 1 else 1 - delta + _CLIPPED
     for count in range(1, per_person + 1):
         above = threshold - whole * (added_weight(weight, count) + Fraction(1, 2))
