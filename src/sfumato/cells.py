@@ -92,13 +92,16 @@ class Codes(Rule):
     """Texts, and the cell of each: each its own unless `cells` says otherwise.
 
     `trim` and `ignore_case` say how a text is read before it is looked up: `_util.text.comparable_text`. The codes are
-    such texts themselves.
+    such texts themselves. A text that is no code counts in the cell, `prefix_cells`, of the longest of `prefixes` that
+    it begins with.
     """
 
     codes: tuple[str, ...]
     cells: tuple[int, ...] = deferred_field(())
     trim: bool = deferred_field(False)
     ignore_case: bool = deferred_field(False)
+    prefixes: tuple[str, ...] = deferred_field(())
+    prefix_cells: tuple[int, ...] = deferred_field(())
 
     def __post_init__(self) -> None:
         Rule.__post_init__(self)
@@ -111,6 +114,12 @@ class Codes(Rule):
             raise DomainError("each code has a cell, and each cell a code")
         if not all(type(flag) is bool for flag in (self.trim, self.ignore_case)):
             raise DomainError("texts are read with or without blanks and capitals")
+        if self.prefixes != () or self.prefix_cells != ():
+            texts = type(self.prefixes) is tuple and all(type(text) is str and text for text in self.prefixes)
+            right = texts and len(set(self.prefixes)) == len(self.prefixes) == len(self.prefix_cells)
+            places = all(type(cell) is int and 0 <= cell < self.declared for cell in self.prefix_cells)
+            if not right or not places or self.edition < 2:
+                raise DomainError("each prefix is a text of its own and has a declared cell")
 
     @property
     def declared(self) -> int:

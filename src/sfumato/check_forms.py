@@ -69,12 +69,13 @@ Candidates blocks:[Block|BlockMap] estimates:int64* weights:int64* penalties:int
 Canonical attribute:text tree:Tree multiple:size
 Categories outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none edition?:size
     values:{text:text} case?:'exact'|'ignore' trim?:bool discover?:ratio most?:size
+    prefixes?:[[text|size]]
 CellCounts attributes:[text] values:float64*
 Cells n:size
 Certificate method:'apart'|'cells'|'pairs'|'classes'|'cliques'|'products' classes:[int] cliques:[[[count]]]
     products:Products|none
 Codes kind:text outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none edition?:size
-    codes:[text] cells?:[count] trim?:bool ignore_case?:bool
+    codes:[text] cells?:[count] trim?:bool ignore_case?:bool prefixes?:[text] prefix_cells?:[count]
 Combination blocks:[Block] matrix:int64*2
 CombinationMap blocks:[BlockMap] matrix:int64*2
 Compose left:Operator right:Operator
@@ -109,7 +110,7 @@ Group names:[text] axes:[Axis] pieces:[Measured]
 Grouping codes:int64*1 groups:size
 Hierarchy outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none edition?:size source:[[text]]
     levels:[text]|none
-    code_labels:[[text|[[text]]]]
+    code_labels:[[text|[[text]]]] beginnings?:[[text]]
 HistogramOpening keys:Keys unit:PrivacyUnit noise:Noise price:Event about:any salt:text digest:text ledger_id:text
     name:text plan_hash:text
 HistogramPlan keys:Keys budget:Budget unit:PrivacyUnit price:Event noise:Noise
@@ -130,11 +131,12 @@ Known axes:[int] counts:float64*
 KnownGroups axis:count codes:int64*1 counts:float64*
 Kronecker factors:[Operator]
 KroneckerMap parts:[Map]
-LabelLook attribute:text trim:bool most:size selection:LabelSelection price:ApproxGaussianEvent
+LabelLook attribute:text trim:bool most:size selection:LabelSelection price:ApproxGaussianEvent letters?:size
 LabelOpening plan_hash:text ledger_id:text name:text looks:[LabelLook]
 LabelPlan workload:Workload budget:Budget unit:PrivacyUnit mechanism:text objective:text price:ApproxGaussianEvent
     looks:[LabelLook] expected:[Expected] records:count|none notes:[text] considered:[Candidate]
 LabelSelection noise:RoundedGaussian weight:size per_person:size threshold:size delta:ratio
+    before?:[[size|ratio]] times?:size
 LabelsFound plan:text price:ApproxGaussianEvent looks:[LabelLook]
 Listed elements:uint64*1
 LocalCandidate reporter:text labels:count rmse:float note:text

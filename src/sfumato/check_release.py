@@ -529,17 +529,22 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
     def labels(self, plan: Any, unit: Any) -> None:  # found by a look before, which is paid for with these tables
         price, kinds = plan.found.price, dict(plan.workload.domain.attributes["~map"])
         left, room = number(price.mu_squared), number(price.delta)
+        drawn: dict[Any, list[Any]] = {}
         for look in plan.found.looks:
-            mu_squared, delta = self.shown(look, unit)
+            mu_squared, delta = self.shown(look, unit, drawn)
             declared = kinds.get(look.attribute)
-            right = declared is not None and declared.kind == "Categories" and declared.outside == "other"
+            right = (
+                declared is not None and declared.kind in ("Categories", "Hierarchy") and declared.outside == "other"
+            )
             self.must("maps", "labels were found of no attribute", right)
             left, room = left - mu_squared, room - delta
         left -= event_cost(stored_event_text(plan.price), "mu^2")
         self.must("price", "both looks cost more than the price", plan.found.looks and min(left, room) >= 0)
         self.believed.append("that the look before showed these labels, under the plan that was paid for")
 
-    def shown(self, look: Any, unit: Any) -> tuple[Fraction, Fraction]:  # what a look for labels costs: mu^2 and delta
+    def shown(
+        self, look: Any, unit: Any, drawn: dict[Any, list[Any]]
+    ) -> tuple[Fraction, Fraction]:  # what a look for labels costs: mu^2 and delta
         law, own = look.selection, look.price
         sigma, delta, weight = number(law.noise.sigma), number(law.delta), law.weight
         mu_squared = number(own.mu_squared)
@@ -547,8 +552,21 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         self.must("price", "labels are shown by no law that there is", right)
         right = weight**2 * (1 + (unit[0] == "replace-one")) <= mu_squared * sigma**2 and delta <= number(own.delta)
         self.must("price", "labels were found for less than it costs", right)
+        # sums of the rounds before are added up: all of them as they were, or none
+        rounds = drawn.setdefault((look.attribute, look.letters), [])
+        before = [(n, number(s), weight, law.per_person) for n, s in law.before or ()]
+        times = law.times or 1
+        right = before in ([], rounds) and (before or times == 1) and times + sum(n for n, *_ in before) <= 31
+        self.must("price", "a look for labels adds up other rounds than those before it", right)
+        rounds.append((times, sigma, weight, law.per_person))
+        added, whole = [*before, rounds[-1]], times + sum(n for n, *_ in before)
+        self.must(
+            "price", "noise of rounds is too large to be added up", not before or max(s for _, s, *_ in added) <= 2**40
+        )
+        spread = fraction_to_decimal(sum((n * s) ** 2 for n, s, *_ in added)).sqrt() * (1 + SLACK)
         for count in range(1, min(law.per_person, 1000) + 1):  # of each number all labels of one person stay below
-            x = fraction_to_decimal((law.threshold - math.isqrt(weight**2 // count) - Fraction(1, 2)) / sigma)
+            above = law.threshold - whole * (math.isqrt(weight**2 // count) + Fraction(1, 2))
+            x = fraction_to_decimal(above) / (spread if before else fraction_to_decimal(sigma))
             shown = normal_tail(min(x, Decimal(15))) + SLACK if x > 0 else Decimal(1)
             right = (1 - shown) ** count >= 1 - fraction_to_decimal(delta)
             self.must("price", "labels of one person are shown at more than delta", right)
@@ -573,8 +591,9 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
             parts = maps.blocks_apart(b for entry in entries for b in entry)
             change = sum(maps.largest_record_change(some, ops, sizes, p, replaced, public)[0] for some in parts)
             spent += change * unit[2] ** p / (times * max(scale, Fraction(1, 2**10)) ** p)
+        drawn: dict[Any, list[Any]] = {}
         for look in it.label_looks:
-            mu_squared, delta = self.shown(look, unit)
+            mu_squared, delta = self.shown(look, unit, drawn)
             spent, room, right = spent + mu_squared, room - delta, law == "approx-gaussian" and look.attribute in names
             self.must("maps", "labels were looked for in no column of the plan", right)
         most = {look.attribute: look.most for look in it.label_looks}

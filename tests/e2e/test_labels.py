@@ -21,9 +21,19 @@ import sfumato as sf
 from sfumato.check_release import Check
 from sfumato.cli import app
 from sfumato.curator.labels import LabelStore, open_labels
+from sfumato.curator.rows.sources import open_source
 from sfumato.domain.mock import mock_columns
-from sfumato.errors import BudgetError, BudgetExceeded, InvalidInput, NameTaken, NotWritten, PlanError, SourceError
-from sfumato.mechanisms.labels import select_labels
+from sfumato.errors import (
+    BudgetError,
+    BudgetExceeded,
+    DomainError,
+    InvalidInput,
+    NameTaken,
+    NotWritten,
+    PlanError,
+    SourceError,
+)
+from sfumato.mechanisms.labels import plan_of_found, select_labels
 from sfumato.planner.planning import compared
 from sfumato.plans.labels import LabelsFound
 from sfumato.privacy.accounting import ApproxGaussianEvent, GaussianEvent
@@ -91,11 +101,11 @@ def test_of_persons_every_label_counts_once_and_at_most_so_many() -> None:
     rows = [("a", f"x{i}") for i in range(9)] + [("b", "x1")] * 5 + [("b", " x1 "), ("b", "1.0"), ("b", "1")]
     rows += [(None, "x1"), ("c", None), ("c", "")]
 
-    def read(rows: list[tuple[Any, Any]], before: tuple[str, ...] = ()) -> dict[tuple[str, int], int]:
+    def read(rows: list[tuple[Any, Any]]) -> dict[tuple[str, int], int]:
         given = np.array(rows, dtype=object)
         found = open_labels(pd.DataFrame({"who": given[:, 0], "d": given[:, 1]}), look, unit)
         counted: dict[tuple[str, int], int] = {}
-        for place, had, persons in zip(*(x.tolist() for x in found.lines(3, before)), strict=True):
+        for place, had, persons in zip(*(x.tolist() for x in found.lines(3)), strict=True):
             key = (found.labels[place], had)
             counted[key] = counted.get(key, 0) + persons
         return counted
@@ -106,11 +116,6 @@ def test_of_persons_every_label_counts_once_and_at_most_so_many() -> None:
     assert {key: n for key, n in found.items() if key[1] == 2} == {("1", 2): 1, ("x1", 2): 1}
     assert {label for (label, had) in read(rows[:9]) if had == 3} == of_a
     assert {label for (label, had) in read([("z", f"x{i}") for i in range(9)] + rows) if had == 3} >= of_a
-    # what was shown before is left out, and others take its place, with the weight that is free
-    later = read(rows, (*of_a, "x1"))
-    assert {key: n for key, n in later.items() if key[0] == "1"} == {("1", 1): 1}
-    assert len({label for (label, had) in later if had == 3} - of_a - {"x1"}) == 3
-    assert read(rows, tuple(f"x{i}" for i in range(9))) == {("1", 1): 1}
 
 
 @pytest.mark.parametrize(
@@ -353,6 +358,92 @@ def test_forms_of_one_table_show_the_same_labels(tmp_path: Path) -> None:
         assert found.values.sum() > 800
 
 
+# -- prefixes of codes ------------------------------------------------------------------------------------
+
+
+def nested(**more: Any) -> sf.Domain:
+    given = {"discover": 0.4, "missing": "other", "prefixes": {"chapter": 1, "group": 2}} | more
+    return sf.Domain({"d": sf.Categories(**given), "age": sf.Integers(0, 4, outside="other", missing="other")})
+
+
+def coded() -> pd.DataFrame:
+    often = {"A00": 300, "A01": 250, "A02": 3, "A1": 2, "A": 5, "B00": 200, "C00": 1, "é1x": 150, "Q": 120, "Qz": 4}
+    texts = [code for code, n in often.items() for _ in range(n)] + [None] * 7
+    return pd.DataFrame({"d": np.array(texts, dtype=object), "age": np.arange(len(texts)) % 5})
+
+
+def test_labels_are_found_under_prefixes_that_were_shown(tmp_path: Path) -> None:
+    """What is rare counts with its prefix, whatever engine reads it. Mutants: short beginnings before long ones; a text
+    as long as no prefix taken for one."""
+    budget = WIDE
+    plan = sf.plan(sf.marginals(nested(), upto=2), budget, neighbours="add-remove")
+    assert [(k.attribute, k.letters) for k in plan.looks] == [("d", 1), ("d", 2), ("d", 0)]
+    assert sum(k.price.mu_squared for k in plan.looks) == budget.mu_squared * Fraction(2, 5)
+    assert sum(k.price.delta for k in plan.looks) == Fraction(1, 2_000_000)
+    assert "first 2 letters" in plan.explain()
+    ledger = sf.Ledger.create(tmp_path / "l.db", total=budget)
+    release = sf.release(plan, coded(), ledger=ledger, name="a", out=tmp_path / "a")
+    found = dict(zip(release.table("d").labels[0], release.table("d").values.tolist(), strict=True))
+    true = {"A00": 300, "A01": 250, "A0 (other)": 3, "A (other)": 7, "B00": 200, "B0 (other)": 0, "B (other)": 0}
+    true |= {"é1x": 150, "é1 (other)": 0, "é (other)": 0, "Q (other)": 124, "(other)": 8}
+    worst = 6 * release.table("d").standard_errors.max()
+    assert {*found} == {*true}
+    assert all(abs(found[name] - n) < worst for name, n in true.items())
+    chapters = release.table("chapter")
+    assert {*chapters.labels[0]} == {*"ABQé", "(other)"}
+    assert abs(release.ask("group == 'A0'").value - 553) < 3 * worst
+    assert sf.load(tmp_path / "a").plan.workload.domain == release.plan.workload.domain
+    seen = Check(tmp_path / "a", tmp_path / "l.db", None, None)
+    assert (seen.verdict, seen.wrong, seen.unknown) == ("accepted", [], [])
+    coded().to_csv(tmp_path / "t.csv", index=False)
+    coded().to_parquet(tmp_path / "t.parquet")
+    second = plan_of_found(plan, [["A"], ["A0"], ["A00"]])
+    grid = second.workload.domain
+    for source in (tmp_path / "t.csv", tmp_path / "t.parquet", pa.Table.from_pandas(coded())):
+        counts = open_source(source, grid).count([("d",)])[("d",)]
+        assert dict(zip(grid["d"].labels, counts.tolist(), strict=True)) == {
+            "A00": 300, "A (other)": 7, "A0 (other)": 253, "(other)": 482
+        }  # fmt: skip
+
+
+def test_nothing_that_was_shown_ends_a_release_after_it_was_paid_for() -> None:
+    """Levels of which nothing was shown; all that attributes refuse. Mutant: levels that group alike."""
+    plan = sf.plan(sf.marginals(nested(most=50), upto=2), WIDE, neighbours="add-remove")
+    for shown in ([[], [], []], [["A"], [], []], [["A", "B"], ["A0"], []], [["A"], ["A0"], ["A00"]]):
+        second = plan_of_found(plan, shown)
+        sizes = [second.workload.domain[n].declared_size for n in ("chapter", "group", "d")]
+        assert sizes == sorted(set(sizes))
+    odd = ["A (other)", "Áb", "AA ", " A", "A  B", "ab​", "é", "A(other)x", "1.0", "10", "0x"]
+    frame = pd.DataFrame({"d": np.array([x for x in odd for _ in range(300)], dtype=object), "age": 1})
+    release = sf.release(plan, frame, ledger=None)
+    assert "A (other) (other)" not in release.table("d").labels[0]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"prefixes": {"chapter": 0}},
+        {"prefixes": {"chapter": 2, "group": 1}},
+        {"prefixes": {"chapter": 1, "group": 1}},
+        {"prefixes": {"chapter": True}},
+        {"prefixes": {"a": 1, "b": 2, "c": 3, "e": 4}},
+        {"prefixes": "ab"},
+        {"prefixes": {"chapter": 1}, "trim": True},
+        {"prefixes": {"chapter": 1}, "most": 20_000},
+    ],
+)
+def test_prefixes_that_are_none_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(DomainError):
+        nested(**wrong)
+    with pytest.raises(DomainError, match="to be found"):
+        sf.Categories(["a"], prefixes={"chapter": 1})
+
+
+def test_a_level_that_is_called_as_a_column_is_refused_before_it_is_paid_for() -> None:
+    with pytest.raises(DomainError, match="age"):
+        sf.plan(sf.marginals(nested(prefixes={"age": 1}), order=1), WIDE, neighbours="add-remove")
+
+
 # -- the stranger's check -------------------------------------------------------------------------------
 
 
@@ -506,14 +597,26 @@ def test_a_spec_says_what_python_says(tmp_path: Path) -> None:
     assert found.budget == WIDE
     (tmp_path / "b.toml").write_text(SPEC.format(more=""))
     assert sf.read_spec(tmp_path / "b.toml").domain["d"] == sf.Categories(discover=0.2, missing="other")
-    again = spec_text(found.domain)
-    (tmp_path / "c.toml").write_text(again + SPEC[SPEC.index("[privacy]") :])
-    assert sf.read_spec(tmp_path / "c.toml").domain["d"] == found.domain["d"]
+    (tmp_path / "d.toml").write_text(SPEC.format(more="prefixes = { chapter = 1, group = 3 }"))
+    nested = sf.read_spec(tmp_path / "d.toml")
+    assert nested.domain["d"] == sf.Categories(discover=0.2, missing="other", prefixes={"chapter": 1, "group": 3})
+    for read in (found, nested):
+        (tmp_path / "c.toml").write_text(spec_text(read.domain) + SPEC[SPEC.index("[privacy]") :])
+        assert sf.read_spec(tmp_path / "c.toml").domain["d"] == read.domain["d"]
 
 
 @pytest.mark.parametrize(
     "more",
-    ['discover = "a"', "discover = 1", "most = 0", 'values_from = "x.csv"', 'case = "ignore"', 'outside = "drop"'],
+    [
+        'discover = "a"',
+        "discover = 1",
+        "most = 0",
+        "prefixes = 3",
+        "prefixes = { a = 0 }",
+        'values_from = "x.csv"',
+        'case = "ignore"',
+        'outside = "drop"',
+    ],
 )
 def test_a_spec_that_asks_for_what_is_not_there_is_refused(tmp_path: Path, more: str) -> None:
     (tmp_path / "a.toml").write_text(SPEC.format(more=more))

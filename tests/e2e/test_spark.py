@@ -54,15 +54,32 @@ def exact() -> Any:
     return table
 
 
-def test_a_table_is_described_where_it_lies_but_for_its_texts(people: Running) -> None:
-    """Texts are not handed over, so no label is looked for, and the plan says so."""
-    frame = people.session.table("people")
-    budget = sf.approx(40, "1e-6", thresholds="5e-7")
-    plan = sf.plan_profile(frame, budget, columns=["age", "note"])
-    assert "texts are not handed over" in plan.explain()
-    told = sf.describe(frame, budget, ledger=None, columns=["age", "note"]).columns
-    assert (told["age"].kind, told["note"].kind, told["note"].labels) == ("number", "text", ())
-    assert abs(float(told["age"].quartiles[1].value) - 48) < 4
+@pytest.mark.parametrize("person", [None, "who"])
+def test_a_table_is_described_where_it_lies(people: Running, person: str | None) -> None:
+    """Labels that many have come here; the rare one stays there."""
+    frame = people.frame("SELECT *, concat('s', sex) AS sort FROM people")
+    budget = sf.approx(60, "1e-6", thresholds="5e-7")
+    more = {} if person is None else {"person": person, "rows_per_person": 10}
+    plan = sf.plan_profile(frame, budget, columns=["age", "sort"], **more)
+    assert not plan.unlabelled
+    told = sf.describe(frame, budget, ledger=None, columns=["age", "sort"], **more).columns
+    assert (told["age"].kind, told["sort"].kind) == ("number", "text")
+    assert {label for label, _ in told["sort"].labels} == {"s1", "s2"}
+    assert abs(float(told["age"].quartiles[1].value) - 48) < 6
+
+
+def test_labels_are_found_there_and_counted(people: Running, tmp_path: Path) -> None:
+    """Nothing of who has a rare one is in the ledger, the release or the engine's log."""
+    domain = sf.Domain({"sex": sf.Categories(discover=0.3, missing="other")})
+    budget = sf.approx(30, "1e-6", thresholds="5e-7")
+    ledger = sf.Ledger.create(tmp_path / "l.db", total=budget)
+    plan = sf.plan(sf.marginals(domain, order=1), budget, neighbours="add-remove", person="who", rows_per_person=10)
+    done = sf.release(plan, people.session.table("people"), ledger=ledger, name="first", out=tmp_path / "first")
+    table = done.table("sex")
+    assert table.labels == (("1", "2", "(other)"),)
+    assert abs(table.values - [250, 250, 1]).max() < 6 * table.standard_errors.max()
+    assert not found(SECRET, tmp_path)
+    assert SECRET not in people.log.read_text(errors="replace")
 
 
 def test_a_release_is_made_from_a_frame(people: Running, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import sfumato as sf
+from sfumato.releasing import plan_from_spec
 from support.browser import Browser
 from support.studio import ROWS, SPEC, Studio, folder, studio
 
@@ -236,4 +237,40 @@ def test_a_measure_is_declared_asked_and_taken_back(tmp_path: Path, browser: Bro
         browser.until(lambda: browser.all(kind))
         browser.choose(kind, "leave out")
         browser.until(lambda: not tomllib.loads(page.desk.text).get("measures"))
+        assert browser.errors() == []
+
+
+def test_labels_that_nobody_listed_are_looked_for_and_the_step_says_the_price(tmp_path: Path, browser: Browser) -> None:
+    """Mutants: labels kept beside; no delta set aside; a share of per cents; one label that few have told as shown."""
+    import tomllib
+
+    budget = 'epsilon = 1\ndelta = "1e-6"'
+    with studio(folder(tmp_path, SPEC.replace("rho = 0.5", budget)), entered=False) as page:
+        entered(page, browser, "table")
+        browser.until(lambda: browser.all("#columns h3"))
+        of = "#columns .column:has(select[aria-label='Kind of sex'])"
+        told = lambda: tomllib.loads(page.desk.text)  # noqa: E731
+        browser.click(f"{of} .fields input[type=checkbox]")
+        browser.until(lambda: told()["schema"]["sex"] == {"type": "category", "values": "discover"})
+        assert float(told()["privacy"]["thresholds"]) == 5e-7
+        # the conditions of the spec name labels, which nobody knows before
+        assert "counts" in page.desk.text
+        Path(page.desk.places.spec).write_text(page.desk.text.partition('[[queries]]\nname = "curve"')[0])
+        browser.go(f"{page.keys.origin}/table")
+        browser.until(lambda: "look" in browser.text(f"{of} .told"))
+        assert browser.text(f"{of} .told") == (
+            "20% of the budget looks which labels occur; one that 49 have is shown with 50 %, one that 72 have with "
+            "99 %."
+        )
+        share, most = browser.all(f"{of} .fields input[type=text]")[:2]
+        share.clear()
+        share.send_keys("45")
+        most.clear()
+        most.send_keys("77")
+        wanted = {"type": "category", "values": "discover", "discover": 0.45, "most": 77}
+        browser.until(lambda: told()["schema"]["sex"] == wanted)
+        browser.until(lambda: browser.text(f"{of} .told").startswith("45% of the budget"))
+        assert plan_from_spec(page.desk.spec()).looks
+        browser.click(f"{of} .fields input[type=checkbox]")
+        browser.until(lambda: told()["schema"]["sex"] == {"type": "category", "values": ""})
         assert browser.errors() == []

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -17,9 +18,10 @@ import pandas as pd
 import pytest
 from scipy.special import log_ndtr, ndtr, ndtri
 
-from sfumato.curator.labels import open_labels
+import sfumato as sf
+from sfumato.curator.labels import open_labels, remaining_after, show_labels
 from sfumato.errors import BudgetError, BudgetExceeded, PlanError
-from sfumato.mechanisms.labels import select_labels
+from sfumato.mechanisms.labels import label_rounds, select_labels
 from sfumato.privacy import labels as law_module
 from sfumato.privacy.accounting import (
     Account,
@@ -31,7 +33,7 @@ from sfumato.privacy.accounting import (
     event_to_text,
 )
 from sfumato.privacy.amounts import Currency
-from sfumato.privacy.labels import LabelLook, LabelSelection
+from sfumato.privacy.labels import LabelLook, LabelSelection, are_rounds_whole
 from sfumato.privacy.noise import RoundedGaussian
 from sfumato.privacy.unit import PrivacyUnit
 from support.audits import bounds
@@ -116,7 +118,7 @@ def test_a_threshold_for_one_label_alone_is_seen_to_fail(monkeypatch: pytest.Mon
     """Mutant: of one person's labels only the case of a single one is looked at."""
     real = law_module._keeps_delta
     monkeypatch.setattr(
-        law_module, "_keeps_delta", lambda sigma, weight, per, t, delta: real(sigma, weight, 1, t, delta)
+        law_module, "_keeps_delta", lambda rounds, weight, per, t, delta: real(rounds, weight, 1, t, delta)
     )
     one = select_labels(PrivacyUnit("add-remove"), Fraction(MU) ** 2, DELTA)
     assert tables(LabelSelection(one.noise, one.weight, 6, one.threshold, DELTA)) > 0.02
@@ -172,26 +174,191 @@ def test_labels_of_one_person_alone_are_shown_about_as_often_as_allowed() -> Non
     assert low <= float(DELTA)
 
 
-def test_two_rounds_show_labels_of_one_person_alone_no_oftener_than_both_may() -> None:
-    """By events, through the table: what others share is shown in the first round, and the weight goes to what is left.
-    Mutant: the second round's weights are those of the first."""
-    half = select_labels(ADD, Fraction(MU) ** 2, DELTA / 2)
-    often = 3 * half.threshold // half.weight
+def in_rounds(delta: Fraction = DELTA, whole: bool = True) -> list[LabelSelection]:
+    """Two rounds, of a quarter and the rest; without `whole` the second's threshold is that of its own sums alone."""
+    first = select_labels(ADD, Fraction(MU) ** 2 / 4, delta / 2)
+    more = (ADD, Fraction(MU) ** 2 * 3 / 4, delta / 2)
+    second = select_labels(*more, before=first.rounds, times=3)
+    if not whole:
+        object.__setattr__(second, "threshold", 3 * select_labels(*more).threshold)
+    return [first, second]
+
+
+def chances_in_rounds(
+    laws: Sequence[LabelSelection], persons: Sequence[Persons]
+) -> dict[tuple[Persons, Persons], float]:
+    """The exact probability of what is shown in the first of two rounds, and then of all that both showed."""
+    first, second = laws
+    names = sorted({label for labels in persons for label in labels})
+
+    def sums(law: LabelSelection, gone: Persons) -> dict[int, int]:
+        found = dict.fromkeys(names, 0)
+        for labels in persons:
+            left = [label for label in labels[: law.per_person] if label not in gone]
+            for label in left:
+                found[label] += law.added(len(left))
+        return found
+
+    sigma, other = float(first.noise.sigma), float(second.noise.sigma)
+    steps = (np.arange(4_000) + 0.5) / 4_000
+    before = sums(first, ())
+    found: dict[tuple[Persons, Persons], float] = {}
+    for shown in itertools.chain.from_iterable(itertools.combinations(names, n) for n in range(len(names) + 1)):
+        reached = {n: float(ndtr((before[n] - first.threshold + 0.5) / sigma)) for n in names}
+        p = math.prod(reached[n] if n in shown else 1 - reached[n] for n in names)
+        after, later = sums(second, shown), dict[int, float]()
+        for n in (n for n in names if n not in shown):
+            # the first sum, of which it is known that it stays below the threshold
+            y = before[n] + sigma * ndtri(steps * (1 - reached[n]))
+            far = (first.times * y + second.times * after[n] - second.threshold + 2) / (second.times * other)
+            later[n] = float(ndtr(far).mean())
+        for more in itertools.chain.from_iterable(itertools.combinations(later, n) for n in range(len(later) + 1)):
+            q = math.prod(later[n] if n in more else 1 - later[n] for n in later)
+            found[shown, tuple(sorted((*shown, *more)))] = p * q
+    return found
+
+
+def excess_in_rounds(laws: Sequence[LabelSelection]) -> float:
+    """The worst excess of events over small tables, of labels that others have and that one person alone has."""
+    per_label = laws[1].threshold / laws[1].whole / laws[1].weight
+    worst = -math.inf
+    for shared, own, near in itertools.product(range(3), range(4), (0.4, 1.0, 1.6)):
+        if not 1 <= shared + own <= 4:
+            continue
+        others = [(label,) for label in range(shared) for _ in range(max(1, round(near * per_label)))]
+        one = chances_in_rounds(laws, others)
+        other = chances_in_rounds(laws, [*others, tuple(range(shared + own))])
+        names = sorted(one.keys() | other.keys())
+        p, q = (np.array([world.get(name, 0.0) for name in names]) for world in (one, other))
+        assert abs(p.sum() - 1) < 1e-9
+        for a, b in ((p, q), (q, p)):
+            order = np.argsort(-np.divide(b, a, out=np.full_like(a, np.inf), where=a > 0), kind="stable")
+            seen, there = np.cumsum(a[order]), np.cumsum(b[order])
+            most = float(DELTA) + (1 - float(DELTA)) * ndtr(ndtri(np.minimum(1, seen / (1 - float(DELTA)))) + MU)
+            worst = max(worst, float((there - most).max()))
+    return worst
+
+
+def test_rounds_whose_sums_are_added_up_keep_the_bound_exactly() -> None:
+    """Every event of small tables. Mutants: a threshold that does not know of the sums before; all of delta in each."""
+    assert -0.02 < excess_in_rounds(in_rounds()) <= 1e-6
+    assert excess_in_rounds(in_rounds(whole=False)) > 0.02
+    assert excess_in_rounds(in_rounds(2 * DELTA)) > 0.005
+
+
+def test_rounds_show_labels_of_one_person_alone_no_oftener_than_all_may() -> None:
+    """By events, through the table: what others share is shown at first, and the weight goes to what is left.
+    Mutant: persons take other labels in place of those that were shown."""
+    laws = in_rounds()
+    often = 3 * laws[0].threshold // laws[0].weight
     rows = [(f"p{i}", label) for i in range(often) for label in "ab"] + [("a", label) for label in "abuvwx"]
     frame = pd.DataFrame(rows, columns=["who", "label"])
-    found = open_labels(frame, LabelLook("label", False, 100, half, ApproxGaussianEvent(1, DELTA)), ADD)
-    draws, hits, second = 20_000, 0, 0
+    found = open_labels(frame, LabelLook("label", False, 100, laws[0], ApproxGaussianEvent(1, DELTA)), ADD)
+    draws, hits = 20_000, 0
     for _ in range(draws):
-        first = found.shown(half, 100)
-        more = found.shown(half, 100, first)
-        assert not {*first} & {*more}
-        hits += bool({*first, *more} & {*"uvwx"})
-        second += {*first} >= {"a", "b"}
-    assert second > 0.99 * draws
+        shown = {*found.shown(laws, 100)}
+        assert shown >= {"a", "b"}
+        hits += bool(shown & {*"uvwx"})
     low, high = bounds(hits, draws)
     assert low <= float(DELTA)
-    of_six, of_four = (chances(half, [tuple(range(n))])[0] for n in (6, 4))
-    assert low <= 1 - ((1 - of_six) * (1 - of_four)) ** 4 <= high
+    table = chances_in_rounds(laws, [tuple(range(6)), *[(0, 1)] * often])
+    assert low <= sum(p for (_, shown), p in table.items() if {*shown} - {0, 1}) <= high
+    few = [replace(law, per_person=3) for law in laws]
+    assert all(len({*found.shown(few, 100)} - {"a", "b"}) <= 3 for _ in range(200))
+
+
+@pytest.mark.parametrize("rows", [2, 100])
+def test_rounds_cost_a_label_next_to_nothing(rows: int) -> None:
+    """Of labels that nobody's other labels make lighter, as many are shown as in one round, but for .5 %.
+
+    Mutant: rounds whose sums are not added up.
+    """
+    unit, price = PrivacyUnit("add-remove", "who", rows), ApproxGaussianEvent(Fraction(1, 20), Fraction(1, 2_000_000))
+    one = select_labels(unit, price.mu_squared, price.delta)
+    looks = label_rounds("d", sf.Categories(discover=0.5), price, unit)
+    assert sum(k.price.mu_squared for k in looks) == price.mu_squared
+    assert sum(k.price.delta for k in looks) == price.delta
+    last = looks[-1].selection
+    for z in (-3, -2, -1, 0, 1, 2):
+        s = one.threshold + z * float(one.noise.sigma)  # of a label, in one round
+        again = float(ndtr((last.whole * s - last.threshold) / float(last.spread)))
+        assert again > 0.995 * float(ndtr((s - one.threshold) / float(one.noise.sigma)))
+
+
+def test_rounds_that_were_not_drawn_are_not_added_up() -> None:
+    """Mutant: a round that says of those before it that they had less noise."""
+    price = ApproxGaussianEvent(1, DELTA)
+    first, second = in_rounds()
+    looks = [LabelLook("d", False, 100, law, price) for law in (first, second)]
+    assert are_rounds_whole(looks)
+    smaller = ((1, first.noise.sigma / 2),)
+    lied = select_labels(ADD, Fraction(MU) ** 2 * 3 / 4, DELTA / 2, before=smaller, times=3)
+    assert not are_rounds_whole([looks[0], LabelLook("d", False, 100, lied, price)])
+    assert not are_rounds_whole(looks[1:])
+    with pytest.raises(PlanError, match="other rounds"):
+        remaining_after([looks[0], replace(looks[1], selection=lied)], ApproxGaussianEvent(4, DELTA * 3), ADD)
+    for wrong in (((0, first.noise.sigma),), ((31, first.noise.sigma),), ((1, Fraction(2**41)),)):
+        with pytest.raises(PlanError):
+            replace(second, before=wrong)
+    with pytest.raises(PlanError, match="times"):
+        replace(first, times=2)
+
+
+def drawn_codes(seed: int) -> pd.DataFrame:
+    """Persons with codes of one to four letters."""
+    random = np.random.default_rng(seed)
+    codes = ["".join(random.choice(list("ABé1"), random.integers(1, 5))) for _ in range(300)]
+    return pd.DataFrame({"who": [f"p{i}" for i in random.integers(0, 40, 300)], "label": codes})
+
+
+@pytest.mark.parametrize("seed", [3, 4])
+def test_prefixes_of_a_person_hang_on_that_persons_rows_and_on_what_was_shown(seed: int) -> None:
+    """Each prefix once a person, in the order of the person's own digest, whoever else is in the table.
+
+    Mutants: a prefix counted once for every label under it; prefixes numbered among all persons' lines; labels under
+    prefixes that were not shown; labels that are shorter.
+    """
+    frame = drawn_codes(seed)
+    look = LabelLook("label", False, 100, selection(), ApproxGaussianEvent(1, DELTA))
+    shown = ("AA", "Bé", "é1")
+
+    def lines(frame: pd.DataFrame, letters: int, length: int, above: Sequence[str], most: int) -> list[tuple[str, int]]:
+        cut = open_labels(frame, look, ADD).cut(letters, length, above)
+        place, had, persons = cut.lines(most)
+        assert set(persons.tolist()) <= {1}
+        return sorted((str(cut.labels[i]), int(n)) for i, n in zip(place, had, strict=True))
+
+    for letters, length, above in ((2, 0, ()), (3, 2, shown), (0, 2, shown)):
+        alone: list[tuple[str, int]] = []
+        for _, own in frame.groupby("who"):
+            texts = {x for x in own["label"] if len(x) >= letters and (not length or x[:length] in above)}
+            wanted = {x[:letters] if letters else x for x in texts}
+            found = lines(own, letters, length, above, 100)
+            assert {x for x, _ in found} == wanted
+            assert all(n == len(wanted) for _, n in found)
+            alone += lines(own, letters, length, above, 2)
+        assert lines(frame, letters, length, above, 2) == sorted(alone)
+
+
+def test_prefixes_of_one_person_alone_are_shown_no_oftener_than_all_looks_may() -> None:
+    """By events: one person has codes under a prefix that others have and under two of the person's own."""
+    law = select_labels(ADD, Fraction(MU) ** 2, DELTA / 2)
+    often = 3 * law.threshold // law.weight
+    rows = [(f"p{i}", "A0") for i in range(often)] + [("a", code) for code in ("A1", "A2", "A3", "B1", "B2", "C1")]
+    frame = pd.DataFrame(rows, columns=["who", "label"])
+    price = ApproxGaussianEvent(1, DELTA / 2)
+    looks = [LabelLook("label", False, 100, law, price, letters) for letters in (1, 0)]
+    tables = {"label": open_labels(frame, looks[0], ADD)}
+    hits, draws = 0, 6_000
+    for _ in range(draws):
+        first, last = show_labels(looks, tables).values()
+        assert {x[:1] for x in last} <= {*first}
+        hits += bool({*first, *last} - {"A", "A0"})
+    low, high = bounds(hits, draws)
+    assert low <= float(DELTA)
+    # of the person's three prefixes two are nobody else's, and then three labels under that of others
+    of_three = chances(law, [tuple(range(3))])[0]
+    assert low <= 1 - (1 - of_three) ** 5 <= high + 0.003  # more labels count after another prefix was shown
 
 
 def test_shown_labels_are_those_that_reach_the_threshold() -> None:

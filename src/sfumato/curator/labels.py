@@ -7,7 +7,7 @@ was killed between them is gone on with: labels are looked for once, and the sec
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 
 from sfumato._util.bundles import check_text, pack_value, unpack_value
 from sfumato._util.codec import storable
+from sfumato._util.elsewhere import find_engine
 from sfumato._util.text import normalize_nfc
 from sfumato.cells import Codes
 from sfumato.curator.curator import CuratedTable, rebuild_values
 from sfumato.curator.rows.encoding import UNREADABLE, Column, check_type, field_sql, sql_literal, whole_text_sql
-from sfumato.curator.rows.readers import OpenedTable, attempt, open_persons
+from sfumato.curator.rows.readers import DuckDBSession, attempt, open_persons
 from sfumato.curator.rows.sources import Histogram
 from sfumato.curator.rows.written import source_of
 from sfumato.errors import DomainError, InvalidInput, LedgerError, NotWritten, PlanError
@@ -30,7 +31,7 @@ from sfumato.privacy.accounting import Account, Event, GaussianEvent
 from sfumato.privacy.chain import FileChain, Format, MemoryChain
 from sfumato.privacy.debits import Debits, Receipt
 from sfumato.privacy.files import Wording
-from sfumato.privacy.labels import LabelLook, LabelSelection
+from sfumato.privacy.labels import CLIPPED_AT, LabelLook, LabelSelection, are_rounds_whole, rounds_of
 from sfumato.privacy.noise import BitSource
 from sfumato.privacy.reserved_budget import ReservedBudget
 from sfumato.privacy.unit import PrivacyUnit
@@ -52,30 +53,69 @@ class LabelTable:
     persons: NDArray[np.int64]
     nth: NDArray[np.int64] | None
 
-    def lines(self, most: int, before: Sequence[str] = ()) -> tuple[NDArray[np.int64], ...]:
-        """(place, had, persons) of the lines that count: of each person at most so many, without labels shown before.
+    def lines(self, most: int) -> tuple[NDArray[np.int64], ...]:
+        """(place, had, persons) of the lines that count: of each person at most so many, the first of that person.
 
-        Whether a line counts, and how many its person has, depends on that person's lines and on `before` alone.
+        Whether a line counts, and how many its person has, depends on that person's lines alone.
         """
-        left = ~np.isin(self.labels, np.array(before, dtype=object))[self.place]
-        place, persons = self.place[left], self.persons[left]
-        if self.nth is None:
-            return place, np.ones(len(place), dtype=np.int64), persons
-        person = np.cumsum(self.nth == 1)[left]
-        first = np.flatnonzero(np.diff(person, prepend=0))
-        had = np.diff(first, append=len(person))
-        kept = np.arange(len(person)) - np.repeat(first, had) < most
-        return place[kept], np.repeat(np.minimum(had, most), had)[kept], persons[kept]
+        place, person, persons = self._first(most)
+        return place, _had(person, place), persons
 
-    def shown(
-        self, selection: LabelSelection, most: int, before: Sequence[str] = (), bits: BitSource | None = None
-    ) -> tuple[str, ...]:
-        """The labels that are shown besides those before, in the order of the alphabet, which tells nothing of sums."""
-        sums = selection.sums(len(self.labels), *self.lines(selection.per_person, before))
-        return tuple(sorted(map(str, self.labels[selection.shown(sums, most, bits)].tolist())))
+    def _first(self, most: int) -> tuple[NDArray[np.int64], NDArray[np.int64] | None, NDArray[np.int64]]:
+        if self.nth is None:
+            return self.place, None, self.persons
+        kept = self.nth <= most
+        return self.place[kept], (np.cumsum(self.nth == 1) - 1)[kept], self.persons[kept]
+
+    def shown(self, selections: Sequence[LabelSelection], most: int, bits: BitSource | None = None) -> tuple[str, ...]:
+        """The labels that are shown in rounds, in the order of the alphabet, which tells nothing of sums.
+
+        In each round persons leave out what was shown, and spread their weight over what is left; they take nothing in
+        its place. So whoever has a label that was not shown has it in every round, and its sums add up.
+        """
+        place, person, persons = self._first(selections[0].per_person)
+        gone = np.zeros(len(self.labels), dtype=bool)
+        total = np.zeros(len(self.labels), dtype=np.int64)
+        for law in selections:
+            left = ~gone[place]
+            own = None if person is None else person[left]
+            sums = law.sums(len(self.labels), place[left], _had(own, place[left]), persons[left])
+            noisy = law.noisy(sums, bits)
+            total += law.times * noisy.clip(-CLIPPED_AT, CLIPPED_AT)
+            gone[law.reached(sums, total if law.before else noisy, most - int(gone.sum()))] = True
+        return tuple(sorted(map(str, self.labels[gone].tolist())))
+
+    def cut(self, letters: int, length: int, shown: Sequence[str]) -> LabelTable:
+        """The prefixes of so many letters, or whole labels for 0, of labels that begin with one of `shown`, which have
+        `length` letters; of all labels where that is 0.
+
+        Of a person every prefix counts once, where the first label with it stands. So the lines of a person hang on
+        that person's rows and on what was shown alone.
+        """
+        given = [str(label) for label in self.labels]
+        texts = np.array([text[:letters] if letters else text for text in given], dtype=object)
+        above = {*shown}
+        fits = [len(text) >= letters and OTHER not in text and (not length or text[:length] in above) for text in given]
+        names, number = np.unique(texts, return_inverse=True)
+        allowed = np.array([_is_label(name) for name in names.tolist()], dtype=bool)
+        left = (np.array(fits, dtype=bool) & allowed[number])[self.place]
+        place, persons = number[self.place[left]], self.persons[left]
+        if self.nth is None:
+            return LabelTable(names, place, persons, None)
+        person = np.cumsum(self.nth == 1)[left]
+        first = np.sort(np.unique(person * len(names) + place, return_index=True)[1])
+        place, person, persons = place[first], person[first], persons[first]
+        start = np.flatnonzero(np.diff(person, prepend=0))
+        nth = np.arange(len(person)) - np.repeat(start, np.diff(start, append=len(person))) + 1
+        return LabelTable(names, place, persons, nth)
 
     def __repr__(self) -> str:
         return "<LabelTable>"
+
+
+def _had(person: NDArray[np.int64] | None, place: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many of these lines the person of each has."""
+    return np.ones(len(place), dtype=np.int64) if person is None else np.bincount(person, minlength=1)[person]
 
 
 def open_labels(source: object, look: LabelLook, unit: PrivacyUnit) -> LabelTable:
@@ -93,56 +133,97 @@ def open_labels(source: object, look: LabelLook, unit: PrivacyUnit) -> LabelTabl
     if isinstance(source, Histogram):
         raise InvalidInput("a histogram holds counts of cells, and no label that could be found; give a table of rows")
     needed = [look.attribute] if unit.person in (None, look.attribute) else [look.attribute, unit.person]
+    rule = Codes(kind="category", outside="other", missing="other", codes=(OTHER,), trim=look.trim)
+
+    def occurring(source: str, columns: Mapping[str, Column]) -> str:
+        check_type(look.attribute, rule, columns[look.attribute])
+        if unit.person is not None:
+            check_type(unit.person, None, columns[unit.person])
+        return _occurring_sql(source, columns, look.attribute, unit.person, rule)
+
+    engine = find_engine(source)
+    if require := getattr(engine, "require_person", None):
+        require(unit.person)
+    if there := getattr(engine, "lines", None):
+        lines = there(needed, occurring, f"CREATE TEMP TABLE lines AS {_lines_sql(unit.person)}")
+        if lines is not None:
+            return _label_table(_session_of(lines), unit.person)
     opened = open_persons(source, needed, unit.person)
     try:
-        rule = Codes(kind="category", outside="other", missing="other", codes=(OTHER,), trim=look.trim)
-        check_type(look.attribute, rule, opened.columns[look.attribute])
-        if unit.person is not None:
-            check_type(unit.person, None, opened.columns[unit.person])
+        handed = occurring(opened.sql, opened.columns)
         message = (
             f"{opened.label} could not be read for its column {look.attribute!r}: "
             "it is damaged or was cut short, or memory or disk ran out"
         )
-        return attempt(message, lambda: _label_table(opened, look, unit, rule))
+
+        def read() -> LabelTable:
+            opened.session.connection.execute(f"CREATE TEMP TABLE handed AS {handed}")
+            opened.session.connection.execute(f"CREATE TEMP TABLE lines AS {_lines_sql(unit.person)}")
+            return _label_table(opened.session, unit.person)
+
+        return attempt(message, read)
     finally:
         opened.session.close()
 
 
-def _label_table(opened: OpenedTable, look: LabelLook, unit: PrivacyUnit, rule: Codes) -> LabelTable:
-    connection, column = opened.session.connection, opened.columns[look.attribute]
-    connection.execute(f"CREATE TEMP TABLE pairs AS {_pairs_sql(opened, column, unit, rule)}")
-    odd = opened.session.rows("SELECT DISTINCT label FROM pairs WHERE NOT regexp_full_match(label, '[!-~][ -~]*')")
+def _session_of(lines: Iterable[tuple[int, Any]]) -> DuckDBSession:
+    """A session with the lines that came in parts, whose persons are numbered in each: of the parts, none twice."""
+    session = DuckDBSession()
+    for i, (part, some) in enumerate(lines):
+        session.connection.register("chunk", some)
+        made = "INSERT INTO lines" if i else "CREATE TEMP TABLE lines AS"
+        session.connection.execute(f"{made} SELECT *, {part} AS part FROM chunk")
+    return session
+
+
+def _label_table(session: DuckDBSession, person: str | None) -> LabelTable:
+    """The labels of `lines`, without texts that are none."""
+    connection = session.connection
+    odd = session.rows("SELECT DISTINCT label FROM lines WHERE NOT regexp_full_match(label, '[!-~][ -~]*')")
     refused = [text for (text,) in odd if not _is_label(text)] + [OTHER]
     connection.register("refused", {"label": np.array(refused, dtype=object)})
-    pairs = "SELECT * FROM pairs WHERE label NOT IN (SELECT label FROM refused)"
-    if unit.person is None:
-        fetched = connection.execute(pairs).fetchnumpy()
+    allowed = "SELECT * FROM lines WHERE label NOT IN (SELECT label FROM refused)"
+    if person is None:
+        fetched = connection.execute(allowed).fetchnumpy()
         labels, persons = np.asarray(fetched["label"], dtype=object), np.asarray(fetched["n"]).astype(np.int64)
         return LabelTable(labels, np.arange(len(labels)), persons, None)
+    connection.execute(f"CREATE TEMP TABLE allowed AS {allowed}")
     numbered = "SELECT label, row_number() OVER () - 1 AS place FROM (SELECT DISTINCT label FROM allowed)"
-    connection.execute(f"CREATE TEMP TABLE allowed AS {pairs}")
     connection.execute(f"CREATE TEMP TABLE numbered AS {numbered}")
     labels = np.asarray(connection.execute("SELECT label FROM numbered ORDER BY place").fetchnumpy()["label"], object)
-    # a digest of its own: which rows are counted is chosen by another
-    order = "md5(concat_ws('|', 'labels', person, label)), label"
-    ranked = f"SELECT person, place, row_number() OVER (PARTITION BY person ORDER BY {order}) AS nth"
-    ranked = f"{ranked} FROM allowed JOIN numbered USING (label)"
-    fetched = connection.execute(f"SELECT place, nth FROM ({ranked}) ORDER BY person, nth").fetchnumpy()
+    parts = "part, who" if "part" in session.columns("allowed") else "who"
+    ordered = f"SELECT place, row_number() OVER (PARTITION BY {parts} ORDER BY nth) AS nth, {parts}"
+    ordered = f"SELECT place, nth FROM ({ordered} FROM allowed JOIN numbered USING (label)) ORDER BY {parts}, nth"
+    fetched = connection.execute(ordered).fetchnumpy()
     place, nth = (np.asarray(fetched[name]).astype(np.int64) for name in ("place", "nth"))
     return LabelTable(labels, place, np.ones(len(place), dtype=np.int64), nth)
 
 
-def _pairs_sql(opened: OpenedTable, column: Column, unit: PrivacyUnit, rule: Codes) -> str:
-    """SQL of every label with its number of records, or of every person's different labels."""
-    who = "NULL" if unit.person is None else opened.columns[unit.person].sql
-    raw = f"SELECT {column.sql} AS r, {who} AS p FROM {opened.sql}"
+def _occurring_sql(source: str, columns: Mapping[str, Column], attribute: str, who: str | None, rule: Codes) -> str:
+    """SQL of persons and their different labels; without persons of labels, as such, and how often each is there."""
+    column = columns[attribute]
+    raw = f"SELECT {column.sql} AS r, {'NULL' if who is None else columns[who].sql} AS p FROM {source}"
     text = f"SELECT {field_sql(rule, column, 'r')} AS v, p FROM ({raw})"
-    name = "NULL" if unit.person is None else opened.columns[unit.person].name("p")
+    name = "NULL" if who is None else columns[who].name("p")
     labels = f"SELECT {whole_text_sql('v', column.decimal)} AS label, {name} AS person FROM ({text})"
     fits = f"label IS NOT NULL AND strlen(label) BETWEEN 1 AND {_LONGEST} AND label <> {sql_literal(UNREADABLE)}"
-    if unit.person is None:
-        return f"SELECT label, count(*) AS n FROM ({labels}) WHERE {fits} GROUP BY label"
+    if who is None:
+        return f"SELECT label AS person, count(*) AS n FROM ({labels}) WHERE {fits} GROUP BY label"
     return f"SELECT DISTINCT label, person FROM ({labels}) WHERE {fits} AND person IS NOT NULL"
+
+
+def _lines_sql(person: str | None) -> str:
+    """SQL of lines of what was `handed`, by batches: each label, with its records, or with the number of each person
+    who has it and its place among that person's.
+
+    Persons get numbers, for a name is needed no more; places are by a digest of its own, for which rows are counted is
+    chosen by another.
+    """
+    if person is None:
+        return "SELECT person AS label, CAST(sum(n) AS BIGINT) AS n FROM handed GROUP BY person"
+    place = "row_number() OVER (PARTITION BY person ORDER BY md5(concat_ws('|', 'labels', person, label)), label)"
+    who = "dense_rank() OVER (ORDER BY person)"
+    return f"SELECT label, {who} AS who, {place} AS nth FROM (SELECT DISTINCT label, person FROM handed)"
 
 
 def _is_label(text: str) -> bool:
@@ -181,11 +262,9 @@ class LabelCurator:
     def find(
         self, looks: Sequence[LabelLook], price: Event, *, name: str, plan_hash: str, store: LabelStore
     ) -> tuple[tuple[str, ...], ...]:
-        """The labels of each attribute that are shown, after `price`, of these looks and of one more, was debited.
+        """What is shown of each attribute, by its letters, after `price`, of these looks and one more, was debited.
 
-        Several looks at one attribute are rounds: persons leave out the labels that were shown before, and spread their
-        weight over the others. The labels are in the store when this returns, with the receipt; what the price leaves
-        is owed.
+        It is in the store when this returns, with the receipt; what the price leaves is owed.
 
         Guarantee: the labels, and what is measured with what is owed, satisfy together what `price` states.
 
@@ -204,12 +283,9 @@ class LabelCurator:
         held.open()
         held.counts = None
         receipt = held.debit(price, name, plan_hash)
-        shown = dict.fromkeys(found, tuple[str, ...]())
+        shown: dict[tuple[str, int], tuple[str, ...]] = {}
         with suppress(Exception):  # what failed, and its text, may depend on the data
-            for look in looks:
-                before = shown[look.attribute]
-                more = found[look.attribute].shown(look.selection, look.most - len(before), before)
-                shown[look.attribute] = tuple(sorted((*before, *more)))
+            shown = show_labels(looks, found)
             store.keep(ShownLabels(tuple(shown.values()), receipt.sequence, receipt.anchor))
         if store.found is None:
             raise NotWritten(
@@ -222,6 +298,22 @@ class LabelCurator:
         return "<LabelCurator>"
 
 
+def show_labels(
+    looks: Sequence[LabelLook], tables: Mapping[str, LabelTable], bits: BitSource | None = None
+) -> dict[tuple[str, int], tuple[str, ...]]:
+    """What looks show, by attribute and letters: under what those for shorter prefixes showed.
+
+    Several looks at the same are rounds.
+    """
+    shown: dict[tuple[str, int], tuple[str, ...]] = {}
+    for (name, letters), rounds in rounds_of(looks).items():
+        _, length = last = next((k for k in reversed(shown) if k[0] == name), ("", 0))
+        table = tables[name]
+        table = table.cut(letters, length, shown.get(last, ())) if letters or length else table
+        shown[name, letters] = table.shown([k.selection for k in rounds], rounds[0].most, bits)
+    return shown
+
+
 def remaining_after(looks: Sequence[LabelLook], price: Event, unit: PrivacyUnit) -> GaussianEvent:
     """What a price leaves after some looks for labels. Raises PlanError or BudgetExceeded for looks that cost more."""
     account = Account(price)
@@ -229,6 +321,8 @@ def remaining_after(looks: Sequence[LabelLook], price: Event, unit: PrivacyUnit)
         raise PlanError("a look for labels costs more than the price that it states; it is refused")
     if any(k.selection.per_person > unit.rows_per_person for k in looks):
         raise PlanError("more labels of a person count than rows")
+    if not are_rounds_whole(looks):
+        raise PlanError("a look adds up other rounds than those before it; it is refused")
     for look in looks:
         account.spend(look.price)
     return GaussianEvent(account.remaining)
@@ -265,7 +359,8 @@ class LabelOpening:
 @storable
 @dataclass(frozen=True, slots=True)
 class ShownLabels:
-    """The labels of each attribute that were shown, and the entry of the ledger that paid, with the anchor after it."""
+    """What was shown of each attribute, in the order of its looks, prefixes of each length before labels; and the entry
+    of the ledger that paid, with the anchor after it."""
 
     labels: tuple[tuple[str, ...], ...]
     sequence: int

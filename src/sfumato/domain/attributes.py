@@ -25,6 +25,9 @@ OTHER = "(other)"
 TO_BE_FOUND = "(to be found)"
 NONE_FOUND = "(none found)"
 MOST_FOUND = 100_000  # labels: tables over more fit no plan
+MOST_UNDER_PREFIXES = 10_000  # of labels and of each of their prefixes, which have cells too
+MOST_PREFIXES = 3  # a look each; codes that nest have seldom more levels
+MOST_LETTERS = 32
 MAX_LEVELS = 16  # classifications of statistical offices have some four to six
 
 
@@ -182,6 +185,10 @@ class Categories(Attribute):
             plan with such an attribute takes two looks, both paid for before the first: the labels that enough persons
             have, then the tables over these. What is not shown counts as `outside`, which is "other".
         most: How many labels are shown at most, where they are discovered: from 1 to 100,000.
+        prefixes: Names and numbers of letters, such as {"chapter": 1, "group": 3}, where labels that are to be found
+            are codes that nest: beginnings are looked for first, longer ones under those that were shown alone, labels
+            last. What is found is a hierarchy with these levels; what begins as a shown group and is not shown itself
+            counts there, in a cell "GROUP (other)". At most 10,000 labels then.
 
     Raises:
         DomainError: There are no codes, a code is declared twice, two texts of different cells are compared as one, or
@@ -202,11 +209,14 @@ class Categories(Attribute):
     trim: bool = deferred_field(False)
     discover: Fraction | None = deferred_field(None)  # noqa: RUF009  (as dataclasses.field is)
     most: int = deferred_field(1_000, before=1_000)
+    prefixes: Mapping[str, int] | Sequence[tuple[str, int]] = deferred_field(())
     _labels: tuple[str, ...] = field(init=False, repr=False, compare=False)
     _places: dict[str, int] = field(init=False, repr=False, compare=False)
     _names: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if self.discover is None and len(self.prefixes):
+            raise DomainError("prefixes= is for labels that are to be found: give discover= too")
         given = self.values if self.discover is None else self._to_be_found()
         if isinstance(given, (str, bytes)) or not isinstance(given, (Mapping, Sequence)):
             raise DomainError(f"categories must be a list of values or a mapping code -> label, not {shorten(given)}")
@@ -255,7 +265,26 @@ class Categories(Attribute):
             )
         object.__setattr__(self, "outside", "other")
         object.__setattr__(self, "discover", share)
+        object.__setattr__(self, "prefixes", self._read_prefixes())
         return (TO_BE_FOUND,)
+
+    def _read_prefixes(self) -> tuple[tuple[str, int], ...]:
+        """Names of levels and their numbers of letters, from short to long."""
+        given = self.prefixes
+        if isinstance(given, (str, bytes)) or not isinstance(given, (Mapping, Sequence)):
+            raise DomainError(f'prefixes= names levels with their letters, {{"group": 3}}, not {shorten(given)}')
+        pairs = list(given.items()) if isinstance(given, Mapping) else list(given)
+        letters = [pair[1] for pair in pairs]
+        if not all(type(n) is int and 1 <= n <= MOST_LETTERS for n in letters) or letters != sorted({*letters}):
+            raise DomainError(
+                f"prefixes= are longer and longer, each of 1 to {MOST_LETTERS} letters, not {shorten(letters)}"
+            )
+        if len(pairs) > MOST_PREFIXES or (pairs and (self.trim or self.most > MOST_UNDER_PREFIXES)):
+            raise DomainError(
+                f"at most {MOST_PREFIXES} prefixes are looked for, with most={MOST_UNDER_PREFIXES:,} or less, and "
+                "without trim="
+            )
+        return tuple((check_text(name, "a level's name"), n) for name, n in pairs)
 
     def found(self, labels: Sequence[str]) -> Categories:
         """The same attribute with the labels that were found, each its own code.
@@ -271,7 +300,12 @@ class Categories(Attribute):
         """
         # an attribute has a cell besides (other)
         values = tuple(labels) or (NONE_FOUND,)
-        return replace(self, values=values, discover=None, most=1_000)
+        return replace(self, values=values, discover=None, most=1_000, prefixes=())
+
+    @property
+    def lengths(self) -> tuple[tuple[str, int], ...]:
+        """The levels of labels that are to be found by their prefixes, with their numbers of letters."""
+        return cast(tuple[tuple[str, int], ...], self.prefixes)
 
     def _read(self, text: str) -> str:
         """A text as it is compared."""
@@ -350,7 +384,7 @@ class Categories(Attribute):
         return cast(dict[str, str], self.values)
 
     def _key(self) -> tuple[object, ...]:
-        own = (self.outside, self.missing, self.edition, self.case, self.trim, self.discover, self.most)
+        own = (self.outside, self.missing, self.edition, self.case, self.trim, self.discover, self.most, self.prefixes)
         return (tuple(self._mapping.items()), *own)
 
     def __eq__(self, other: object) -> bool:

@@ -20,6 +20,7 @@ from sfumato._util.frames import safe_text
 from sfumato.cells import Grid, Moves
 from sfumato.domain import impossible as cannot
 from sfumato.domain.attributes import OTHER, Attribute, Categories, Level, check_cell_limit
+from sfumato.domain.hierarchies import nest_labels
 from sfumato.domain.impossible import Tied, cell_value_ranges
 from sfumato.domain.measures import Measure
 from sfumato.domain.ordered import Integers
@@ -152,11 +153,12 @@ class Domain:
         """The names of the attributes whose labels are still to be found."""
         return tuple(n for n, a in self.attributes.items() if isinstance(a, Categories) and a.discover is not None)
 
-    def found(self, labels: Mapping[str, Sequence[str]]) -> Domain:
+    def found(self, labels: Mapping[str, Sequence[Sequence[str]]]) -> Domain:
         """The domain with the labels that were found.
 
         Args:
-            labels: The labels of each attribute of `discovered`.
+            labels: Of each attribute of `discovered` what was shown: the prefixes of each length, if it has any, and
+                last the labels.
 
         Returns:
             A domain in which these are declared.
@@ -169,7 +171,13 @@ class Domain:
             attribute = kept.get(name)
             if not isinstance(attribute, Categories) or attribute.discover is None:
                 raise DomainError(f"{name!r} is no attribute whose labels are to be found")
-            kept[name] = attribute.found(given)
+            if len(given) != len(attribute.prefixes) + 1:
+                raise DomainError(f"of {name!r} the labels are needed, and the prefixes of each length")
+            if attribute.prefixes:
+                levels = [*(level for level, _ in attribute.lengths), name]
+                kept[name] = nest_labels(given, levels, attribute.missing)
+            else:
+                kept[name] = attribute.found(given[0])
         measures = {n: a for n, a in kept.items() if isinstance(a, Measure)}
         return Domain({n: a for n, a in kept.items() if n not in measures}, self.impossible, measures=measures)
 

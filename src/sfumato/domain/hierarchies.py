@@ -16,10 +16,19 @@ import numpy as np
 
 from sfumato._util.bundles import check_text, shorten
 from sfumato._util.checks import check_distinct, read_text
-from sfumato._util.codec import storable
+from sfumato._util.codec import deferred_field, storable
 from sfumato._util.text import normalize_nfc
 from sfumato.cells import Codes, Rule
-from sfumato.domain.attributes import MAX_LEVELS, Attribute, Categories, Level, check_policies, read_code
+from sfumato.domain.attributes import (
+    MAX_LEVELS,
+    NONE_FOUND,
+    OTHER,
+    Attribute,
+    Categories,
+    Level,
+    check_policies,
+    read_code,
+)
 from sfumato.errors import DomainError, SpecError
 
 _MAX_ROWS = 1_000_000  # finest codes: rows are Python values, a million of them some hundred MB
@@ -55,6 +64,8 @@ class Hierarchy(Attribute):
         missing: What happens to a missing value: "other", "drop" or None, in the same sense. One extra cell serves
             both.
         edition: By which rules values are read. Leave it out; attributes that version 0.2 stored keep its rules.
+        beginnings: Texts with a finest code each, in whose cell counts what is no code and begins with the text; of
+            several, with the longest. Labels that were found by their prefixes have them.
 
     Raises:
         DomainError: The file cannot be read, a code has two parents or is declared twice, two levels group alike, or
@@ -71,6 +82,7 @@ class Hierarchy(Attribute):
     source: Source
     levels: Sequence[str] | None = None
     code_labels: Names = ()
+    beginnings: tuple[tuple[str, str], ...] = deferred_field(())
     _cells: Categories = field(init=False, compare=False)
     _groupings: tuple[Level, ...] = field(init=False, compare=False)
 
@@ -95,7 +107,7 @@ class Hierarchy(Attribute):
             rows = [tuple(map(normalize_nfc, row)) for row in rows]
             names = {n: {normalize_nfc(code): label for code, label in some.items()} for n, some in names.items()}
         labelled = _labels_by_level(rows, levels, names)
-        self.settle(alike=all(row[-1].isascii() for row in rows))
+        self.settle(alike=not self.beginnings and all(row[-1].isascii() for row in rows))
         policies: dict[str, Any] = {"outside": self.outside, "missing": self.missing, "edition": self.edition}
         attributes = [Categories(labels, **policies) for labels in labelled]
         for name, labels, attribute in zip(levels, labelled, attributes, strict=True):
@@ -107,6 +119,9 @@ class Hierarchy(Attribute):
             place = {code: i for i, code in enumerate(labelled[depth])}
             groups = np.fromiter(map(place.__getitem__, map(operator.itemgetter(depth), rows)), np.int64, len(rows))
             groupings.append(Level.of(name, attributes[depth], groups))
+        finest = {row[-1] for row in rows}
+        if not all(type(text) is str and text and code in finest for text, code in self.beginnings):
+            raise DomainError("a beginning is a text, and what begins with it counts in the cell of a finest code")
         kept = tuple((n, tuple(names[n].items())) for n in levels if n in names)
         for key, value in (("source", tuple(rows)), ("levels", levels), ("code_labels", kept)):
             object.__setattr__(self, key, value)
@@ -148,6 +163,9 @@ class Hierarchy(Attribute):
     @property
     def rule(self) -> Rule:
         policies: dict[str, Any] = {"outside": self.outside, "missing": self.missing, "edition": self.edition}
+        cells = {code: i for i, code in enumerate(self.codes)} if self.beginnings else {}
+        policies["prefixes"] = tuple(text for text, _ in self.beginnings)
+        policies["prefix_cells"] = tuple(cells[code] for _, code in self.beginnings)
         return Codes(kind=self.kind, codes=self.codes, **policies)
 
     @property
@@ -170,6 +188,36 @@ class Hierarchy(Attribute):
         sizes = [*(level.attribute.declared_size for level in self._groupings), self.declared_size]
         inside = " > ".join(f"{n}: {s:,}" for n, s in zip(self.level_names, sizes, strict=True))
         return f"Hierarchy({inside}; outside={self.outside!r}, missing={self.missing!r})"
+
+
+def nest_labels(found: Sequence[Sequence[str]], levels: Sequence[str], missing: Any) -> Hierarchy:
+    """Labels that were found by their prefixes, nested.
+
+    Args:
+        found: What was shown: the prefixes of each level, from short to long, and last the labels. Each begins with one
+            of the level before.
+        levels: The names of these, from coarse to fine.
+        missing: What happens to a missing value.
+
+    Returns:
+        A hierarchy in which every prefix has a cell for what begins with it and was not shown.
+    """
+    *above, labels = found
+    last = len(levels)
+    letters = [len(texts[0]) if texts else 0 for texts in above]
+    rows = [(*(text[:n] for n in letters), text) for text in labels]
+    rest: list[tuple[str, str]] = []
+    for depth, texts in enumerate(above, start=1):
+        for text in texts:
+            rest.append((text, f"{text} {OTHER}"))
+            rows.append((*(text[:n] for n in letters[:depth]), *[rest[-1][1]] * (last - depth)))
+    # levels that group alike are refused: where nothing was shown of one, an empty cell tells it from the one before
+    parents = rows[-1] if rows else (NONE_FOUND,) * last
+    rows = rows or [parents]
+    for depth in range(1, last):
+        if not found[depth]:
+            rows.append((*parents[:depth], *[f"{NONE_FOUND} {depth}"] * (last - depth)))
+    return Hierarchy(rows, levels, outside="other", missing=missing, beginnings=tuple(rest))
 
 
 def _read_level_names(given: object) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ The first look is priced and its threshold found here; that both are right is pr
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
@@ -21,6 +21,7 @@ from scipy.special import ndtri
 
 from sfumato.curator.labels import LabelCurator, LabelOpening, LabelStore, OwedLook
 from sfumato.domain import Categories, Domain
+from sfumato.domain.attributes import MOST_LETTERS
 from sfumato.errors import BudgetError, InvalidInput, LedgerError, NameTaken, NotWritten, PlanError, SfumatoError
 from sfumato.mechanisms.registry import TABLES, Mechanism, Request, make_mechanism, plan_with_mechanism
 from sfumato.plans.labels import Expected, LabelPlan, LabelsFound
@@ -40,35 +41,50 @@ if TYPE_CHECKING:
 
 _WEIGHT = 2**16  # what a person adds: fine enough that to round its parts down costs less than a thousandth
 _SHOWN = (10, 100, 1_000)  # numbers of labels for which errors are told before data
-_ROUNDS = (Fraction(1, 20), Fraction(19, 20))
-"""Parts of a look for labels, where a person has several: a twentieth shows the common ones, whose weight is then free
-for others. Of Zipf tables of 100,000 persons with some twenty labels it shows 1.3 to 1.5 times as many as one round, of
-labels that are nearly alike 1 to 4 % fewer (bench/labels.py)."""
+_ROUNDS = ((1, Fraction(1, 800)), (5, Fraction(1, 400)), (14, Fraction(797, 800)))
+"""Rounds of a look for labels, where a person has several: twentieths of its mu^2, and parts of its delta. Each shows
+what the sums so far reach, whose weight is then free for others; the last adds up what all rounds saw, as one round of
+the whole price would see it. So they cost a label nothing but the little delta of the first two (decision 163)."""
+_PREFIXES = Fraction(1, 5)
+"""Of a look for labels what each length of prefixes takes. With two of them, a prefix is shown that 1.7 times as many
+persons have as a label needs: more have it than any label under it, and what is rare under it still counts there."""
+_LETTER = 0x20000  # the first of 42,720 letters that follow each other
 _TRIES = 1_000  # thresholds above the guess: one is enough where doubles are right to twelve digits
 
 
-def select_labels(unit: PrivacyUnit, mu_squared: Fraction, delta: Fraction) -> LabelSelection:
-    """The law with the least threshold that a price pays for. Raises PlanError where none is found."""
+def select_labels(
+    unit: PrivacyUnit,
+    mu_squared: Fraction,
+    delta: Fraction,
+    before: tuple[tuple[int, Fraction], ...] = (),
+    times: int = 1,
+) -> LabelSelection:
+    """The law with the least threshold that a price pays for, after some rounds (`LabelSelection.before`).
+
+    Raises PlanError where none is found.
+    """
     per_person = min(unit.rows_per_person, MOST_PER_PERSON)
     changed = 1 if unit.neighbours is Neighbours.ADD_REMOVE else 2
     noise = noise_of(GaussianEvent(mu_squared), changed * _WEIGHT**2)
     assert isinstance(noise, RoundedGaussian)
-    first = _guessed_threshold(float(noise.sigma), per_person, float(delta))
+    rounds = [*before, (times, noise.sigma)] if before else [(1, noise.sigma)]
+    first = _guessed_threshold([(n, float(sigma)) for n, sigma in rounds], per_person, float(delta))
     for threshold in range(first, first + _TRIES):
         try:
-            return LabelSelection(noise, _WEIGHT, per_person, threshold, delta)
+            return LabelSelection(noise, _WEIGHT, per_person, threshold, delta, before, times)
         except PlanError:
             continue
     raise PlanError("no threshold keeps so small a delta; set more of it aside (thresholds=)")
 
 
-def _guessed_threshold(sigma: float, per_person: int, delta: float) -> int:
+def _guessed_threshold(rounds: Sequence[tuple[int, float]], per_person: int, delta: float) -> int:
     """About the least threshold; whether it keeps delta is proved elsewhere."""
+    whole, spread = sum(n for n, _ in rounds), math.hypot(*(n * sigma for n, sigma in rounds))
     counts = np.arange(1, per_person + 1)
     added = np.array([added_weight(_WEIGHT, n) for n in counts.tolist()])
     # the chance that each of n labels may have
     chance = -np.expm1(math.log1p(-delta) / counts)
-    return max(1, math.floor(float((added + 0.5 - sigma * ndtri(chance)).max())))
+    return max(1, math.floor(float((whole * (added + 0.5) - spread * ndtri(chance)).max())))
 
 
 def plan_labels(value: Mechanism[Any], asked: Request) -> LabelPlan:
@@ -76,16 +92,9 @@ def plan_labels(value: Mechanism[Any], asked: Request) -> LabelPlan:
     _check_request(value, asked)
     domain: Domain = asked.what.domain
     budget, unit = asked.budget, asked.unit
-    attributes = {n: a for n in domain.discovered if isinstance(a := domain[n], Categories)}
-    shares = [a.discover or Fraction(0) for a in attributes.values()]
-    if sum(shares) >= 1:
-        raise PlanError("the shares of discover= add up to the whole budget; leave some of it for the tables")
-    assert budget.thresholds is not None
+    looks = label_looks(domain, budget, unit)
     total = budget.mu_squared
-    looks: list[LabelLook] = []
-    for (name, attribute), share in zip(attributes.items(), shares, strict=True):
-        price = ApproxGaussianEvent(total * share, budget.thresholds / len(attributes))
-        looks += label_rounds(name, attribute, price, unit)
+    assert budget.thresholds is not None
     made = LabelPlan(
         asked.what,
         budget,
@@ -93,7 +102,7 @@ def plan_labels(value: Mechanism[Any], asked: Request) -> LabelPlan:
         value.name,
         asked.objective,
         ApproxGaussianEvent(total, budget.thresholds),
-        tuple(looks),
+        looks,
         (),
         asked.records,
     )
@@ -103,13 +112,40 @@ def plan_labels(value: Mechanism[Any], asked: Request) -> LabelPlan:
     return replace(made, expected=expected)
 
 
+def label_looks(domain: Domain, budget: Budget, unit: PrivacyUnit) -> tuple[LabelLook, ...]:
+    """The looks that find all labels which are to be found, each with its price. Raises PlanError and BudgetError."""
+    attributes = {n: a for n in domain.discovered if isinstance(a := domain[n], Categories)}
+    shares = [a.discover or Fraction(0) for a in attributes.values()]
+    if sum(shares) >= 1:
+        raise PlanError("the shares of discover= add up to the whole budget; leave some of it for the tables")
+    if budget.thresholds is None:
+        raise BudgetError(_set_aside(budget))
+    looks: list[LabelLook] = []
+    for (name, attribute), share in zip(attributes.items(), shares, strict=True):
+        price = ApproxGaussianEvent(budget.mu_squared * share, budget.thresholds / len(attributes))
+        looks += label_rounds(name, attribute, price, unit)
+    return tuple(looks)
+
+
 def label_rounds(name: str, attribute: Categories, price: ApproxGaussianEvent, unit: PrivacyUnit) -> list[LabelLook]:
-    """The looks that find the labels of an attribute at a price: one, or two where persons may have several labels."""
+    """The looks that find an attribute's labels at a price: one for prefixes of each length, one or two for labels."""
+    levels = [n for _, n in attribute.lengths]
     found: list[LabelLook] = []
-    for part in _ROUNDS if unit.rows_per_person > 1 else (Fraction(1),):
-        own = ApproxGaussianEvent(price.mu_squared * part, price.delta * part)
-        law = select_labels(unit, own.mu_squared, own.delta)
-        found.append(LabelLook(name, attribute.trim, attribute.most, law, own))
+
+    def look(letters: int, mu_squared: Fraction, delta: Fraction, **rounds: Any) -> None:
+        own = ApproxGaussianEvent(price.mu_squared * mu_squared, price.delta * delta)
+        law = select_labels(unit, own.mu_squared, own.delta, **rounds)
+        found.append(LabelLook(name, attribute.trim, attribute.most, law, own, letters))
+
+    for letters in levels:
+        look(letters, _PREFIXES, _PREFIXES)
+    left, before = 1 - len(levels) * _PREFIXES, tuple[tuple[int, Fraction], ...]()
+    if unit.rows_per_person == 1:
+        look(0, left, left)
+        return found
+    for times, delta in _ROUNDS:
+        look(0, left * times / sum(n for n, _ in _ROUNDS), left * delta, before=before, times=times)
+        before = found[-1].selection.rounds
     return found
 
 
@@ -119,14 +155,7 @@ def _check_request(value: Mechanism[Any], asked: Request) -> None:
     if asked.kind != TABLES:
         plan_with_mechanism(value, asked)  # refuses, in words of its own
     if budget.thresholds is None:
-        example = "sf.approx(1, '1e-6', thresholds='5e-7')"
-        if budget.delta is not None:
-            given = (budget.parameter, budget.delta, budget.delta / 2)
-            example = "sf.approx({!r}, {!r}, thresholds={!r})".format(*map(readable_number, given))
-        raise BudgetError(
-            "a label that one person alone has may be shown with a small probability, so finding labels needs a delta "
-            f"that is set aside for it: plan with {example}, and make the ledger with such a total"
-        )
+        raise BudgetError(_set_aside(budget))
     asked.unit.refuse_groups("labels that are to be found")
     idle = [f"{n}=" for n in ("public", "strategy", "reconstruction") if getattr(asked, n) is not None]
     if idle:
@@ -137,20 +166,39 @@ def _check_request(value: Mechanism[Any], asked: Request) -> None:
         )
 
 
+def _set_aside(budget: Budget) -> str:
+    """Why a budget without thresholds finds no label, and which would."""
+    example = "sf.approx(1, '1e-6', thresholds='5e-7')"
+    if budget.delta is not None:
+        given = (budget.parameter, budget.delta, budget.delta / 2)
+        example = "sf.approx({!r}, {!r}, thresholds={!r})".format(*map(readable_number, given))
+    return (
+        "a label that one person alone has may be shown with a small probability, so finding labels needs a delta "
+        f"that is set aside for it: plan with {example}, and make the ledger with such a total"
+    )
+
+
 @lru_cache(maxsize=64)
-def _names(count: int) -> tuple[str, ...]:
-    """Labels that stand for those that will be shown."""
-    return tuple(f"label {i}" for i in range(1, count + 1))
+def _names(count: int, letters: int | None) -> tuple[str, ...]:
+    """Labels that stand for those that will be shown; or of so many letters, of which short ones begin long ones."""
+    return tuple(f"label {i}" if letters is None else chr(_LETTER + i) * letters for i in range(1, count + 1))
 
 
 def _expected(plan: LabelPlan, count: int) -> Expected:
-    labels = {k.attribute: _names(min(count, k.most)) for k in plan.looks}
-    second = plan_of_found(plan, labels)
+    nested = {name for name, letters in plan.rounds if letters}
+    names = [
+        _names(min(count, looks[0].most), (n or MOST_LETTERS) if name in nested else None)
+        for (name, n), looks in plan.rounds.items()
+    ]
+    second = plan_of_found(plan, names)
     return Expected(count, second.rmse, second.max_standard_error)
 
 
-def plan_of_found(plan: LabelPlan, labels: Mapping[str, Sequence[str]]) -> Plan:
-    """The plan of the second look, over the labels that were found. Raises PlanError."""
+def plan_of_found(plan: LabelPlan, shown: Sequence[Sequence[str]]) -> Plan:
+    """The plan of the second look, over what was shown, in the order of `plan.rounds`. Raises PlanError."""
+    labels: dict[str, list[Sequence[str]]] = {}
+    for (name, _), texts in zip(plan.rounds, shown, strict=True):
+        labels.setdefault(name, []).append(texts)
     workload = plan.workload.found(labels)
     budget = Budget.gdp(sqrt_down(plan.left))
     asked = Request(TABLES, workload, budget, plan.unit, plan.objective, plan.records)
@@ -236,7 +284,7 @@ def look_for_labels() -> PlanKind:
         if paid is None or owed is None:  # another process was faster
             raise NameTaken(f"{name!r} was paid for by another process, which looks at the tables now")
         try:
-            second = plan_of_found(plan, dict(zip(plan.workload.domain.discovered, owed.labels, strict=True)))
+            second = plan_of_found(plan, owed.labels)
             _, made = look_once(second, at, OwedLook(plan.looks, plan.price, plan.unit, paid, store))
         except SfumatoError as error:
             after = "there is no refund once noise was drawn"

@@ -151,10 +151,7 @@ def plan_profile(
     if not types:
         raise PlanError("there is no column that could be described: none has a type that is read")
     formats = _checked_formats(date_formats or {}, types)
-    counted = getattr(engine, "tally", None) is not None
     unlabelled = "" if budget.thresholds is not None else "none of delta is set aside for it (thresholds=)"
-    if counted:
-        unlabelled = "the table is counted where it lies, and its texts are not handed over"
     return _promised(
         ProfilePlan(
             names=tuple(types),

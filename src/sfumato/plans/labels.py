@@ -6,7 +6,6 @@ noise of its own: so its answers are unbiased, and its intervals hold, whatever 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -17,11 +16,12 @@ from scipy.special import ndtr
 from sfumato._util.codec import storable
 from sfumato._util.description import Description, TitledTable
 from sfumato._util.frames import Frame, safe_text
+from sfumato.domain import Categories
 from sfumato.errors import PlanError
 from sfumato.plans.planned import WorkloadPlan, event_price_text, event_text, protection_lines
 from sfumato.privacy.accounting import ApproxGaussianEvent, GaussianEvent
 from sfumato.privacy.budget import Budget
-from sfumato.privacy.labels import LabelLook, LabelSelection
+from sfumato.privacy.labels import LabelLook, LabelSelection, are_rounds_whole, rounds_of
 from sfumato.privacy.ledger.words import export_events
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.strategies.design import Candidate
@@ -81,11 +81,11 @@ def left_after(looks: tuple[LabelLook, ...], price: ApproxGaussianEvent) -> Frac
 
 
 def least_occurrence(rounds: Sequence[LabelSelection], chance: float, labels: int) -> int:
-    """How many persons with so many labels must have one for it to be shown in one of the rounds."""
+    """How many persons with so many labels surely suffice for one to be shown: in the round that shows most."""
 
     def missed(persons: int) -> float:
-        laws = ((r, persons * r.added(min(labels, r.per_person))) for r in rounds)
-        return math.prod(float(ndtr((r.threshold - 0.5 - added) / float(r.noise.sigma))) for r, added in laws)
+        laws = ((r, r.whole * (persons * r.added(min(labels, r.per_person)) + 0.5)) for r in rounds)
+        return min(float(ndtr((r.threshold - added) / float(r.spread))) for r, added in laws)
 
     low, high = 0, 1
     while missed(high) > 1 - chance:
@@ -94,6 +94,11 @@ def least_occurrence(rounds: Sequence[LabelSelection], chance: float, labels: in
         middle = (low + high) // 2
         low, high = (middle, high) if missed(middle) > 1 - chance else (low, middle)
     return high
+
+
+def _letters_text(letters: int) -> str:
+    """What is said of a look for prefixes."""
+    return f", first {letters} letters" if letters > 1 else ", first letter" if letters else ""
 
 
 @storable
@@ -110,7 +115,7 @@ class LabelPlan(WorkloadPlan):
         mechanism: The name of the mechanism of the second look.
         objective: What the second look minimises: "tables", "cells" or "max".
         price: What a ledger is charged, before the first look and for both.
-        looks: The looks that find labels, in their order: one for each attribute, or two rounds.
+        looks: The looks that find labels, in their order: one for each attribute and length of prefixes, or rounds.
         expected: What the second look errs, by the number of labels that are shown.
         records: The public number of records that was given, or None.
         notes: Remarks that are printed with the plan.
@@ -134,8 +139,14 @@ class LabelPlan(WorkloadPlan):
     def check(self) -> None:
         super().check()
         _ = self.left
-        if tuple(self.rounds) != self.workload.domain.discovered:
+        domain = self.workload.domain
+        wanted = {
+            n: [*(k for _, k in a.lengths), 0] for n in domain.discovered if isinstance(a := domain[n], Categories)
+        }
+        if list(self.rounds) != [(name, n) for name, lengths in wanted.items() for n in lengths]:
             raise PlanError("its looks are for other labels than those that are to be found: it is damaged, plan again")
+        if not are_rounds_whole(self.looks):
+            raise PlanError("a look adds up other rounds than those before it: it is damaged, plan again")
         if not all(k.selection.costs_at_most(self.unit, k.price) for k in self.looks):
             raise PlanError("a look for labels costs more than it states: it is damaged, plan again")
 
@@ -145,17 +156,15 @@ class LabelPlan(WorkloadPlan):
         return left_after(self.looks, self.price)
 
     @property
-    def rounds(self) -> dict[str, tuple[LabelLook, ...]]:
-        """The looks at each attribute, in their order."""
-        return {
-            n: tuple(k for k in self.looks if k.attribute == n) for n in dict.fromkeys(k.attribute for k in self.looks)
-        }
+    def rounds(self) -> dict[tuple[str, int], tuple[LabelLook, ...]]:
+        """The looks at prefixes of so many letters of each attribute, or at labels (0), in their order."""
+        return rounds_of(self.looks)
 
     def occurrences(self, chance: float = 0.99, *, labels: int = 1) -> dict[str, int]:
         """How many persons must have a label for it to be shown with a probability.
 
-        Where a person may have several labels, they are looked for in two rounds, of which the second leaves out those
-        shown before. So persons whose other labels are common make a label shown that fewer of them have.
+        Where a person may have several labels, they are looked for in rounds, each of which leaves out those shown
+        before. So persons whose other labels are common make a label shown that fewer of them have.
 
         Args:
             chance: The probability, strictly between 0 and 1.
@@ -178,7 +187,9 @@ class LabelPlan(WorkloadPlan):
         if type(labels) is not int or labels < 1:
             raise PlanError(f"labels= is how many different labels a person has, from 1 on; not {labels!r}")
         return {
-            name: least_occurrence([k.selection for k in looks], chance, labels) for name, looks in self.rounds.items()
+            name: least_occurrence([k.selection for k in looks], chance, labels)
+            for (name, letters), looks in self.rounds.items()
+            if not letters
         }
 
     @property
@@ -193,11 +204,13 @@ class LabelPlan(WorkloadPlan):
                 "looks": [
                     {
                         "attribute": k.attribute,
+                        **({"letters": k.letters} if k.letters else {}),
                         "most": k.most,
                         "threshold": k.selection.threshold,
                         "weight": k.selection.weight,
                         "per_person": k.selection.per_person,
                         "sigma": str(k.selection.noise.sigma),
+                        **({"times": k.selection.times} if k.selection.before or k.selection.times > 1 else {}),
                         **export_events([k.price])[0],
                     }
                     for k in self.looks
@@ -234,10 +247,11 @@ class LabelPlan(WorkloadPlan):
             One row per attribute and number of labels that these persons have, with those for 50 and 99 %.
         """
         rows: list[tuple[str, int, int, int]] = []
-        for name, looks in self.rounds.items():
-            for count in sorted({1, looks[0].selection.per_person}):
-                half, sure = (self.occurrences(c, labels=count)[name] for c in (0.5, 0.99))
-                rows.append((safe_text(name), count, half, sure))
+        for (name, letters), looks in self.rounds.items():
+            laws = [k.selection for k in looks]
+            for count in sorted({1, laws[0].per_person}):
+                half, sure = (least_occurrence(laws, c, count) for c in (0.5, 0.99))
+                rows.append((f"{safe_text(name)}{_letters_text(letters)}", count, half, sure))
         heads = ("attribute", "labels of a person", "shown with 50 %", "shown with 99 %")
         return Frame(dict(zip(heads, map(list, zip(*rows, strict=True)), strict=True)))
 
@@ -254,13 +268,15 @@ class LabelPlan(WorkloadPlan):
         yield from self.workload.domain.told()
         yield "guarantee", str(self.budget)
         yield "price", f"{event_price_text(self.price)}, debited as a whole before the first look"
-        for name, looks in self.rounds.items():
-            most = f"up to {looks[0].most:,} labels of {safe_text(name)}, without their counts"
+        for (name, letters), looks in self.rounds.items():
+            most = f"up to {looks[0].most:,} labels of {safe_text(name)}{_letters_text(letters)}, without their counts"
             spent = (sum((getattr(k.price, part) for k in looks), Fraction(0)) for part in ("mu_squared", "delta"))
             both = "" if len(looks) == 1 else f", in {len(looks)} rounds"
             yield "first look", f"{most}{both}: {event_price_text(ApproxGaussianEvent(*spent))}"
         yield "second look", f"the tables over the labels that were shown: {event_text(GaussianEvent(self.left))}"
         yield "other", "labels that are not shown count in (other), in every table"
+        if any(letters for _, letters in self.rounds):
+            yield "prefixes", "labels are looked for under prefixes that were shown, and count there if they are not"
         yield from (("note", n) for n in self.notes)
 
     def brief(self) -> str:

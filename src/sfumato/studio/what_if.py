@@ -20,10 +20,11 @@ from sfumato._util.codec import value_fingerprint
 from sfumato._util.frames import Frame, safe_text
 from sfumato.domain import Measure
 from sfumato.errors import InvalidInput, PlanError, SfumatoError, SpecError
+from sfumato.mechanisms.labels import label_looks
 from sfumato.planner.preview import budget_error_factor, errors_scale, preview
 from sfumato.plans.explain import objective_text
 from sfumato.plans.iterative import IterativePlan
-from sfumato.plans.labels import LabelPlan
+from sfumato.plans.labels import LabelPlan, least_occurrence
 from sfumato.plans.plan import Plan
 from sfumato.plans.streams import StreamPlan
 from sfumato.present.sections import cell_count_text
@@ -31,10 +32,11 @@ from sfumato.present.words import above_bound, budget_statement, guarantee_sente
 from sfumato.privacy import budget as conversions
 from sfumato.privacy.accounting import GaussianEvent, PureEvent, ZcdpEvent
 from sfumato.privacy.budget import Budget
+from sfumato.privacy.labels import LabelLook
 from sfumato.privacy.ledger import Ledger
 from sfumato.privacy.ledger.words import attack_success, percent_up
 from sfumato.privacy.rounding import sqrt_up
-from sfumato.privacy.unit import Neighbours
+from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.releasing import plan_from_spec
 from sfumato.specs import Spec
 from sfumato.studio import drafts
@@ -98,22 +100,36 @@ def plan_figures(plan: Plan | IterativePlan | LabelPlan | StreamPlan) -> dict[st
     return {"lines": lines, "tables": tables, "note": note} | about | _promise_facts(one.budget)
 
 
+def search_sentences(looks: Sequence[LabelLook], whole: Fraction) -> dict[str, str]:
+    """By attribute what finding its labels costs, and how many persons must have one for it to be shown."""
+    told: dict[str, str] = {}
+    for name in dict.fromkeys(k.attribute for k in looks):
+        own = [k for k in looks if k.attribute == name]
+        laws = [k.selection for k in own if not k.letters]
+        half, sure = (least_occurrence(laws, chance, 1) for chance in (0.5, 0.99))
+        share = float(sum(k.price.mu_squared for k in own) / whole)
+        told[name] = (
+            f"{share:.0%} of the budget looks which labels occur; one that {half:,} have is shown with 50 %, one that "
+            f"{sure:,} have with 99 %."
+        )
+        most = laws[0].per_person
+        if most > 1:
+            half, sure = (least_occurrence(laws, chance, most) for chance in (0.5, 0.99))
+            told[name] += f" Of persons with {most:,} labels each it takes {half:,} and {sure:,}."
+    return told
+
+
 def _labels_note(plan: LabelPlan) -> str:
     """What finding labels costs, how often one must occur, and what the tables then err."""
-    whole = plan.price.mu_squared
-    shares = {n: float(sum(k.price.mu_squared for k in looks) / whole) for n, looks in plan.rounds.items()}
-    often = plan.occurrences(0.99)
-    found = "; ".join(
-        f"{safe_text(n)}: {share:.0%} of the budget finds its labels, and one that {often[n]:,} persons have alone, "
-        "is shown with 99 %"
-        for n, share in shares.items()
-    )
+    told = search_sentences(plan.looks, plan.price.mu_squared)
+    found = " ".join(f"{safe_text(name)}: {sentence}" for name, sentence in told.items())
     errors = ", ".join(f"{show_figures(e.largest)} with {e.labels:,} labels" for e in plan.expected)
-    return (
-        f"Two looks, both paid for before the first. {found}. The largest standard error of a count is then {errors}."
-    )
+    return f"Two looks, both paid for before the first. {found} The largest standard error of a count is then {errors}."
 
 
+_NO_THRESHOLDS = (
+    "To find labels, an epsilon and a delta are needed of which a part is set aside: thresholds in the spec."
+)
 _UNKNOWN = (
     "This mechanism looks at the data several times and promises no useful error before that. Its price is known: it "
     "is the budget."
@@ -348,6 +364,9 @@ def _declared_state(desk: Workspace, text: str) -> dict[str, Any]:
         for n, a in domain.attributes.items()
         if n not in domain.measures
     ]
+    if domain.discovered:
+        for name, said in _search_told(spec).items():
+            columns[name] = columns.get(name, {}) | {"search": said}
     found["measures"] = [
         f"{safe_text(n)}, {drafts.range_text(m)}" for n, m in domain.attributes.items() if isinstance(m, Measure)
     ]
@@ -356,6 +375,17 @@ def _declared_state(desk: Workspace, text: str) -> dict[str, Any]:
         for n in domain.levels
     ]
     return found
+
+
+def _search_told(spec: Spec) -> dict[str, str]:
+    """What finding the labels of its columns costs, or why it cannot be done."""
+    try:
+        unit = PrivacyUnit(Neighbours.parse(spec.neighbours), spec.person, spec.rows_per_person)
+        if spec.budget.thresholds is None:
+            return dict.fromkeys(spec.domain.discovered, _NO_THRESHOLDS)
+        return search_sentences(label_looks(spec.domain, spec.budget, unit), spec.budget.mu_squared)
+    except SfumatoError as error:
+        return dict.fromkeys(spec.domain.discovered, str(error))
 
 
 def _column_state(desk: Workspace, tables: dict[str, Any], name: str) -> dict[str, Any]:

@@ -355,11 +355,11 @@ class Workload:
         factor = exact_weight(weight)
         return Workload(self.domain, tuple(replace(i, part=name, weight=i.weight * factor) for i in self.items))
 
-    def found(self, labels: Mapping[str, Sequence[str]]) -> Workload:
+    def found(self, labels: Mapping[str, Sequence[Sequence[str]]]) -> Workload:
         """The same questions over the labels that were found.
 
         Args:
-            labels: The labels of each attribute whose labels were to be found.
+            labels: Of each attribute whose labels were to be found what was shown (`Domain.found`).
 
         Returns:
             A workload over the domain in which these are declared.

@@ -25,7 +25,7 @@ _TYPES = {
     "integer": ("min", "max", "width", "edges", "levels"),
     "number": ("min", "max", "width", "edges", "levels"),
     "date": ("min", "max", "by", "format"),
-    "category": ("values", "values_from", "case", "trim", "discover", "most"),
+    "category": ("values", "values_from", "case", "trim", "discover", "most", "prefixes"),
     "hierarchy": ("levels", "values", "values_from", "labels"),
     "boolean": (),
 }
@@ -113,7 +113,7 @@ def _read_attribute(table: Section, defaults: Section, folder: Path) -> Attribut
             raise table.refuse("must be true or false", "trim")
         if table.raw("values") == DISCOVER:
             return Categories(**policies, **_read_discovery(table))
-        for key in ("discover", "most"):
+        for key in ("discover", "most", "prefixes"):
             if key in table:
                 raise table.refuse(f'goes with values = "{DISCOVER}", where labels are to be found', key)
         return Categories(_read_categories(table, folder), **policies)
@@ -182,7 +182,12 @@ def _read_discovery(table: Section) -> dict[str, Any]:
         raise table.refuse(f'values = "{DISCOVER}" finds the categories that a file lists; take one out', "values_from")
     most = table.whole("most")
     share = Fraction(1, 5) if "discover" not in table else Fraction(str(table.number("discover")))
-    return {"discover": share, **({} if most is None else {"most": most})}
+    prefixes = (
+        {name: table.section("prefixes").whole(name) for name in table.section("prefixes")}
+        if "prefixes" in table
+        else {}
+    )
+    return {"discover": share, "prefixes": prefixes, **({} if most is None else {"most": most})}
 
 
 def _read_categories(table: Section, folder: Path) -> list[object] | dict[str, str]:
@@ -379,6 +384,11 @@ def _toml_declaration(key: str, attribute: Attribute | None) -> list[str]:
         pairs = list(attribute.code_labels.items())
         if attribute.discover is not None:
             lines += [f'values = "{DISCOVER}"', f"discover = {float(attribute.discover)!r}", f"most = {attribute.most}"]
+            if attribute.lengths:
+                lines += [
+                    f"[schema.{key}.prefixes]",
+                    *(f"{_toml_key(n)} = {letters}" for n, letters in attribute.lengths),
+                ]
         elif all(code == label for code, label in pairs):
             lines.append(f"values = {_toml_list(attribute.codes)}")
         else:

@@ -13,11 +13,16 @@ import pandas as pd
 import pytest
 
 import sfumato as sf
+from sfumato.curator.labels import open_labels
 from sfumato.curator.people import PerPerson
 from sfumato.curator.people.grammar import AGGREGATES, DAY, OPERATIONS, TRUTH, Scope, number_kind, parse_feature
 from sfumato.curator.people.opening import PersonTable
 from sfumato.curator.rows.sources import open_source
 from sfumato.errors import InvalidInput, SourceError
+from sfumato.mechanisms.labels import select_labels
+from sfumato.privacy.accounting import ApproxGaussianEvent
+from sfumato.privacy.labels import LabelLook
+from sfumato.privacy.unit import PrivacyUnit
 from support.features import EXPRESSIONS, KEYS, canonical_rows, drawn_tables, encoded_value, feature_of, nodes_inside
 from support.postgres import Server
 from support.spark import Running
@@ -365,7 +370,7 @@ def test_tables_of_spark_say_the_same(spark: Running, seed: int, request: pytest
 
 
 def test_rows_of_spark_have_their_persons_columns(spark: Running) -> None:
-    """Of each person some rows, the same as of frames; also where nobody is in the table of persons.
+    """Of each person some rows and labels, the same as of frames; also where nobody is in the table of persons.
 
     Mutants: rows cut in each partition alone; rows of nobody counted; those of a table without rows refused.
     """
@@ -378,6 +383,8 @@ def test_rows_of_spark_have_their_persons_columns(spark: Running) -> None:
         }
     )
     sets = [("ward", "area"), ("area", "visits")]
+    law = select_labels(PrivacyUnit("add-remove", "key", 3), Fraction(1), Fraction(1, 10**6))
+    look = LabelLook("ward", False, 9, law, ApproxGaussianEvent(1, "1e-6"))
     for people in (tables["people"], []):
         for unmatched, most in (("drop", 2), ("missing", 3)):
             found: list[Any] = []
@@ -393,6 +400,8 @@ def test_rows_of_spark_have_their_persons_columns(spark: Running) -> None:
                 persons = API.per_person(some, key="key", visits=visits, columns={"visits": "count(visits)"})
                 joined = API.joined(visits, persons, key="key", columns=["area", "visits"], unmatched=unmatched)
                 counts = open_source(joined, domain, person="key", rows_per_person=most)
-                found.append((counts.rows, counts.cut, {n: t.tolist() for n, t in counts.count(sets).items()}))
+                labels = open_labels(joined, look, PrivacyUnit("add-remove", "key", 3))
+                lines = sorted(zip(labels.labels[labels.lines(3)[0]], labels.lines(3)[1].tolist(), strict=True))
+                found.append((counts.rows, counts.cut, {n: t.tolist() for n, t in counts.count(sets).items()}, lines))
             assert found[0] == found[1]
             assert (found[0][0] > 40) == bool(people or unmatched == "missing")

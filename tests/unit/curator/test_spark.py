@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +22,18 @@ from sfumato.curator.engines import kernel
 from sfumato.curator.engines import spark as engine
 from sfumato.curator.engines import spark as native
 from sfumato.curator.engines.kernel import RECEIPT, Encoding, PartitionRow
-from sfumato.curator.engines.partitions import check_encoded_parts, check_joined_parts
+from sfumato.curator.engines.partitions import check_encoded_parts, check_joined_parts, check_lines
 from sfumato.curator.engines.spark import Spark
 from sfumato.curator.keys.counts import open_keys
+from sfumato.curator.labels import open_labels
 from sfumato.curator.rows.encoding import Column, Truncation
 from sfumato.curator.rows.samples import column_names, place_sample
 from sfumato.curator.rows.sources import open_source
 from sfumato.domain import Attribute, Bins, Booleans, Categories, Dates, Domain, Hierarchy, Integers
 from sfumato.errors import DomainError, InvalidInput, MissingExtra, SourceError
+from sfumato.mechanisms.labels import select_labels
+from sfumato.privacy.accounting import ApproxGaussianEvent
+from sfumato.privacy.labels import LabelLook
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.sketches import Keys
 from support.hostile import CODES, DAYS, DECIMALS, FLOATS, MOMENTS, ODD_NAMES, SINGLES, TEXTS, WHOLES
@@ -193,6 +198,33 @@ def test_persons_are_told_apart_the_same_by_every_engine(sources: dict[str, Any]
     domain = Domain({"n": Integers(0, 99, **OTHER)})
     opened = (open_source(s, domain, person=f"who_{kind}", rows_per_person=2) for s in sources.values())
     assert len({digest(counts.count([("n",)]).values()) for counts in opened}) == 1
+
+
+@pytest.mark.parametrize("per_person", [None, 1, 3])
+def test_labels_are_found_the_same_by_every_engine(
+    sources: dict[str, Any], per_person: int | None, spark: Running, request: pytest.FixtureRequest
+) -> None:
+    """Mutants: labels chosen in each partition first, by another digest, or of persons who have one number in two."""
+    spark.session.conf.set("spark.sql.shuffle.partitions", "7")  # of two, both may be in one partition
+    request.addfinalizer(lambda: spark.session.conf.set("spark.sql.shuffle.partitions", "2"))
+    unit = PrivacyUnit(Neighbours.ADD_REMOVE, None if per_person is None else "who_byte", per_person or 1)
+    law = select_labels(unit, Fraction(1), Fraction(1, 10**6))
+
+    def had(source: Any, column: str) -> dict[tuple[str, int], int]:
+        look = LabelLook(column, True, 100, law, ApproxGaussianEvent(1, "1e-6"))
+        table = open_labels(source, look, unit)
+        found: dict[tuple[str, int], int] = {}
+        for most in (1, 3):
+            for place, many, persons in zip(*(x.tolist() for x in table.lines(most)), strict=True):
+                key = (str(table.labels[place]), many + 10 * most)
+                found[key] = found.get(key, 0) + persons
+        return found
+
+    for kind in ("text", "short", "double", "bool", "day"):
+        alike = {name: had(source, f"who_{kind}") for name, source in sources.items()}
+        assert alike["DuckDB"]
+        assert all(found == alike["DuckDB"] for found in alike.values()), kind
+    assert not had(sources["Spark"].filter("1 = 0"), "who_text")
 
 
 def test_a_float_of_32_bits_is_in_the_bin_of_its_text() -> None:
@@ -395,6 +427,22 @@ def test_what_is_made_of_several_tables_is_made_of_each_row_once(how: str) -> No
     }[how]
     with pytest.raises(SourceError, match="was not made of each row once"):
         check_joined_parts("it", X.grid, chunks + wrong, counted, 2)
+
+
+@pytest.mark.parametrize("how", ["lost", "doubled", "last lost", "receipt lost"])
+def test_lines_of_labels_come_once(how: str) -> None:
+    """Mutants: chunks believed that are not there once; the last of a part left out; a bucket that is lost."""
+    receipts = [PartitionRow(0, RECEIPT, 4, 9 if b == 0 else 0, b"%d %d 0" % (b, b)) for b in (0, 1)]
+    chunks = [PartitionRow(part, chunk, 2, note=b"4") for part in (0, 1) for chunk in (0, 1)]
+    assert check_lines("it", chunks + receipts, [9], 2) == chunks
+    wrong = {
+        "lost": chunks[1:] + receipts,
+        "doubled": [*chunks, chunks[0], *receipts],
+        "last lost": chunks[:-1] + receipts,
+        "receipt lost": chunks + receipts[:1],
+    }[how]
+    with pytest.raises(SourceError, match="once"):
+        check_lines("it", wrong, [9], 2)
 
 
 def test_a_partition_counts_the_rows_of_its_persons_again(monkeypatch: pytest.MonkeyPatch) -> None:

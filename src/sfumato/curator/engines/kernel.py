@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import io
 import platform
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any, NamedTuple
@@ -263,7 +264,7 @@ def gather(batches: Iterable[Any], how: Encoding, part: int) -> Iterator[Partiti
     receipts: list[PartitionRow] = []
     with _People(how) as people:
         for sent in _partition_parts(batches):
-            table = _table_from_arrow(sent.data)
+            table = table_from_arrow(sent.data)
             receipts.append(PartitionRow(sent.part, RECEIPT, table.num_rows, sent.seen, b"%d %d" % (sent.chunk, part)))
             if table.num_rows != sent.rows or (np.asarray(table.column("bucket")) != sent.chunk).any():
                 raise ValueError
@@ -331,7 +332,8 @@ def _arrow_bytes(table: Any) -> bytes:
     return sink.getvalue()
 
 
-def _table_from_arrow(data: bytes) -> Any:
+def table_from_arrow(data: bytes) -> Any:
+    """The table of arrow that was written as bytes."""
     import pyarrow as pa  # noqa: PLC0415
 
     return pa.ipc.open_stream(data).read_all()
@@ -393,12 +395,13 @@ def hand(batches: Iterable[Any], how: TableShare, buckets: int, part: int) -> It
         yield PartitionRow(part, bucket, some.num_rows, came, note, _arrow_bytes(some))
 
 
-def put_together(
-    batches: Iterable[Any], how: WordLayout, tables: Sequence[TableShare], statements: Sequence[Statement], part: int
-) -> Iterator[PartitionRow]:
-    """Chunks of encoded records of the persons whose buckets came, and a receipt for every table that was sent.
+@contextmanager
+def _meeting(
+    batches: Iterable[Any], tables: Sequence[TableShare], statements: Sequence[Statement], part: int
+) -> Generator[tuple[DuckDBSession, list[PartitionRow]]]:
+    """A session in which statements were run on what came of the tables, and a receipt for every table that was sent.
 
-    statements: those that are run of files; the last creates the table `encoded`, in which a person's rows are cut.
+    All that is there of a person is there whole, for whole buckets of persons come to one partition.
     """
     receipts: list[PartitionRow] = []
     session = DuckDBSession(settings=_DATABASE)
@@ -406,7 +409,7 @@ def put_together(
         for one in tables:
             one.create(session)
         for sent in _partition_parts(batches):
-            table, number = _table_from_arrow(sent.data), int(sent.note)
+            table, number = table_from_arrow(sent.data), int(sent.note)
             note = b"%d %d %d" % (sent.chunk, part, number)
             receipts.append(PartitionRow(sent.part, RECEIPT, table.num_rows, sent.seen, note))
             if table.num_rows != sent.rows or (np.asarray(table.column("bucket")) != sent.chunk).any():
@@ -415,19 +418,42 @@ def put_together(
             session.connection.execute(f"INSERT INTO handed{number} BY NAME SELECT * FROM came")
         for statement in statements:
             session.connection.execute(*statement)
+        yield session, receipts
+    finally:
+        session.close()
+
+
+def put_together(
+    batches: Iterable[Any], how: WordLayout, tables: Sequence[TableShare], statements: Sequence[Statement], part: int
+) -> Iterator[PartitionRow]:
+    """Chunks of encoded records of the persons whose buckets came, and a receipt for every table that was sent.
+
+    statements: those that are run of files; the last creates the table `encoded`, in which a person's rows are cut.
+    """
+    with _meeting(batches, tables, statements, part) as (session, receipts):
         words = [["CAST(0 AS BIGINT)"] for _ in range(how.words)]
         for i, (word, shift, _) in enumerate(how.places()):
             words[word].append(f"CAST(a{i} AS BIGINT) * {2**shift}")
         named = ", ".join(f"{' + '.join(sum)} AS w{k}" for k, sum in enumerate(words))
         # In an order of their own: a part that is made again, of rows that came in another one, has the same bytes.
         found = _fetch_arrow(session, f"SELECT {named}, CAST(cut AS BIGINT) AS cut FROM encoded ORDER BY ALL")
-    finally:
-        session.close()
     placed = np.stack([np.asarray(found.column(f"w{k}")) for k in range(how.words)])
     cut = np.asarray(found.column("cut"))
     for chunk, start in enumerate(range(0, max(1, placed.shape[1]), _ROWS)):
         some = slice(start, start + _ROWS)
         yield _chunk_part(how, placed[:, some], part, chunk, 0, int(cut[some].sum()))
+    yield from receipts
+
+
+def hand_back(
+    batches: Iterable[Any], tables: Sequence[TableShare], statements: Sequence[Statement], part: int
+) -> Iterator[PartitionRow]:
+    """What the last statement created as `lines`, in chunks that say how many rows all of them have, and receipts."""
+    with _meeting(batches, tables, statements, part) as (session, receipts):
+        found = _fetch_arrow(session, "SELECT * FROM lines ORDER BY ALL")
+    for chunk, start in enumerate(range(0, max(1, found.num_rows), _ROWS)):
+        some = found.slice(start, _ROWS)
+        yield PartitionRow(part, chunk, some.num_rows, note=b"%d" % found.num_rows, data=_arrow_bytes(some))
     yield from receipts
 
 

@@ -191,9 +191,28 @@ def check_encoded_parts(
 def check_joined_parts(
     label: str, grid: Grid, found: Sequence[PartitionRow], came: Sequence[int], buckets: int
 ) -> PassCheck:
-    """Likewise of records that are made of several tables, whose number each receipt ends with. Raises SourceError.
+    """Likewise of records that are made of several tables. Raises SourceError."""
+    _check_joined_receipts(label, found, came, buckets)
+    return check_encoded_parts(label, grid, [p for p in found if p.chunk != RECEIPT], 0, None)
 
-    came: rows of each table that the engine counts by itself. All that tells of one person has to meet in one part.
+
+def check_lines(label: str, found: Sequence[PartitionRow], came: Sequence[int], buckets: int) -> list[PartitionRow]:
+    """The chunks of lines that were made of tables and came here, each of them once. Raises SourceError."""
+    _check_joined_receipts(label, found, came, buckets)
+    chunks = [p for p in found if p.chunk != RECEIPT]
+    whole = _is_numbered_densely((p.part, p.chunk) for p in chunks)
+    made: dict[int, int] = {}
+    for part in chunks:
+        made[part.part] = made.get(part.part, 0) + part.rows
+    if not whole or any(int(p.note) != made[p.part] for p in chunks):
+        raise SourceError(f"{label} did not hand on each of its lines once: a part was lost or doubled")
+    return chunks
+
+
+def _check_joined_receipts(label: str, found: Sequence[PartitionRow], came: Sequence[int], buckets: int) -> None:
+    """Whether all that tells of one person met in one part: each receipt ends with the number of its table.
+
+    came: rows of each table that the engine counts by itself.
     """
     receipts = [(int(p.note.split()[2]), p) for p in found if p.chunk == RECEIPT]
     places = {tuple(p.note.split()[:2]) for _, p in receipts}
@@ -208,7 +227,6 @@ def check_joined_parts(
         raise SourceError(f"{label} was not made of each row once: a table changed meanwhile, or a part was lost")
     if max(came) > MAX_ROWS:
         raise SourceError(f"a table of {label} has more than {MAX_ROWS:,} rows")
-    return check_encoded_parts(label, grid, [p for p in found if p.chunk != RECEIPT], 0, None)
 
 
 def _are_buckets_whole(receipts: Sequence[PartitionRow], buckets: int) -> bool:

@@ -33,18 +33,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.cells import Codes, Edges, Grid, Rule, Truths, Wholes, whole_text
-from sfumato.curator.engines.kernel import RECEIPT, SLICE, Encoding, PartitionRow, TableShare, library_versions
+from sfumato.curator.engines.kernel import (
+    RECEIPT,
+    SLICE,
+    Encoding,
+    PartitionRow,
+    TableShare,
+    library_versions,
+    table_from_arrow,
+)
 from sfumato.curator.engines.partitions import (
     Engine,
     PassCheck,
     check_encoded_parts,
     check_joined_parts,
+    check_lines,
     end_what_comes,
     report_job_progress,
 )
 from sfumato.curator.rows.counting import Cluster
 from sfumato.curator.rows.encoding import Column, Statement, Truncation, edge_thresholds
-from sfumato.curator.rows.readers import DuckDBSession
+from sfumato.curator.rows.readers import DuckDBSession, byte_texts, missing_column
 from sfumato.errors import InvalidInput, MissingExtra, SourceError, how_to_install
 
 # Comparisons in one expression: with many more, Java gives up compiling it, and DuckDB looks up faster.
@@ -110,7 +119,7 @@ def _float_edges(edges: Sequence[float]) -> list[float]:
 def _lookup_cell(rule: Rule, kind: str, column: Any, extra: tuple[int, int], f: Any) -> Any:
     """The cell of what is told by equality alone."""
     texts = rule.codes if isinstance(rule, Codes) else ("false", "true") if kind == "BOOLEAN" else ("0", "1")
-    if isinstance(rule, Codes) and (rule.edition > 1 or rule.cells):
+    if isinstance(rule, Codes) and (rule.edition > 1 or rule.cells or rule.prefixes):
         return None
     places = {code: i for i, code in enumerate(texts)}
     whole = {code: i for code, i in places.items() if _WHOLE.fullmatch(code) and code != "-0"}
@@ -285,6 +294,23 @@ class Spark(Engine):
         """A table of persons, or of their rows, that is made of several tables where these lie."""
         return SparkPersons(self._given, label, columns, tables, statements)
 
+    def lines(
+        self, needed: Sequence[str], handed: Callable[[str, Mapping[str, Column]], str], statement: str
+    ) -> Iterator[tuple[int, Any]]:
+        """Lines that are made of all rows of each person where these meet: numbers of parts, with tables of arrow.
+
+        handed: from the SQL of a table, and its columns, to that of persons and what is needed of them, as often as it
+        is there. statement: it creates the table `lines` of all that, `handed`. Raises SourceError.
+        """
+        kinds = self.columns()
+        for name in needed:
+            if name not in kinds:
+                raise missing_column(self.label, name)
+        columns = byte_texts({name: Column(f"r{i}", kinds[name], *self.notation) for i, name in enumerate(needed)})
+        share = (self, needed, handed("source", columns))
+        made = ["CREATE TEMP VIEW handed AS SELECT * FROM handed0", statement]
+        return self.persons(self.label, kinds, [share], [(text, ()) for text in made]).made_lines()
+
     def _frame(self) -> Any:
         """The DataFrame; an address is looked up in a session that is there, or in one that is started."""
         if isinstance(self._given, str):
@@ -334,9 +360,28 @@ class SparkPersons(Spark):
         return self._columns
 
     def encode(self, grid: Grid, person: str | None, truncation: Truncation) -> PassCheck:
+        self._how = Encoding(grid)
+
+        def keep(made: Any) -> Any:
+            kept = made.persist(_import_spark_module("pyspark").StorageLevel.MEMORY_AND_DISK)
+            self._kept.append(kept)
+            return kept.drop("data")
+
+        came, found = self._met("put_together", (self._how,), keep)
+        return check_joined_parts(self.label, grid, found, came, self._partitions())
+
+    def made_lines(self) -> Iterator[tuple[int, Any]]:
+        """What the last statement creates as `lines`: numbers of parts, with tables of arrow. Raises SourceError."""
+        came, found = self._met("hand_back", (), lambda made: made)
+        for chunk in check_lines(self.label, found, came, self._partitions()):
+            yield chunk.part, table_from_arrow(chunk.data)
+
+    def _met(
+        self, stage: str, given: tuple[Any, ...], asked_of: Callable[[Any], Any]
+    ) -> tuple[list[int], list[PartitionRow]]:
+        """Each table's rows as Spark counts them, and what a stage gave of the parts where a person's rows meet."""
         f = _import_spark_module("pyspark.sql.functions")
         parts = self._partitions()
-        self._how = Encoding(grid)
         shares: list[TableShare] = []
         frames: list[tuple[Any, list[Any]]] = []
         for number, (table, chosen, query) in enumerate(self._tables):
@@ -354,15 +399,12 @@ class SparkPersons(Spark):
                 few = plain.select(*asked).coalesce(parts)
                 found = few.mapInArrow(_partition_function("hand", share, parts, numbered=True), _SCHEMA)
                 sent = found if sent is None else sent.unionAll(found)
-            made = _partition_function("put_together", self._how, tuple(shares), tuple(self._statements), numbered=True)
-            kept = sent.repartition(parts, "chunk").mapInArrow(made, _SCHEMA)
-            kept = kept.persist(_import_spark_module("pyspark").StorageLevel.MEMORY_AND_DISK)
-            self._kept.append(kept)
-            return came, _collect_parts(kept.drop("data"))
+            made = _partition_function(stage, *given, tuple(shares), tuple(self._statements), numbered=True)
+            return came, _collect_parts(asked_of(sent.repartition(parts, "chunk").mapInArrow(made, _SCHEMA)))
 
         came, found = self._told(run, batch=_ROWS)
         _check_status(self.label, found)
-        return check_joined_parts(self.label, grid, found, came, parts)
+        return came, found
 
 
 def _split_spark_address(address: str) -> tuple[SplitResult, str]:

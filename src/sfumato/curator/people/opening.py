@@ -9,7 +9,7 @@ what is made of a person is made of the rows of that key alone, in every table.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from sfumato.curator.people.tables import Joined, PerPerson, Rows
 from sfumato.curator.people.templates import aggregates_sql, feature_sql, feature_type
 from sfumato.curator.rows.encoding import (
     Column,
+    Statement,
     Truncation,
     check_type,
     encoding_statements,
@@ -115,7 +116,28 @@ class SeveralTables(ABC):
         Raises InvalidInput where a plan is not of persons, or tables lie in several places.
         """
         self.require_person(person)
-        needed = list(dict.fromkeys([self.key, *grid.names]))
+        there = self._made_there(list(dict.fromkeys([self.key, *grid.names])))
+        if there is None:
+            return None
+        engine, sent, made = there
+        encoding = encoding_statements(grid, made.columns, made.table, person, how)
+        return self._persons(engine, sent, made, encoding).counts(grid, person, how, packing)
+
+    def lines(self, needed: Sequence[str], handed: Callable[[str, Mapping[str, Column]], str], statement: str) -> Any:
+        """Lines that are made of each person's rows, as `Spark.lines`; None where its rows come here."""
+        if (there := self._made_there(needed)) is None:
+            return None
+        engine, sent, made = there
+        statements = [f"CREATE TEMP TABLE handed AS {handed(made.table, made.columns)}", statement]
+        return self._persons(engine, sent, made, [(text, ()) for text in statements]).made_lines()
+
+    def _persons(self, engine: Any, sent: list[Any], made: Making, statements: Sequence[Statement]) -> Any:
+        kinds = {name: column.type for name, column in made.columns.items()}
+        every = [*((statement, ()) for statement in made.statements), *statements]
+        return engine.persons(self.label, kinds, sent, every)
+
+    def _made_there(self, needed: Sequence[str]) -> tuple[Any, list[Any], Making] | None:
+        """Who counts its tables where they lie, what each of these sends, and how it is made of that."""
         needs = self.needs(needed)
         engines = {name: find_engine(table.given.source) for name, table in needs.items()}
         counting = [engine for engine in engines.values() if hasattr(engine, "tally")]
@@ -138,13 +160,7 @@ class SeveralTables(ABC):
         source = {name: f"handed{i}" for i, name in enumerate(handed)}
         for name in (name for name, table in needs.items() if table.digest):
             source[name] = f"(SELECT * REPLACE (CAST(digest AS UHUGEINT) AS digest) FROM {source[name]})"
-        made = self.making(needed, handed, source)
-        encoding = encoding_statements(grid, made.columns, made.table, person, how)
-        statements = [*((statement, ()) for statement in made.statements), *encoding]
-        kinds = {name: column.type for name, column in made.columns.items()}
-        return (
-            counting[0].persons(self.label, kinds, list(sent.values()), statements).counts(grid, person, how, packing)
-        )
+        return counting[0], list(sent.values()), self.making(needed, handed, source)
 
     def opened(self, needed: Sequence[str]) -> OpenedTable:
         """The table, made in a session that reads what every table handed over; without `needed` its columns alone."""

@@ -20,7 +20,7 @@ is raised or reported about it. What a field means does not depend on where it i
   that, a whole number written with zero decimals is that whole number ("1.0" is code 1, and 1 is the code "1.0"). Other
   columns are read by
   their text.
-* `Hierarchy`: its finest codes, as categories are.
+* `Hierarchy`: its finest codes, as categories are; where it says so, what is none by the longest beginning it knows.
 * Persons and keys are told apart by their text; the text of a number is that of its value, and a text that writes a
   whole number with zero decimals is that number: 1, 1.0, "1" and "1.0" are one name, "01" and "1e0" two others.
 * `Kinds`: a number where the field is one, else a day where it is one, else a text; a column of numbers holds numbers,
@@ -272,6 +272,10 @@ def attribute_statements(rule: Rule, i: int) -> list[Statement]:
         return _enum_types(i, _FALSE + _TRUE)
     if isinstance(rule, Codes):
         cells = [(f"SET VARIABLE cells{i} = ?", ([float(c) for c in rule.cells],))] if rule.cells else []
+        if rule.prefixes:
+            listed = ", ".join(map(sql_literal, rule.prefixes))
+            cells += [(f"CREATE TYPE prefixes{i} AS ENUM ({listed})", ())]
+            cells += [(f"SET VARIABLE prefixed{i} = ?", ([float(c) for c in rule.prefix_cells],))]
         return [*_enum_types(i, rule.codes), *cells]
     return []
 
@@ -345,6 +349,11 @@ def cell_sql(rule: Rule, i: int, decimal: str = ".") -> str:
         found = f"coalesce(enum_code(TRY_CAST({v} AS codes{i})), enum_code(TRY_CAST({whole} AS wholes{i})))"
         if isinstance(rule, Codes) and rule.cells:
             found = f"CAST(list_extract(getvariable('cells{i}'), {found} + 1) AS BIGINT)"
+        if isinstance(rule, Codes):
+            for length in sorted({len(text) for text in rule.prefixes}, reverse=True):
+                number = f"enum_code(TRY_CAST(left({whole}, {length}) AS prefixes{i}))"
+                beginning = f"CAST(list_extract(getvariable('prefixed{i}'), {number} + 1) AS BIGINT)"
+                found = f"coalesce({found}, {beginning})"
         if isinstance(rule, Truths):
             found = f"({found}) // {len(_FALSE)}"
         return f"CASE WHEN {v} IS NULL THEN {missing} ELSE coalesce({found}, {outside}) END"

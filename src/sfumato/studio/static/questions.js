@@ -8,7 +8,8 @@ const entries = () => (Array.isArray(data.spec?.queries) ? data.spec.queries : [
 // of a spec whose questions are still missing the server names no attributes: the columns that are declared do
 const attributes = () => data.attributes ?? Object.entries(data.columns || {}).filter(([, c]) => c.cells)
   .map(([name, c]) => ({ name, size: c.cells, ordered: ["integer", "number"].includes(data.spec.schema[name].type), labels: listed(data.spec.schema[name].values) }));
-const listed = (values) => (Array.isArray(values) ? values.map(String) : Object.values(values || {}));
+const listed = (values) => (values === "discover" ? [] : given(values));
+const given = (values) => (Array.isArray(values) ? values.map(String) : Object.values(values || {}));
 const measures = () => Object.keys(data.spec?.measures ?? {});
 const by = (names) => (names?.length ? ` within ${[].concat(names).join(", ")}` : "");
 

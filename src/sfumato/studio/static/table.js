@@ -93,9 +93,10 @@ function ranges(name, kind) {
 /** What few columns need, folded away until it is said. */
 function folded(name, kind) {
   const given = table("schema", name);
+  const looks = kind === "category" && given.values === SOUGHT; // what is not shown counts in (other)
   const said = ["outside", "missing", ...(kind === "category" ? ["values_from", "case", "trim"] : [])].some((k) => given[k] !== undefined);
   return h("details", { open: said }, h("summary", {}, kind === "category" ? "Codes, and values that are not declared" : "Values that are not declared"),
-    h("div", { className: "fields" }, kind === "category" ? codes(name) : null, policies(name, kind)));
+    h("div", { className: "fields" }, kind === "category" && !looks ? codes(name) : null, policies(name, kind).slice(looks ? 1 : 0)));
 }
 
 /** Places in places: a file with a column for each level, which is public. */
@@ -156,8 +157,38 @@ function numberMarks(text) {
 
 const isCoded = (values) => values !== undefined && !Array.isArray(values) && values !== "";
 
+const SOUGHT = "discover"; // in place of labels that nobody listed
+
+/** Labels that nobody listed: the share of the budget that finds them, and how many are shown at most. */
+function sought(name) {
+  const box = h("input", { type: "checkbox", checked: table("schema", name).values === SOUGHT, onchange: (event) => {
+    const on = event.target.checked;
+    const given = table("schema", name);
+    const changes = [{ place: ["schema", name, "values"], value: on ? SOUGHT : "" }];
+    for (const key of ["values_from", "case", "outside"]) if (on && given[key] !== undefined) changes.push({ place: ["schema", name, key], value: null });
+    for (const key of ["discover", "most", "prefixes"]) if (!on && given[key] !== undefined) changes.push({ place: ["schema", name, key], value: null });
+    // half of delta is set aside for labels that one person alone has
+    const { delta, thresholds } = table("privacy");
+    if (on && delta !== undefined && thresholds === undefined) changes.push({ place: ["privacy", "thresholds"], value: number(Number(delta) / 2) });
+    change(changes, () => columns(name));
+  } });
+  return h("label", { className: "choice" }, box, " nobody listed them: look which occur");
+}
+
+function searching(name) {
+  const given = table("schema", name);
+  const field = (key, label, value, put) => {
+    const save = later((text) => write(name, key, text.trim() ? number(put(text.trim())) : null));
+    return h("label", {}, label, " ", h("input", { type: "text", inputMode: "decimal", autocomplete: "off", className: "short", value, oninput: (event) => save(event.target.value) }));
+  };
+  const percent = (text) => (Number.isFinite(Number(text)) ? String(Number((Number(text) / 100).toPrecision(12))) : text);
+  return [sought(name), field("discover", "Share of the budget that finds them, in %", String(Number((100 * Number(given.discover ?? 0.2)).toPrecision(6))), percent),
+    field("most", "shown at most", given.most ?? "1000", (text) => text)];
+}
+
 function categories(name) {
   const given = table("schema", name);
+  if (given.values === SOUGHT) return searching(name);
   const text = h("textarea", { rows: 3, spellcheck: false, value: labels(given.values || []) });
   const saves = later(() => {
     const changes = [{ place: ["schema", name, "values"], value: read(text.value, isCoded(spec().schema[name].values)) }];
@@ -165,7 +196,7 @@ function categories(name) {
     change(changes, () => { told(name); summary(); });
   });
   text.addEventListener("input", saves);
-  return h("label", { className: "wide" }, isCoded(given.values) ? "Codes and labels, as code = label, one on a line " : "Labels, one on a line ", text);
+  return [h("label", { className: "wide" }, isCoded(given.values) ? "Codes and labels, as code = label, one on a line " : "Labels, one on a line ", text), sought(name)];
 }
 
 function codes(name) {
@@ -235,7 +266,8 @@ function told(name) {
   else if (data.absent?.includes(name)) {
     place.className = "told problem";
     place.textContent = "The table has no column called so.";
-  } else if (found.range) place.textContent = `added up, from ${found.range}`;
+  } else if (found.search) place.textContent = found.search;
+  else if (found.range) place.textContent = `added up, from ${found.range}`;
   else place.textContent = `${found.cells.toLocaleString("en-US")} ${found.cells === 1 ? "cell" : "cells"}: ${found.labels.join(" · ")}`;
 }
 

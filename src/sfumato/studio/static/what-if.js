@@ -157,7 +157,9 @@ $("kind").addEventListener("change", () => { budgetFields(); scale(); });
 $("undo").addEventListener("click", () => { asInSpec(); scale(); });
 $("keep-budget").addEventListener("click", async () => {
   const asked = budget();
-  const gone = ["epsilon", "delta", "rho", "mu"].filter((k) => k in data.spec.privacy && !(k in asked));
+  // where labels are to be found, half of delta stays set aside
+  if (asked.delta && data.spec.privacy.thresholds !== undefined) asked.thresholds = String(Number(asked.delta) / 2);
+  const gone = ["epsilon", "delta", "thresholds", "rho", "mu"].filter((k) => k in data.spec.privacy && !(k in asked));
   await change([...gone.map((k) => ({ place: ["privacy", k], value: null })), ...Object.entries(asked).map(([k, v]) => ({ place: ["privacy", k], value: number(v) }))]);
   for (const id of ["keep-budget", "undo"]) $(id).disabled = true;
   if (data.problem) complain(data.problem); else await replan();
