@@ -32,7 +32,7 @@ RHO, REPEATED, CELLS = 0.02, 5, 256
 LIMIT = 600  # CPU-s of a peer, compiling included: what takes longer is not waited for here
 NAMES = ("education", "marital_status", "race", "relationship", "income")
 REQUIRED = {
-    "opendp": ["opendp[polars,mbi]==0.16.0", "polars==1.36.1"],
+    "opendp": ["opendp[polars,mbi]==0.16.0", "polars==1.36.1", "pandas"],
     "mbi": ["mbi==2.0.0"],
     "aim": ["mbi==1.1.0", "jax==0.6.2", "pandas==2.2.3", "matplotlib", "networkx", "scipy", "attrs"],  # old as its code
     "smart": ["smartnoise-synth==1.0.8"],
@@ -50,11 +50,11 @@ REQUIRED = {
         "tqdm",
     ],
     "qs": ["torch==2.13.0", "cvxpy==1.6.5"],
-    "google": ["python-dp==1.1.5", "numpy<2"],
+    "google": ["python-dp==1.1.5", "numpy<2", "pandas"],
     "hdmm": ["numpy", "scipy", "autograd", "future", "setuptools"],
     "dpsynth": [
         *("jax[cpu]==0.11.0", "dp-accounting", "attrs", "pandas", "pydantic>=2", "pyyaml"),
-        *("more-itertools", "networkx", "scipy", "tqdm", "absl-py", "optax", "chex"),
+        *("more-itertools", "networkx", "scipy", "tqdm", "absl-py", "optax", "chex", "etils"),
     ],
 }
 PYTHONS = {"dpsynth": "python3.12"}  # the others take the one that runs this
