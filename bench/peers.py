@@ -498,17 +498,14 @@ def main() -> None:
         extra = {"opendp": ("fixed", "aim"), "smartnoise": ("mst", "aim"), "dpsynth": ("direct", "swift", "aim")}
         inside = {"ResidualPlanner": "residual_planner"}
         for name, (where, code) in THEIRS.items():
-            if chosen.only not in name:
-                continue
-            cloned = (
-                (str(checkout(chosen.folder, name) / inside.get(name, ".")),)
-                if name in CHECKOUTS and name != "mbi"
-                else ()
-            )
-            if name == "dpsynth":
+            titles = {f"{name}, {how}" if how else name: how for how in extra.get(name, ("",))}
+            asked = {title: how for title, how in titles.items() if chosen.only in title}
+            cloned = []
+            if asked and name in CHECKOUTS and name != "mbi":  # mbi itself is in a registry
+                cloned.append(str(checkout(chosen.folder, name) / inside.get(name, ".")))
+            if asked and name == "dpsynth":
                 checkout(chosen.folder, "mbi")
-            for how in extra.get(name, ("",)):
-                title = f"{name}, {how}" if how else name
+            for title, how in asked.items():
                 runs.append((title, where, SHARED + code, (str(path), *cloned, *filter(None, [how]))))
         runs.append(("jax-privacy, prefix sums", "jaxp", MATRIX, (str(CELLS),)))
         print("| | rmse | CPU-s | MB | |\n|---|---|---|---|---|")
