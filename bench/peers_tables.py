@@ -5,8 +5,8 @@
 Environments are those of bench/peers.py. labels: 100,000 records with labels by Zipf's law of exponent 1 among 5,000
 (generator 3), (1, 1e-6) for an added or removed record: how many labels are shown, and the rmse of the counts of those,
 in records. joins: 20,000 patients in ten groups of age with three visits each, in different ones of 20 departments
-(generator 5); visits by department and age, 0.5-zCDP for an added or removed patient, rmse over 200 cells. Means of five
-releases, of Tumult two; seconds of the clock.
+(generator 5); visits by department and age, 0.5-zCDP for an added or removed patient, rmse over 200 cells. Means of
+five releases, of Tumult two; seconds of the clock.
 """
 
 from __future__ import annotations
@@ -176,7 +176,8 @@ def release():
         privacy_loss=dp.loss_of(rho=0.5), split_evenly_over=1,
     )
     query = context.query().join(right, on="who")
-    query = query.truncate_per_group(1, by=["ward", "age"]).truncate_num_groups(most + 1, by=["ward", "age"], keep="first")
+    query = query.truncate_per_group(1, by=["ward", "age"])
+    query = query.truncate_num_groups(most + 1, by=["ward", "age"], keep="first")
     found = query.group_by("ward", "age").agg(dp.len()).with_keys(keys).release().collect().sort("ward", "age")
     return found["len"].to_numpy()
 told(release)
