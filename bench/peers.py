@@ -3,8 +3,8 @@
 python bench/peers.py FOLDER                # installs what installs into FOLDER/NAME, runs all, prints the table
 python bench/peers.py FOLDER --only opendp  # one of them
 python bench/peers.py FOLDER --means        # means of money by 50 groups, in place of the tables
-Three are in no registry: checkouts of their repositories are looked for in FOLDER/rp (dkifer/ResidualPlanner),
-FOLDER/src/pgm (ryan112358/private-pgm: AIM) and FOLDER/src/hdmm (dpcomp-org/hdmm). Each peer has 10 minutes of CPU.
+Versions are pinned. Those that no registry has are cloned at a pinned commit into FOLDER/src/NAME, where they are not there;
+dpsynth wants a `python3.12`. Each peer has 10 minutes of CPU.
 
 Work: all 10 tables over two of five attributes of the bundled Adult table (48,842 rows; 17, 8, 6, 7 and 3 cells), under
 0.02-zCDP for added or removed records, and the mean of 5 releases. `rmse` is over all 679 cells, against the exact counts.
@@ -32,16 +32,40 @@ RHO, REPEATED, CELLS = 0.02, 5, 256
 LIMIT = 600  # CPU-s of a peer, compiling included: what takes longer is not waited for here
 NAMES = ("education", "marital_status", "race", "relationship", "income")
 REQUIRED = {
-    "opendp": ["opendp[polars,mbi]"],
-    "mbi": ["mbi"],
-    "aim": ["mbi==1.1.0", "jax<0.7", "pandas", "matplotlib", "networkx", "scipy", "attrs"],  # as old as its code
-    "smart": ["smartnoise-synth"],
-    "tmlt": ["tmlt.analytics"],
-    "diffp": ["diffprivlib"],
-    "jaxp": ["jax-privacy"],
+    "opendp": ["opendp[polars,mbi]==0.16.0", "polars==1.36.1", "pandas"],
+    "mbi": ["mbi==2.0.0"],
+    "aim": ["mbi==1.1.0", "jax==0.6.2", "pandas==2.2.3", "matplotlib", "networkx", "scipy", "attrs"],  # old as its code
+    "smart": ["smartnoise-synth==1.0.8"],
+    "tmlt": ["tmlt.analytics==0.21.0"],
+    "diffp": ["diffprivlib==0.6.6", "scikit-learn==1.5.2"],  # a newer one lacks a name that it imports
+    "jaxp": ["jax-privacy==2.0.0"],
     "rpenv": ["numpy", "scipy", "pandas", "cvxpy"],
-    "google": ["python-dp", "numpy"],
+    "rpplus": [
+        "numpy==1.26.4",
+        "scipy==1.13.1",
+        "pandas==2.2.3",
+        "cvxpy==1.6.5",
+        "matplotlib==3.9.4",
+        "tabulate",
+        "tqdm",
+    ],
+    "qs": ["torch==2.13.0", "cvxpy==1.6.5"],
+    "google": ["python-dp==1.1.5", "numpy<2", "pandas"],
     "hdmm": ["numpy", "scipy", "autograd", "future", "setuptools"],
+    "dpsynth": [
+        *("jax[cpu]==0.11.0", "dp-accounting", "attrs", "pandas", "pydantic>=2", "pyyaml"),
+        *("more-itertools", "networkx", "scipy", "tqdm", "absl-py", "optax", "chex", "etils"),
+    ],
+}
+PYTHONS = {"dpsynth": "python3.12"}  # the others take the one that runs this
+CHECKOUTS = {
+    "ResidualPlanner": ("dkifer/ResidualPlanner", "ef9c170"),
+    "ResidualPlanner+": ("cmla-psu/ResidualPlannerPlus", "82a9a89"),
+    "QuerySmasher": ("cmla-psu/QuerySmasherMatrixMechanism", "2210155"),
+    "AIM": ("ryan112358/private-pgm", "4d2b3c5"),
+    "HDMM": ("dpcomp-org/hdmm", "5aa9df9"),
+    "dpsynth": ("google/dpsynth", "cf8075f"),
+    "mbi": ("ryan112358/mbi", "361705d"),
 }
 
 SHARED = """
@@ -230,6 +254,43 @@ def runs():
 finish(runs, {"ResidualPlanner": "ef9c170 (15 October 2024)"}, "sum of variances; noise of floats")
 """,
     ),
+    "ResidualPlanner+": (
+        "rpplus",
+        """
+import types
+for name, held in (("gurobipy", {"GRB": None}), ("resplan.parameter", {"options": {}})):  # a solver that is not asked here
+    sys.modules[name] = types.ModuleType(name)
+    vars(sys.modules[name]).update(held)
+sys.path.insert(0, sys.argv[2])
+sys.argv = sys.argv[:1]
+from resplan import ResPlanSum
+start = time.process_time()
+planner = ResPlanSum(sizes, ["I"] * len(sizes))
+for pair in pairs:
+    planner.input_mech(pair)
+found = planner.get_noise_level() / sum(sizes[i] * sizes[j] for i, j in pairs)  # at a privacy cost of 1, its only one
+print(json.dumps({"rmse": math.sqrt(found / (2 * rho)), "cpu": time.process_time() - start, "mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, "versions": {"ResidualPlanner+": "82a9a89 (11 March 2026)"}, "note": "sum of variances, cells; expected error"}))
+""",
+    ),
+    "dpsynth": (
+        "dpsynth",
+        """
+sys.path[:0] = [sys.argv[2], sys.argv[2] + "/../mbi/src"]
+import jax, pandas as pd
+jax.config.update("jax_enable_x64", True)
+import mbi
+from dpsynth import discrete_mechanisms as found
+data = mbi.Dataset({n: codes[:, i] for i, n in enumerate(names)}, mbi.Domain(names, sizes))
+tables = [(names[i], names[j]) for i, j in pairs]
+how = {"direct": found.DirectConfig(prespecified_marginal_queries=tables), "swift": found.SWIFTConfig(workload=tables), "aim": found.AIMGDPConfig(workload=tables)}[sys.argv[3]]
+made = how.configure(zcdp_rho=rho)
+def runs():
+    model = made(np.random.default_rng(), data).model
+    return {(i, j): model.project((names[i], names[j])).datavector() for i, j in pairs}
+repeated = 1 if sys.argv[3] == "aim" else repeated
+finish(runs, {"dpsynth": "cf8075f (20 August 2026)", "mbi": "361705d (22 July 2026)"}, sys.argv[3])
+""",
+    ),
 }
 
 MATRIX = """
@@ -360,9 +421,19 @@ def environment(folder: Path, name: str) -> Path:
     """The Python of a peer's own environment, made where it is not there."""
     place = folder / name
     if not (place / "bin" / "python").exists():
-        subprocess.run([sys.executable, "-m", "venv", place], check=True)
+        subprocess.run([PYTHONS.get(name, sys.executable), "-m", "venv", place], check=True)
         subprocess.run([place / "bin" / "pip", "install", "--quiet", *REQUIRED[name]], check=True)
     return place / "bin" / "python"
+
+
+def checkout(folder: Path, name: str) -> Path:
+    """The pinned commit of a peer that no registry has, cloned where it is not there."""
+    repository, commit = CHECKOUTS[name]
+    place = folder / "src" / repository.split("/")[1]
+    if not place.exists():
+        subprocess.run(["git", "clone", "--quiet", f"https://github.com/{repository}", place], check=True)
+        subprocess.run(["git", "-C", place, "checkout", "--quiet", commit], check=True)
+    return place
 
 
 def told(title: str, python: Callable[[], Path | str], place: str, *arguments: str) -> None:
@@ -424,12 +495,18 @@ def main() -> None:
         runs: list[tuple[str, str, str, tuple[str, ...]]] = [
             (f"sfumato, {how}", "", SHARED + OURS, (str(path), how)) for how in ("auto", "projected", "adaptive")
         ]
-        extra = {"opendp": ("fixed", "aim"), "smartnoise": ("mst", "aim")}
-        checkouts = {"ResidualPlanner": "rp/residual_planner", "AIM": "src/pgm", "HDMM": "src/hdmm"}
+        extra = {"opendp": ("fixed", "aim"), "smartnoise": ("mst", "aim"), "dpsynth": ("direct", "swift", "aim")}
+        inside = {"ResidualPlanner": "residual_planner"}
         for name, (where, code) in THEIRS.items():
-            for how in extra.get(name, (str(chosen.folder / checkouts.get(name, ".")),)):
-                title = f"{name}, {how}" if name in extra else name
-                runs.append((title, where, SHARED + code, (str(path), how)))
+            titles = {f"{name}, {how}" if how else name: how for how in extra.get(name, ("",))}
+            asked = {title: how for title, how in titles.items() if chosen.only in title}
+            cloned = []
+            if asked and name in CHECKOUTS and name != "mbi":  # mbi itself is in a registry
+                cloned.append(str(checkout(chosen.folder, name) / inside.get(name, ".")))
+            if asked and name == "dpsynth":
+                checkout(chosen.folder, "mbi")
+            for title, how in asked.items():
+                runs.append((title, where, SHARED + code, (str(path), *cloned, *filter(None, [how]))))
         runs.append(("jax-privacy, prefix sums", "jaxp", MATRIX, (str(CELLS),)))
         print("| | rmse | CPU-s | MB | |\n|---|---|---|---|---|")
         for title, where, code, given in runs:
