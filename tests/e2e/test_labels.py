@@ -484,6 +484,27 @@ def test_a_stranger_sees_a_look_that_cost_more(tmp_path: Path, lie: Any, monkeyp
     assert Check(tmp_path / "false", ledger, None, None).verdict == "rejected"
 
 
+def test_a_stranger_sees_rounds_that_were_not_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutant: what a round says of the noise of those before it is believed."""
+    out, ledger = stored(tmp_path, person="who", rows_per_person=6)
+    release = sf.load(out)
+    looks = release.plan.found.looks
+    assert [k.selection.times for k in looks] == [1, 5, 14]
+    last = looks[-1]
+    # with less noise before, a lower threshold keeps delta
+    before = tuple((n, sigma / 4) for n, sigma in last.selection.before)
+    lie = select_labels(release.plan.unit, last.price.mu_squared, last.price.delta, before=before, times=14)
+    assert lie.threshold < last.selection.threshold
+    looks = (*looks[:-1], replace(last, selection=lie))
+    with monkeypatch.context() as patched:
+        patched.setattr(LabelsFound, "__post_init__", lambda self: None)
+        false = replace(release, plan=replace(release.plan, found=replace(release.plan.found, looks=looks)))
+        false.save(tmp_path / "false")
+    found = Check(tmp_path / "false", ledger, None, None)
+    assert found.verdict == "rejected"
+    assert any("other rounds" in said for said in map(str, found.wrong))
+
+
 def lowered(law: LabelSelection) -> LabelSelection:
     """The same with a threshold that is not proved."""
     found = replace(law)

@@ -40,6 +40,7 @@ from sfumato.postprocess.width import Forecast
 from sfumato.privacy.accounting import Event, GaussianEvent, event_price
 from sfumato.privacy.amounts import Currency
 from sfumato.privacy.budget import Budget, price_keeps_budget
+from sfumato.privacy.labels import are_rounds_whole
 from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw
 from sfumato.privacy.sensitivity import Sensitivity, noise_fits_price, sensitivity_power
 from sfumato.privacy.unit import PrivacyUnit
@@ -643,6 +644,7 @@ class Plan(WorkloadPlan):
         if self.found is not None and (
             event_price(self.price, Currency.MU_SQUARED) > self.found.left
             or not all(k.selection.costs_at_most(self.unit, k.price) for k in self.found.looks)
+            or not are_rounds_whole(self.found.looks)
         ):
             raise PlanError("its two looks cost more than was paid for both")
 
