@@ -38,9 +38,8 @@ from sfumato.operators import Block, Identity
 from sfumato.operators.base import FloatArray
 from sfumato.plans.predictions import expand_to_queries, widest_sum_margin
 from sfumato.present import charts, sections
-from sfumato.present.answers import measures_table, singles_table
-from sfumato.present.page import asset_text, template_environment
-from sfumato.present.words import CONFIDENCE, numeric_names, provenance_facts, small_groupings, typical_table
+from sfumato.present.page import asset_text, glance_tables, template_environment
+from sfumato.present.words import CONFIDENCE, numeric_names, provenance_facts, small_groupings
 from sfumato.releases import Release
 from sfumato.releases.comparing import check_comparable
 from sfumato.releases.ends import answer_range
@@ -441,7 +440,7 @@ def _attribute_facts(domain: Domain, name: str, told: Publication) -> dict[str, 
 
 def _site_page(release: Release, earlier: Release | None, shelf: Shelf, told: Publication) -> str:
     plan, projected = release.plan, release.projection is not None
-    glance = [*measures_table(release), *singles_table(release), *typical_table(release)]
+    glance = glance_tables(release, told)
     reading = sections.reading_advice(plan, projected=projected)
     rounding = say_words(
         "Cells of large tables are rounded here to less than a two-hundredth of their standard error; the release's "
