@@ -417,8 +417,8 @@ def singles_table(release: Release, flags: Mapping[str, float] | None = None) ->
         return [WITHHELD if left_out else round_to_error(*number) for left_out, number in pairs]
 
     columns = {
-        say_words("Query"): [s.label for s in found],
-        say_words("Part"): [s.part for s in found],
+        say_words("Query"): [say_words(s.label) for s in found],
+        say_words("Part"): [say_words(s.part) for s in found],
         say_words("Answer"): shown((s.value, s.error) for s in found),
         **({say_words("Before projection"): shown((s.before, s.error) for s in found)} if before else {}),
         say_words("Standard error before" if before else "Standard error"): [show_figures(s.error) for s in found],

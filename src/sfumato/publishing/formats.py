@@ -103,7 +103,7 @@ def write_formats(
     >>> with tempfile.TemporaryDirectory() as place:
     ...     written = write_formats(ages, pathlib.Path(place) / "files", ["px", "csvw"])
     ...     sorted(p.name for p in written.rglob("*.*"))
-    ['age.csv', 'age.px', 'age.sex.csv', 'age.sex.px', 'csv-metadata.json', 'sex.csv', 'sex.px']
+    ['age.csv', 'age.px', 'age.sex.csv', 'age.sex.px', 'codes.csv', 'csv-metadata.json', 'sex.csv', 'sex.px']
     """
     if not isinstance(release, Release):
         raise PlanError("files for offices are written of a release whose errors are known")
@@ -123,7 +123,7 @@ def write_formats(
 
 
 def _written_tables(release: Release, told: Publication, *, leave_out: bool) -> Iterator[_Written]:
-    rows, used = 0, set[str]()
+    rows, used = 0, {CODES}
     for table in _all_tables(release):
         rows += table.values.size
         if rows > _MOST_ROWS:
@@ -192,6 +192,23 @@ def _write_csvs(files: _Files) -> None:
         body = zip(*t.frame.columns.values(), strict=True)
         lines = [[safe_text(v) if isinstance(v, str) else v for v in row] for row in body]
         _write_text(files, f"csv/{t.stem}.csv", _csv_file([[safe_text(n) for n in t.frame.columns], *lines]))
+    _write_text(files, f"csv/{CODES}.csv", _csv_file([_CODE_COLUMNS, *_code_rows(files)]))
+
+
+CODES = "codes"
+"""The file beside the tables that says what readers call their cells."""
+_CODE_COLUMNS = ("attribute", "code", "label")
+
+
+def _code_rows(files: _Files) -> list[tuple[str, ...]]:
+    """What readers call each cell of each attribute, in the publication's language."""
+    found: dict[tuple[str, str], str] = {}
+    for t in files.tables:
+        for name, codes, texts in zip(t.columns, t.table.labels, t.texts, strict=True):
+            found |= {
+                (safe_text(name), safe_text(code)): safe_text(text) for code, text in zip(codes, texts, strict=True)
+            }
+    return [(*key, text) for key, text in found.items()]
 
 
 def _each_language(text: Any) -> list[str | dict[str, str]]:
@@ -224,6 +241,9 @@ def _write_csvw(files: _Files) -> None:
             | ({"dc:description": t.note} if t.note else {})
             | {"tableSchema": {"columns": columns, "primaryKey": keys}}
         )
+    codes = [{"name": n, "titles": [n], "datatype": "string", "required": True} for n in _CODE_COLUMNS]
+    keyed = {"columns": codes, "primaryKey": list(_CODE_COLUMNS[:2])}
+    tables.append({"url": f"{CODES}.csv", "dc:title": say_words("Labels"), "tableSchema": keyed})
     described: dict[str, Any] = {
         "@context": "http://www.w3.org/ns/csvw",
         "dc:title": _each_language(told.title) or files.title,
@@ -237,6 +257,9 @@ def _write_csvw(files: _Files) -> None:
 def _csvw_name(name: str) -> str:
     """A name of a column: URI templates take few characters, others are percent-encoded."""
     return quote(name, safe="").replace("-", "%2D").replace("~", "%7E")
+
+
+_CSV_FILE = {"format": "csv", "mediatype": "text/csv", "encoding": "utf-8", "profile": "tabular-data-resource"}
 
 
 def _write_frictionless(files: _Files) -> None:
@@ -259,8 +282,11 @@ def _write_frictionless(files: _Files) -> None:
         schema = {"fields": described, "primaryKey": [safe_text(n) for n in t.columns], "missingValues": [""]}
         names = {"name": t.stem.lower(), "title": t.title, "path": f"csv/{t.stem}.csv"}
         names |= {"description": t.note} if t.note else {}
-        file = {"format": "csv", "mediatype": "text/csv", "encoding": "utf-8", "profile": "tabular-data-resource"}
-        resources.append(names | file | {"schema": schema})
+        resources.append(names | _CSV_FILE | {"schema": schema})
+    listed = [{"name": n, "type": "string", "constraints": {"required": True}} for n in _CODE_COLUMNS]
+    codes = {"fields": listed, "primaryKey": list(_CODE_COLUMNS[:2])}
+    names = {"name": CODES, "title": say_words("Labels"), "path": f"csv/{CODES}.csv"}
+    resources.append(names | _CSV_FILE | {"schema": codes})
     package: dict[str, Any] = {
         "name": re.sub(r"[^a-z0-9._-]+", "-", files.title.lower()).strip("-") or "release",
         "title": files.title,

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from sfumato._util.catalogue import say_note, say_words, speak
+from sfumato._util.catalogue import say_note, say_text, say_words, speak
 from sfumato._util.frames import Frame, optional_package, safe_text
 from sfumato.errors import NotAnswerable
 from sfumato.operators.base import FloatArray
@@ -87,15 +87,18 @@ def _fill(book: Any, release: Release, told: Publication, *, leave_out: bool) ->
 
     single, _ = single_answers(release)
     if single:
-        names = {"label": "Query", "value": "answer", "error": "standard_error", "low": "low", "high": "high"}
+        names = {"label": "label", "value": "answer", "error": "standard_error", "low": "low", "high": "high"}
         frame = Frame({n: [getattr(s, k) for s in single] for k, n in names.items()})
+        frame = Frame({**frame.columns, "label": [say_words(text) for text in frame["label"]]})
         if marks.classes:
             flags = marks.flags(frame["answer"], frame["standard_error"])
             frame = Frame({**frame.columns, "flag": flags})
         add_list(_tab_name(say_words("named counts"), used), say_words("Single queries"), frame)
     for held in measure_tables(release, _CONFIDENCE):
         shown = held.labelled(told)
-        tab = _tab_name(" ".join((held.measure, *(("by",) if held.attributes[1:] else ()), *held.attributes[1:])), used)
+        groups = " x ".join(held.attributes[1:])
+        text = say_words("{measure} by {groups}", measure=held.measure, groups=groups) if groups else held.measure
+        tab = _tab_name(text, used)
         add_list(
             tab, shown.title(), _with_texts(held.frame(told.flags or None), shown), as_sentence(say_note(held.note))
         )
@@ -185,9 +188,9 @@ def _first_sheet(
         line(name, text)
     row += 1
     for text in reader_lines(release):
-        line(say_words("Caution"), text)
+        line(say_words("Caution"), say_text(text))
     for caution in release.cautions:
-        line(say_words("Caution"), caution.text)
+        line(say_words("Caution"), say_text(caution.text))
     advice = reading_advice(release.plan, projected=release.projection is not None).texts
     guarantee = guarantee_sentences(release.plan, released=True).texts
     for heading, texts in ((say_words("How to read it"), advice), (say_words("What it protects"), guarantee)):
