@@ -6,11 +6,16 @@ import csv
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from sfumato.errors import PlanError
+from sfumato.present.crosstab import print_chart
 from sfumato.releases import Release, load_release
+from sfumato.releases.measure_tables import measure_tables
+from sfumato.releases.publication import Publication
 from support.typed import Run, refused
 
 SPEC = """
@@ -136,3 +141,34 @@ def test_init_says_how_a_measure_is_declared(stays: Run) -> None:
     assert 'means = "cost", or moments' in text
     assert "[schema.cost]" in text
     assert "900" not in text
+
+
+def test_means_are_drawn(stays: Run) -> None:
+    """The bars are Python's means, a group of nobody has none, and both say so. Mutants: counts drawn under the name of
+    a mean; a mean of what is left out."""
+    found = load_release("out/one").with_errors()
+    frame = found.mean("cost", by="ward")
+    expected = dict(zip(frame["ward"], frame["mean cost"], strict=True))
+    del expected["(other)"]
+    for chart in (frame.plot(), print_chart(found, ("ward",), Publication(), mean="cost")):
+        spec = chart.to_dict()
+        assert {r["axis0"]: r["answer"] for r in _values(spec)} == expected
+        assert "1 bar is missing" in json.dumps(spec)
+    assert stays("chart", "out/one", "ward", "--mean", "cost", "-o", "mean.svg", "--title", "T").code == 0
+    assert "mean of cost" in Path("mean.svg").read_text(encoding="utf-8")
+    refused(stays("chart", "out/one", "ward", "--mean", "cost", "--per", "row", "-o", "x.svg"), "ask for one of both")
+    refused(stays("chart", "out/one", "ward", "--mean", "ward", "-o", "x.svg"), "not numeric")
+    with pytest.raises(PlanError, match="one to three"):
+        found.mean("cost").plot()
+    with pytest.raises(PlanError, match="do not add up"):
+        next(measure_tables(found, 0.95)).crosstab("ward")
+
+
+def _values(spec: Any) -> list[dict[str, Any]]:
+    """The rows of a chart, wherever in it they are."""
+    if isinstance(spec, list):
+        return [row for one in spec for row in _values(one)]
+    if not isinstance(spec, dict):
+        return []
+    own = spec["data"].get("values", []) if isinstance(spec.get("data"), dict) else []
+    return own or [row for one in spec.values() for row in _values(one)]

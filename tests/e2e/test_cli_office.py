@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,30 @@ def test_charts_are_written(run: Run) -> None:
     assert run("chart", "out/first", "age", "-o", "c.pdf", "--title", "T").code == 0
     refused(run("chart", "out/first", "age", "-o", "c.pdf"), "exists")
     refused(run("chart", "out/first", "age", "-o", "c.gif"), ".svg, .png, .pdf")
+
+
+def _widest(svg: str) -> float:
+    """Pixels that the letters below a chart may take, by a wide font; they begin at the left."""
+    lines = re.findall(r'font-size="10px"[^>]*>((?:<tspan[^>]*>)?[^<]+)', svg)
+    return max(len(re.sub("<[^>]*>", "", line)) for line in lines) * 6.5
+
+
+def test_charts_tell_flags_and_fit_and_speak(run: Run) -> None:
+    """Lines below are broken; marks are explained, bars that are missing counted; numbers as the language has them.
+    Mutants: a source in one line; English numbers; cells left out in silence;
+    a chart of one attribute without marks."""
+    told = Path("out/first/publication.toml")
+    told.write_text(told.read_text().replace('"Office"', f'"{"Office of very long names " * 6}"'))
+    Path("p.toml").write_text(told.read_text().replace("flags", "flags = {'+' = 1e-4, suppress = 0.2}\n#"))
+    for names in (["age"], ["age", "sex"]):
+        out = f"{len(names)}.svg"
+        assert run("chart", "out/first", *names, "-o", out, "--publication", "p.toml", "--language", "de").code == 0
+        text = Path(out).read_text(encoding="utf-8")
+        width = float(re.search(r'<svg[^>]* width="([\d.]+)"', text)[1])  # type: ignore[index]
+        assert _widest(text) < width
+        assert "Relativer Standardfehler: + über 0,01 %." in text
+        assert re.search("Balken feh", text)
+        assert not re.search(r">\d,\d{3}<", text)
 
 
 @pytest.mark.parametrize(("language", "word"), [("en", "released"), ("de", "veröffentlicht"), ("fr", "publiées")])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,6 +33,29 @@ from support.typed import Run, refused, release
 )
 def test_keywords_are_said_as_options(command: str, text: str, expected: str) -> None:
     assert message_for_command(text, typed_command(cli.command(), [*command.split(), "x"])) == expected
+
+
+def _commands(group: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    yield words, group
+    for name, inner in getattr(group, "commands", {}).items():
+        yield from _commands(inner, (*words, name))
+
+
+def test_help_loses_no_words(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every word of every help text is shown. Mutant: [publication] taken for a mark of a style."""
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("TERMINAL_WIDTH", "200")
+    bracketed = 0
+    for words, command in _commands(cli.command()):
+        shown = " ".join(re.sub(r"[│╭╮╰╯─]", " ", run(*words, "--help").out).split())
+        for told in (command, *command.params):
+            text = (getattr(told, "help", None) or "").split("\f")[0].replace("\\[", "[").replace("\b", "")
+            if getattr(told, "hidden", False):
+                continue
+            for sentence in text.split("\n\n"):
+                assert " ".join(sentence.split()) in shown, (words, sentence)
+            bracketed += "[" in text
+    assert bracketed >= 8
 
 
 def test_a_name_that_was_paid_for_says_where_to_look(run: Run) -> None:

@@ -89,6 +89,19 @@ def say_words(text: str, **values: object) -> str:
     return found.format(**values) if values else found
 
 
+def say_amount(number: str, unit: str) -> str:
+    """A number with its unit as it stands in a sentence after "of": languages bend words there, as German does."""
+    text = f"of {{number}} {unit}"
+    known = read_catalogue(_SPOKEN.get()).words
+    return known[text].format(number=number) if text in known else f"{number} {say_words(unit)}"
+
+
+def say_day(day: str) -> str:
+    """A day, given as year-month-day, as prose has it."""
+    year, month, date = day.split("-")
+    return say_words("{year}-{month}-{day}", year=year, month=month, day=date)
+
+
 _FEW = 9  # letters: a text that says less by itself, such as "{low} to {high}", takes single words alone
 
 
@@ -106,7 +119,10 @@ def _spoken_patterns(language: str) -> tuple[tuple[re.Pattern[str], str], ...]:
 
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z\d“'\"])")
-_NUMBER = re.compile(r"-?[\d,]+(\.\d+)?")
+_NUMBER = re.compile(r"[-−]?[\d,]+(\.\d+)?")
+_ENDS = ("low", "high")
+"""Names of what are numbers mostly, and else texts."""
+_CELL = re.compile(r"\[([^\s,]+), ([^\s,]+)\)")
 ENGLISH = re.compile(
     r"\b(the|of|and|is|are|were|for|with|by|its|it|than|to|from|be|has|have|which|that|this|they|no|errs?|noise)\b",
     re.I,
@@ -140,9 +156,13 @@ def _say_whole(text: str) -> str | None:
         values = found.groupdict()
         if any(_SENTENCE.search(v) or (k.startswith("n_") and not _NUMBER.fullmatch(v)) for k, v in values.items()):
             continue
-        told = {k: local_number(v) if k.startswith("n_") else _say_whole(v) or v for k, v in values.items()}
+        told = {k: local_number(v) if _is_number(k, v) else _say_whole(v) or v for k, v in values.items()}
         return words[key].format(**told)
     return None
+
+
+def _is_number(name: str, value: str) -> bool:
+    return name.startswith("n_") or (name in _ENDS and _NUMBER.fullmatch(value) is not None)
 
 
 _NOTES = (
@@ -166,8 +186,16 @@ def _say_part(part: str) -> str:
     for text in _NOTES:
         pattern = re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>.+)", re.escape(text))
         if found := re.fullmatch(pattern, part):
-            return say_words(text, **{k: local_number(v) for k, v in found.groupdict().items()})
+            told = {k: _cell_words(v) if k == "cell" else local_number(v) for k, v in found.groupdict().items()}
+            return say_words(text, **told)
     return part
+
+
+def _cell_words(cell: str) -> str:
+    """A declared label: a range in words, a number with the marks of the language, another text as it is."""
+    if found := _CELL.fullmatch(cell):
+        return say_words("{low} to under {high}", low=local_number(found[1]), high=local_number(found[2]))
+    return local_number(cell) if _NUMBER.fullmatch(cell) else cell
 
 
 def local_number(text: str) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 from contextlib import suppress
 from functools import cache
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 import typer.core
@@ -46,7 +47,20 @@ def command() -> typer.core.TyperGroup:
     """
     built = typer.main.get_command(app)
     assert isinstance(built, typer.core.TyperGroup)
+    _keep_brackets(built)
     return built
+
+
+def _keep_brackets(command: Any) -> None:
+    """Keep the names of a spec's tables in help texts, such as [plan], which would be taken for marks of a style."""
+    for told in (command, *command.params):
+        if text := getattr(told, "help", None):
+            told.help = _BRACKET.sub(r"\\[", text)
+    for inner in getattr(command, "commands", {}).values():
+        _keep_brackets(inner)
+
+
+_BRACKET = re.compile(r"\[(?=[a-z#/@])")
 
 
 def main() -> None:

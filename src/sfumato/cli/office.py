@@ -209,6 +209,12 @@ def chart(
     per: Annotated[
         Base, typer.Option(help="Draw per cents instead of counts; the first attribute runs down.")
     ] = Base.NONE,
+    mean: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MEASURE", help="Draw the means of a measure, or of a numeric attribute, within the cells."
+        ),
+    ] = None,
     publication: Told = None,
     language: Language = None,
 ) -> None:
@@ -217,6 +223,7 @@ def chart(
     \b
     Example:
       sfumato chart releases/2026-11 age sex -o chart.pdf
+      sfumato chart releases/2026-11 region --mean income -o chart.svg
     """
     from sfumato._util.catalogue import speak
     from sfumato.present.crosstab import print_chart, save_chart
@@ -225,7 +232,7 @@ def chart(
     found, told = load_release(folder).with_errors(), chosen_publication(folder, publication, language)
     of = None if per is Base.NONE else per.value
     with speak(told.language, told.called()), refuse_write_errors(out):
-        save_chart(print_chart(found, tuple(attributes), told, title=title, per=of), out)
+        save_chart(print_chart(found, tuple(attributes), told, title=title, per=of, mean=mean), out)
     typer.echo(f"Written to {out}")
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from sfumato._util.catalogue import page_locale
 from sfumato._util.description import TitledTable
 from sfumato._util.frames import Frame, optional_package, safe_text
 from sfumato.domain.impossible import cell_value_ranges
@@ -308,7 +310,7 @@ def chart_cross_table(
     names: Sequence[str],
     measured: str,
     title: str = "",
-    source: str = "",
+    below: Sequence[str] = (),
     *,
     share: bool = False,
 ) -> Any:
@@ -321,30 +323,53 @@ def chart_cross_table(
     # in words: layers that share a scale sort what is left to the order of the rows
     order = {field: list(dict.fromkeys(row[field] for row in rows)) for field in fields}
     coded: dict[str, Any] = {"field": fields[0], "type": "nominal", "sort": order[fields[0]]}
-    base = altair.Chart(altair.Data(values=list(rows))).encode(x=altair.X(**coded, title=names[0]))
+    base = altair.Chart(altair.Data(values=list(rows))).encode(
+        x=altair.X(**coded, title=names[0], axis=altair.Axis(titlePadding=_APART))
+    )
     if len(names) > 1:
         coded = {"field": fields[1], "type": "nominal", "sort": order[fields[1]]}
         base = base.encode(color=altair.Color(**coded, title=names[1]), xOffset=altair.XOffset(**coded))
-    axis = altair.Axis(format="%") if share else altair.Axis()
+    axis = altair.Axis(format="%", titlePadding=_APART) if share else altair.Axis(titlePadding=_APART)
     bars = base.mark_bar(opacity=0.6).encode(y=altair.Y(field="answer", type="quantitative", title=measured, axis=axis))
     drawn = bars + _interval_rule(altair, base)
     if any(row.get("flag") for row in rows):
         above = altair.Y(field="high", type="quantitative")
-        drawn += base.mark_text(dy=-6, color="black").encode(y=above, text=altair.Text(field="flag", type="nominal"))
+        drawn += base.mark_text(dy=-6, color="black").encode(
+            y=above, text=altair.Text(field="flag", type="nominal"), color=altair.value("black")
+        )
     if len(names) > 2:
         each = altair.Facet(field=fields[2], type="nominal", sort=order[fields[2]], title=names[2])
         drawn = drawn.properties(width=220, height=160).facet(facet=each, columns=3)
-    return chart_with_words(drawn, title, source)
+    bars_wide = len(order[fields[0]]) * (len(order[fields[1]]) + 0.5 if len(fields) > 1 else 1)
+    return chart_with_words(drawn, title, below, width=660 if len(names) > 2 else int(20 * bars_wide))
 
 
-def chart_with_words(chart: Any, title: str, source: str) -> Any:
-    """A chart with its title above and its source below."""
+# pixels: between labels and the title of an axis, the least room to the right, the least width of lines
+_APART, _ROOM, _NARROWEST = 12, 40, 360
+# pixels of a letter: of small ones by a narrow font, as the picture is laid out, and by a wide one, as a reader may
+# have; of large ones
+_SMALL, _SMALL_WIDE, _LARGE_WIDE = 4.5, 6.5, 8.5
+_FONT = "Liberation Sans, Arial, Helvetica, sans-serif"  # of the widths by which it is laid out
+
+
+def chart_with_words(chart: Any, title: str, below: str | Sequence[str], *, width: int = 400) -> Any:
+    """A chart with its title above and lines below, broken at about its width; numbers as the language has them.
+
+    width: of what is drawn, in pixels.
+    """
     altair = _load_altair()
+    lines = [below] if isinstance(below, str) else list(below)
+    told = [part for line in lines for part in textwrap.wrap(line, int(max(width, _NARROWEST) / _SMALL_WIDE))]
     if title:
-        chart = chart.properties(title=altair.TitleParams(text=title, anchor="start"))
-    if source:
-        below = altair.TitleParams(text=source, orient="bottom", anchor="start", fontWeight="normal", fontSize=10)
-        chart = altair.concat(chart, title=below)
+        shown = textwrap.wrap(title, int(max(width, _NARROWEST) / _LARGE_WIDE))
+        chart = chart.properties(title=altair.TitleParams(text=shown, anchor="start"))
+    if told:
+        source = altair.TitleParams(text=told, orient="bottom", anchor="start", fontWeight="normal", fontSize=10)
+        longest = max(map(len, told))
+        room = max(_ROOM, int(_SMALL_WIDE * longest - max(width, _SMALL * longest)))
+        chart = altair.concat(chart, title=source, padding={"left": 5, "top": 5, "right": room, "bottom": 10})
+        # it is finished; one without a source may still be put beside others, which takes no settings
+        chart = chart.configure(font=_FONT, locale={"number": page_locale()})
     return chart
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import Any, cast
 
 import numpy as np
 
-from sfumato._util.catalogue import called_attribute, local_number, say_note, say_words
-from sfumato._util.checks import show_number
+from sfumato._util.catalogue import called_attribute, local_number, say_note, say_text, say_words
 from sfumato._util.description import TitledTable
 from sfumato._util.frames import Frame, safe_text
 from sfumato.domain import Attribute, Dates, Domain, Measure
@@ -21,12 +20,14 @@ from sfumato.domain.core import has_unequal_widths, is_year
 from sfumato.errors import NotAnswerable
 from sfumato.operators import Identity, Padded, Prefix
 from sfumato.operators.base import FloatArray
-from sfumato.plans.predictions import expand_to_queries, widest_sum_margin
+from sfumato.plans.predictions import expand_to_queries
 from sfumato.present.words import round_to_error, show_figures
 from sfumato.releases import Release, Table
 from sfumato.releases.ends import shown_cells
+from sfumato.releases.measure_tables import asked_measures, measure_statistics, measure_table
 from sfumato.releases.moments import read_moments
-from sfumato.workloads import RECORDS, QueryBlock, Workload, sums
+from sfumato.releases.reliability import SUPPRESS, WITHHELD, Reliability, read_reliability
+from sfumato.workloads import RECORDS, QueryBlock, Workload
 from sfumato.workloads.levels import family_names, is_table_family, table_names
 
 _EPOCH = date(1970, 1, 1).toordinal()
@@ -38,7 +39,6 @@ _LARGEST = 100_000  # cells of a table of which the largest are shown, and nothi
 _MAX_POINTS = 4_096  # steps of a CDF: more than a page has pixels
 _MAX_SINGLES = 200  # named counts on a page; the folder has all
 _MAX_PAIRED = 30  # groups: an interval of a correlation is searched for, a tenth of a second each
-_MAX_LINES = 4  # knots that are lines, such as one of poverty; more of them look for a range
 _GINI = "Gini index"
 # how columns begin that hold a statistic of a measure
 _VALUES = ("answer", "value", "mean", "variance", "covariance", "correlation", "gini", "lorenz")
@@ -290,28 +290,14 @@ def _largest_groups(release: Release, by: tuple[str, ...], groups: list[int]) ->
     return sorted(groups, key=lambda g: -sizes[g])
 
 
-def asked_measures(release: Release) -> list[tuple[str, tuple[str, ...]]]:
-    """Each measure of which sums are asked, with the attributes by whose cells they are asked."""
-    measures = release.plan.workload.domain.measures
-    found: dict[tuple[str, tuple[str, ...]], None] = {}
-    for query in release.workload.blocks if measures else ():
-        names = query.block.attributes
-        tables = all(
-            isinstance(f, Identity)
-            for g, f in zip(query.block.groups, query.block.factors, strict=True)
-            if not set(g) & set(measures)
-        )
-        if tables:
-            by = tuple(n for n in names if n not in measures)
-            found |= {(n, by): None for n in names if n in measures}
-    return list(found)
+def measures_table(release: Release, flags: Mapping[str, float] | None = None) -> list[TitledTable]:
+    """Sums, means, variances, gaps, inequality and what pairs have of measures, one line each, where they follow.
 
-
-def measures_table(release: Release) -> list[TitledTable]:
-    """Sums, means, variances, gaps, inequality and what pairs have of measures, one line each, where they follow."""
-    domain = release.plan.workload.domain
+    With marks of an office means, sums and gaps have theirs, and a number that is flagged "suppress" is two dots.
+    """
+    domain, marks = release.plan.workload.domain, read_reliability(flags)
     columns: dict[str, list[str]] = {
-        n: [] for n in ("Measure", "Group", "Statistic", "Answer", "95 % from", "to", "Note")
+        n: [] for n in ("Measure", "Group", "Statistic", "Answer", "95 % from", "to", "Flag", "Note")
     }
     omitted, told_of = 0, set[str]()
     asked = asked_measures(release)
@@ -326,21 +312,29 @@ def measures_table(release: Release) -> list[TitledTable]:
     for measure, by, found in told:
         cells = itertools.product(*(shown_cells(domain, b) for b in by))
         groups = [safe_text(" · ".join(c)) or say_words("all") for c in cells]
+        flagged = _measure_flags(release, measure, by, marks)
         for statistic, frame in found:
             told_of.add(statistic)
             value = next(n for n in frame.columns if n.startswith(_VALUES))
             notes = frame.columns.get("note", [""] * len(frame))
-            for group, v, low, high, note in zip(groups, frame[value], frame["low"], frame["high"], notes, strict=True):
+            set_flags = flagged.get(statistic, [""] * len(frame))
+            lines = zip(groups, frame[value], frame["low"], frame["high"], set_flags, notes, strict=True)
+            for group, v, low, high, flag, note in lines:
                 if len(columns["Group"]) == _MAX_SINGLES:
                     omitted += 1
                     continue
                 error = 0.0 if v is None else (high - low) / 4
                 shown = ["–" if x is None else round_to_error(x, error) for x in (v, low, high)]
-                row = (safe_text(called_attribute(measure)), group, say_words(statistic), *shown, say_note(note or ""))
-                for column, text in zip(columns.values(), row, strict=True):
+                if flag == SUPPRESS:
+                    shown = [WITHHELD] * 3
+                row = (safe_text(called_attribute(measure)), group, say_text(statistic), *shown)
+                mark = "" if flag == SUPPRESS else flag
+                for column, text in zip(columns.values(), (*row, mark, say_note(note or "")), strict=True):
                     column.append(text)
     if not columns["Group"]:
         return []
+    if not marks.classes:
+        del columns["Flag"]
     caption = say_words("Sums, means and variances of measures with 95 % intervals")
     caption += say_words(", and covariances and correlations of pairs") if "correlation" in told_of else ""
     caption += say_words(", and how unequal they are") if _GINI in told_of else ""
@@ -350,19 +344,25 @@ def measures_table(release: Release) -> list[TitledTable]:
     return [TitledTable(caption, frame, numbers, say_words("Measures"), _MAX_SINGLES)]
 
 
+def _measure_flags(release: Release, measure: str, by: tuple[str, ...], marks: Reliability) -> dict[str, list[str]]:
+    """The flags of each statistic that is in the unit of a measure, group by group."""
+    measures = release.plan.workload.domain.measures
+    held = measure_table(release, measure, by, CONFIDENCE) if marks.classes and measure in measures else None
+    if held is None:
+        return {}
+    pairs = zip(held.labels[0], held.sizes(), held.noise_errors(), strict=True)
+    return {statistic: marks.flags(sizes, errors) for statistic, sizes, errors in pairs}
+
+
 def _statistics_of(release: Release, measure: str, by: tuple[str, ...]) -> Iterator[tuple[str, Frame]]:
     """What can be told of a measure by some attributes."""
     declared = cast("Measure", release.plan.workload.domain[measure])
     level: dict[str, Any] = {"by": by, "confidence": CONFIDENCE}
     tell: dict[str, Callable[[], Frame]] = {
-        "sum": lambda: _sum_of(release, measure, by),
-        "mean": lambda: release.mean(measure, by=by, confidence=CONFIDENCE),
-        "variance": lambda: release.variance(measure, **level),
+        name: (lambda find=find: find(release))
+        for name, find in measure_statistics(release, measure, by, CONFIDENCE).items()
     }
-    for z in declared.knots if len(declared.knots) <= _MAX_LINES else ():
-        tell[f"mean gap below {show_number(z)}"] = lambda z=z: release.gap(measure, float(z), **level)
-    if declared.knots:
-        tell["mean, cut where it errs least"] = lambda: release.mean(measure, clip="best", **level)
+    tell["variance"] = lambda: release.variance(measure, **level)
     if declared.knots and declared.low >= 0:
         tell[_GINI] = lambda: release.gini(measure, **level)
         for share, words in ((0.5, "lower half"), (0.9, "lower nine tenths")):
@@ -377,22 +377,6 @@ def _pair_statistics_of(release: Release, one: str, other: str, by: tuple[str, .
     with contextlib.suppress(NotAnswerable):
         yield "covariance", release.covariance_between(one, other, by=by, confidence=CONFIDENCE)
         yield "correlation", release.correlation(one, other, by=by, confidence=CONFIDENCE)
-
-
-def _sum_of(release: Release, measure: str, by: tuple[str, ...]) -> Frame:
-    """Sums of a measure; where only sums of records with a number in several were measured, those of these."""
-    domain = release.plan.workload.domain
-    try:
-        return release.ask(sums(domain, measure, by=by), CONFIDENCE)
-    except NotAnswerable:
-        held = read_moments(release, [measure], by)
-    begin, *_, end = cast("Measure", domain[measure]).midpoints
-    row = np.array([(begin + end) / 2, (end - begin) / 2])
-    value, shown = held.values[:, :2] @ row, held.shown[:, :2] @ row
-    errors = np.sqrt(np.maximum(np.einsum("i,gij,j->g", row, held.noise[:, :2, :2], row), 0.0))
-    margin = widest_sum_margin(CONFIDENCE, release.raw.measurement.noise) * errors
-    low, high = np.minimum(shown, value - margin), np.maximum(shown, value + margin)
-    return Frame({"answer": shown.tolist(), "low": low.tolist(), "high": high.tolist()})
 
 
 def single_answers(release: Release) -> tuple[list[Single], int]:
@@ -419,25 +403,33 @@ def single_answers(release: Release) -> tuple[list[Single], int]:
     return shown, omitted
 
 
-def singles_table(release: Release) -> list[TitledTable]:
+def singles_table(release: Release, flags: Mapping[str, float] | None = None) -> list[TitledTable]:
     """Answers that belong to no table and no distribution, one line each; nothing where there are none."""
     found, omitted = single_answers(release)
     if not found:
         return []
-    before = release.projection is not None
+    before, marks = release.projection is not None, read_reliability(flags)
+    flagged = marks.flags([s.value for s in found], [s.error for s in found])
+    hidden = [flag == SUPPRESS for flag in flagged]
+
+    def shown(numbers: Iterable[tuple[float, float]]) -> list[str]:
+        pairs = zip(hidden, numbers, strict=True)
+        return [WITHHELD if left_out else round_to_error(*number) for left_out, number in pairs]
+
     columns = {
-        say_words("Query"): [s.label for s in found],
-        say_words("Part"): [s.part for s in found],
-        say_words("Answer"): [round_to_error(s.value, s.error) for s in found],
-        **({say_words("Before projection"): [round_to_error(s.before, s.error) for s in found]} if before else {}),
+        say_words("Query"): [say_words(s.label) for s in found],
+        say_words("Part"): [say_words(s.part) for s in found],
+        say_words("Answer"): shown((s.value, s.error) for s in found),
+        **({say_words("Before projection"): shown((s.before, s.error) for s in found)} if before else {}),
         say_words("Standard error before" if before else "Standard error"): [show_figures(s.error) for s in found],
-        say_words("95 % from"): [round_to_error(s.low, s.error) for s in found],
-        say_words("to"): [round_to_error(s.high, s.error) for s in found],
+        say_words("95 % from"): shown((s.low, s.error) for s in found),
+        say_words("to"): shown((s.high, s.error) for s in found),
+        **({say_words("Flag"): ["" if f == SUPPRESS else f for f in flagged]} if marks.classes else {}),
         say_words("Unit"): [say_words(s.unit) for s in found],
     }
     caption = say_words("Single queries with 95 % intervals")
     caption += say_words("; {number} more are in the release", number=local_number(f"{omitted:,}")) if omitted else ""
-    numbers = [n for n in columns if n not in (say_words("Query"), say_words("Part"), say_words("Unit"))]
+    numbers = [n for n in columns if n not in map(say_words, ("Query", "Part", "Unit", "Flag"))]
     return [TitledTable(caption, Frame(columns), numbers, say_words("Answers to single queries"), _MAX_SINGLES)]
 
 

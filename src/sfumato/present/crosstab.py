@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from sfumato._util.catalogue import say_words
+from sfumato._util.catalogue import say_words, speak
 from sfumato._util.description import Description, DescriptionBlock, Sentences, TitledTable
 from sfumato._util.documents import write_atomically
 from sfumato._util.frames import optional_package
@@ -15,6 +16,8 @@ from sfumato.errors import InvalidInput, NotAnswerable, PlanError
 from sfumato.present.answers import CONFIDENCE, asked_table_names
 from sfumato.releases import Release
 from sfumato.releases.crosstab import CrossTable
+from sfumato.releases.ends import shown_cells
+from sfumato.releases.means import Means
 from sfumato.releases.publication import Publication
 
 _MOST = 4  # on a page: each is two tables of a screen; the commands and the workbook have all
@@ -72,17 +75,40 @@ def print_chart(
     *,
     title: str | None = None,
     per: str | None = None,
+    mean: str | None = None,
 ) -> Any:
-    """An Altair chart of a table over one to three attributes, in the publication's words, with its source line."""
+    """An Altair chart of a table over one to three attributes, or of means by them, in the publication's words.
+
+    It has the publication's source line.
+    """
     said = publication.text("title") if title is None else title
-    source = publication.source_line(release)
+    source, flags = publication.source_line(release), publication.flags
+    if mean is not None:
+        if per is not None:
+            raise PlanError("per cents are of counts, not of means; ask for one of both")
+        return _named_means(release, names, publication, mean).plot(title=said, source=source, flags=flags)
     if len(names) == 1:
         if per is not None:
             raise PlanError("per cents are drawn of two or three attributes; name another one")
-        return release.table(*names, confidence=CONFIDENCE).labelled(publication).plot(title=said, source=source)
+        table = release.table(*names, confidence=CONFIDENCE)
+        return table.labelled(publication).plot(title=said, source=source, flags=flags)
     table = release.table(*names, confidence=CONFIDENCE)
-    made = table.crosstab(names[:1], names[1:], per=per, flags=publication.flags).labelled(publication)
+    made = table.crosstab(names[:1], names[1:], per=per, flags=flags).labelled(publication)
     return made.plot(title=said, source=source, per=per is not None)
+
+
+def _named_means(release: Release, names: tuple[str, ...], publication: Publication, mean: str) -> Means:
+    """Means with their groups in the publication's words."""
+    found, domain = release.mean(mean, by=names, confidence=CONFIDENCE), release.plan.workload.domain
+    errors = found if release.projection is None else release.raw.mean(mean, by=names, confidence=CONFIDENCE)
+    with speak(publication.language, publication.called()):
+        cells = list(itertools.product(*(shown_cells(domain, n) for n in names)))
+        head = say_words("mean of {measure}", measure=publication.heading(mean))
+    columns: dict[str, Any] = {publication.heading(n): [c[i] for c in cells] for i, n in enumerate(names)}
+    numbers = list(found.columns.values())[len(names) :]
+    columns[head] = numbers[0]
+    columns |= {"standard_error": errors["standard_error"], "low": found["low"], "high": found["high"]}
+    return Means(columns)
 
 
 def save_chart(chart: Any, path: str | PathLike[str]) -> Path:

@@ -50,6 +50,7 @@ from sfumato.releases import Release
 from sfumato.releases.methods import method_description
 from sfumato.releases.publication import Publication
 from sfumato.releases.released import WorkloadRelease
+from sfumato.releases.reliability import read_reliability
 from sfumato.releases.warnings import doubts
 
 if TYPE_CHECKING:
@@ -218,7 +219,7 @@ def _one_look_context(
     queries = sum(f.queries for f in found)
     return [
         Sentences([sections.lead_sentences(plan, queries, released=release is not None, projected=projected)]),
-        *([] if release is None else [*answer_blocks(release), *crosstab_section(release, told)]),
+        *([] if release is None else [*answer_blocks(release, told=told), *crosstab_section(release, told)]),
         sections.key_figures(plan, queries, projected=projected),
         protection_section(plan, sections.reading_advice(plan, projected=projected), released=release is not None),
         sections.asked_text(plan, found, part),
@@ -248,7 +249,15 @@ def protection_section(plan: WorkloadPlan, reading: Sentences, *, released: bool
     return Description("What it protects", blocks, "protects", "Protection")
 
 
-def answer_blocks(release: Release, each: str = "Each") -> list[DescriptionBlock]:
+def glance_tables(release: Release, told: Publication) -> list[DescriptionBlock]:
+    """Measures, single answers and typical values, with the marks of a publication and what these mean."""
+    marks = read_reliability(told.flags)
+    flagged = [*measures_table(release, told.flags), *singles_table(release, told.flags)]
+    rule = [Sentences([marks.statement()], quiet=True)] if flagged and marks.classes else []
+    return [*flagged, *rule, *typical_table(release)]
+
+
+def answer_blocks(release: Release, each: str = "Each", told: Publication | None = None) -> list[DescriptionBlock]:
     """Reasons for doubt, and the answers themselves."""
     text = (
         f"{each} answer with its 95 % interval: the thin lines, which for large counts can be too short to see. "
@@ -263,7 +272,7 @@ def answer_blocks(release: Release, each: str = "Each") -> list[DescriptionBlock
         Chart(f"curve-{i}", _curve_title(curve), _curve_caption(curve), charts.distribution_chart(curve))
         for i, curve in enumerate(asked_distributions(release))
     ]
-    single = [*measures_table(release), *singles_table(release), *typical_table(release)]
+    single = glance_tables(release, told or Publication())
     out: list[DescriptionBlock] = [doubts(release)]
     if single or curves or tables:
         out.append(Description("Answers", [Sentences([text]), *single, *curves, *tables], "answers", "Answers"))

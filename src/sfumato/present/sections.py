@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from decimal import Decimal
 
-from sfumato._util.catalogue import local_number, page_language, say_words
+from sfumato._util.catalogue import local_number, page_language, say_amount, say_words
 from sfumato._util.description import Bar, Bars, Chart, Description, Facts, Figures, Sentences, TitledTable
 from sfumato._util.frames import Frame, safe_text
 from sfumato.plans.explain import bias_text, errors_by_part, noise_name, objective_text
@@ -48,7 +48,7 @@ def table_text(plan: WorkloadPlan) -> str:
 def lead_sentences(plan: Plan, queries: int, *, released: bool, projected: bool = False) -> str:
     """The page in two sentences."""
     table = table_text(plan)
-    typical = f"{show_figures(plan.mean_error)} {say_words(_error_unit(plan))}"
+    typical = say_amount(show_figures(plan.mean_error), _error_unit(plan))
     if plan.forecast is not None and plan.forecast.proved:
         typical = f"at most {typical} once projected, {show_figures(plan.forecast.raw)} before"
     if released:

@@ -25,15 +25,13 @@ from sfumato.plans.labels import LabelPlan
 from sfumato.plans.plan import Plan
 from sfumato.plans.planned import WorkloadPlan
 from sfumato.privacy.accounting import event_price
-from sfumato.privacy.amounts import Currency, readable_number
+from sfumato.privacy.amounts import Currency, readable_number, superscript_exponent
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger.words import export_events
 from sfumato.releases import Provenance, Release
 from sfumato.releases.released import WorkloadRelease
 from sfumato.workloads import RECORDS, QueryBlock, QueryFamily, Workload, predicates
 from sfumato.workloads.levels import family_names, names_asked, table_names
-
-_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def show_figures(value: float | None, figures: int = 3) -> str:
@@ -68,15 +66,6 @@ def round_to_error(value: float, error: float) -> str:
             else _with_sign(value, local_number(f"{abs(value):,.0f}"))
         )
     return _with_sign(value, local_number(f"{abs(value):,.{min(9, _decimals_of_figures(error, 2))}f}"))
-
-
-def superscript_exponent(text: str) -> str:
-    """Computer notation such as 1e-6 as 10⁻⁶."""
-    head, mark, tail = text.partition("e")
-    if not mark:
-        return text
-    power = "10" + str(int(tail)).translate(_RAISED)
-    return power if head == "1" else f"{head}·{power}"
 
 
 def parameter_text(value: Fraction) -> str:

@@ -25,22 +25,22 @@ from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
 
-from sfumato._util.catalogue import page_language, say_words, speak
+from sfumato._util.catalogue import page_language, say_note, say_words, speak
 from sfumato._util.frames import Frame, printable, safe_text
 from sfumato.errors import InvalidInput, PlanError
 from sfumato.present.words import budget_statement
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.publishing.site import tables_to_publish
-from sfumato.publishing.workbook import write_workbook
+from sfumato.publishing.workbook import NUMBERS, as_sentence, write_workbook
 from sfumato.releases import Release, Table
 from sfumato.releases.ends import column_heading
 from sfumato.releases.files import Draft, write_parquet
+from sfumato.releases.measure_tables import MeasureTable, measure_tables
 from sfumato.releases.methods import method_paragraph
 from sfumato.releases.publication import Publication
 from sfumato.releases.reliability import SUPPRESS, read_reliability
 
 _MOST_TABLES, _MOST_ROWS = 500, 1_000_000  # files that a folder can be looked through, lines that a spreadsheet takes
-_NUMBERS = ("answer", "standard_error", "low", "high", "relative_standard_error")
 _CONFIDENCE = 0.95  # of the intervals, as on pages
 _PERIOD = re.compile(r"\d{4}(-(\d\d(-\d\d)?|Q[1-4]|S[12]|W\d\d))?")
 """What SDMX takes for a period of time."""
@@ -55,11 +55,9 @@ class _Written:
     stem: str
     headings: tuple[str, ...]
     texts: tuple[tuple[str, ...], ...]
-
-    @property
-    def title(self) -> str:
-        """What it is called."""
-        return " × ".join(self.headings)
+    title: str
+    of: str
+    note: str = ""
 
     @property
     def columns(self) -> list[str]:
@@ -75,6 +73,7 @@ class _Files:
     publication: Publication
     tables: tuple[_Written, ...]
     folder: Path
+    leave_out: bool
 
     @property
     def title(self) -> str:
@@ -104,7 +103,7 @@ def write_formats(
     >>> with tempfile.TemporaryDirectory() as place:
     ...     written = write_formats(ages, pathlib.Path(place) / "files", ["px", "csvw"])
     ...     sorted(p.name for p in written.rglob("*.*"))
-    ['age.csv', 'age.px', 'age.sex.csv', 'age.sex.px', 'csv-metadata.json', 'sex.csv', 'sex.px']
+    ['age.csv', 'age.px', 'age.sex.csv', 'age.sex.px', 'codes.csv', 'csv-metadata.json', 'sex.csv', 'sex.px']
     """
     if not isinstance(release, Release):
         raise PlanError("files for offices are written of a release whose errors are known")
@@ -116,7 +115,7 @@ def write_formats(
     told.check_names(release.plan.workload.domain)
     with speak(told.language, told.called()), Draft(folder) as draft:
         tables = tuple(_written_tables(release, told, leave_out=leave_out))
-        files = _Files(release, told, tables, draft.partial)
+        files = _Files(release, told, tables, draft.partial, leave_out)
         for name in wanted:
             FORMATS[name](files)
         draft.publish()
@@ -124,9 +123,8 @@ def write_formats(
 
 
 def _written_tables(release: Release, told: Publication, *, leave_out: bool) -> Iterator[_Written]:
-    rows, used = 0, set[str]()
-    for names in tables_to_publish(release)[:_MOST_TABLES]:
-        table = release.table(*names, confidence=_CONFIDENCE)
+    rows, used = 0, {CODES}
+    for table in _all_tables(release):
         rows += table.values.size
         if rows > _MOST_ROWS:
             return
@@ -134,16 +132,27 @@ def _written_tables(release: Release, told: Publication, *, leave_out: bool) -> 
         if not told.flags:
             frame = Frame({n: c for n, c in frame.columns.items() if n != "flag"})
         shown = table.labelled(told)
-        stem = _file_stem(names, used)
         if leave_out:
             frame = _without_suppressed(frame)
-        yield _Written(table, frame, stem, shown.attributes, shown.labels)
+        names: tuple[str, ...] = table.attributes
+        note = ""
+        if isinstance(table, MeasureTable):
+            names, note = (table.measure, *(("by",) if names[1:] else ()), *names[1:]), say_note(table.note)
+        stem = _file_stem(names, used)
+        yield _Written(table, frame, stem, shown.attributes, shown.labels, shown.title(), shown.of, note)
+
+
+def _all_tables(release: Release) -> Iterator[Table]:
+    """Statistics of measures, and as many tables of counts as are written."""
+    yield from measure_tables(release, _CONFIDENCE)
+    for names in tables_to_publish(release)[:_MOST_TABLES]:
+        yield release.table(*names, confidence=_CONFIDENCE)
 
 
 def _without_suppressed(frame: Frame) -> Frame:
     """The same rows, without the numbers of those that are flagged to be left out."""
     flags = frame.columns.get("flag", ())
-    blank = {n: [None if f == SUPPRESS else v for f, v in zip(flags, frame[n], strict=True)] for n in _NUMBERS}
+    blank = {n: [None if f == SUPPRESS else v for f, v in zip(flags, frame[n], strict=True)] for n in NUMBERS}
     return Frame({**frame.columns, **blank}) if flags else frame
 
 
@@ -183,6 +192,23 @@ def _write_csvs(files: _Files) -> None:
         body = zip(*t.frame.columns.values(), strict=True)
         lines = [[safe_text(v) if isinstance(v, str) else v for v in row] for row in body]
         _write_text(files, f"csv/{t.stem}.csv", _csv_file([[safe_text(n) for n in t.frame.columns], *lines]))
+    _write_text(files, f"csv/{CODES}.csv", _csv_file([_CODE_COLUMNS, *_code_rows(files)]))
+
+
+CODES = "codes"
+"""The file beside the tables that says what readers call their cells."""
+_CODE_COLUMNS = ("attribute", "code", "label")
+
+
+def _code_rows(files: _Files) -> list[tuple[str, ...]]:
+    """What readers call each cell of each attribute, in the publication's language."""
+    found: dict[tuple[str, str], str] = {}
+    for t in files.tables:
+        for name, codes, texts in zip(t.columns, t.table.labels, t.texts, strict=True):
+            found |= {
+                (safe_text(name), safe_text(code)): safe_text(text) for code, text in zip(codes, texts, strict=True)
+            }
+    return [(*key, text) for key, text in found.items()]
 
 
 def _each_language(text: Any) -> list[str | dict[str, str]]:
@@ -211,8 +237,13 @@ def _write_csvw(files: _Files) -> None:
             columns.append(one)
         keys = [_csvw_name(n) for n in t.columns]
         tables.append(
-            {"url": f"{t.stem}.csv", "dc:title": t.title, "tableSchema": {"columns": columns, "primaryKey": keys}}
+            {"url": f"{t.stem}.csv", "dc:title": t.title}
+            | ({"dc:description": t.note} if t.note else {})
+            | {"tableSchema": {"columns": columns, "primaryKey": keys}}
         )
+    codes = [{"name": n, "titles": [n], "datatype": "string", "required": True} for n in _CODE_COLUMNS]
+    keyed = {"columns": codes, "primaryKey": list(_CODE_COLUMNS[:2])}
+    tables.append({"url": f"{CODES}.csv", "dc:title": say_words("Labels"), "tableSchema": keyed})
     described: dict[str, Any] = {
         "@context": "http://www.w3.org/ns/csvw",
         "dc:title": _each_language(told.title) or files.title,
@@ -226,6 +257,9 @@ def _write_csvw(files: _Files) -> None:
 def _csvw_name(name: str) -> str:
     """A name of a column: URI templates take few characters, others are percent-encoded."""
     return quote(name, safe="").replace("-", "%2D").replace("~", "%7E")
+
+
+_CSV_FILE = {"format": "csv", "mediatype": "text/csv", "encoding": "utf-8", "profile": "tabular-data-resource"}
 
 
 def _write_frictionless(files: _Files) -> None:
@@ -247,8 +281,12 @@ def _write_frictionless(files: _Files) -> None:
                 described.append({"name": name, "type": "string" if name == "flag" else "number"})
         schema = {"fields": described, "primaryKey": [safe_text(n) for n in t.columns], "missingValues": [""]}
         names = {"name": t.stem.lower(), "title": t.title, "path": f"csv/{t.stem}.csv"}
-        file = {"format": "csv", "mediatype": "text/csv", "encoding": "utf-8", "profile": "tabular-data-resource"}
-        resources.append(names | file | {"schema": schema})
+        names |= {"description": t.note} if t.note else {}
+        resources.append(names | _CSV_FILE | {"schema": schema})
+    listed = [{"name": n, "type": "string", "constraints": {"required": True}} for n in _CODE_COLUMNS]
+    codes = {"fields": listed, "primaryKey": list(_CODE_COLUMNS[:2])}
+    names = {"name": CODES, "title": say_words("Labels"), "path": f"csv/{CODES}.csv"}
+    resources.append(names | _CSV_FILE | {"schema": codes})
     package: dict[str, Any] = {
         "name": re.sub(r"[^a-z0-9._-]+", "-", files.title.lower()).strip("-") or "release",
         "title": files.title,
@@ -288,7 +326,7 @@ def _write_sdmx(files: _Files) -> None:
     told = files.publication
     agency = _sdmx_ids([told.text("institution") or "SFUMATO"], upper=True)[0][:50]
     period = text if _PERIOD.fullmatch(text := told.text("period")) else ""
-    lists: dict[str, tuple[str, list[str], Sequence[str], str]] = {}
+    lists: dict[tuple[str, tuple[str, ...]], tuple[str, list[str], Sequence[str], str]] = {}
     structures: list[str] = []
     for t in files.tables:
         flow = _sdmx_ids([t.stem], upper=True)[0]
@@ -304,16 +342,17 @@ def _write_sdmx(files: _Files) -> None:
         ]
         dimensions = _sdmx_ids([*reserved, *t.table.attributes], upper=True)[len(reserved) :]
         codes = [_sdmx_ids(labels) for labels in t.table.labels]
-        for name, ids, texts, heading, attribute in zip(
-            dimensions, codes, t.texts, t.headings, t.table.attributes, strict=True
-        ):
-            lists.setdefault(attribute, (f"CL_{name}", ids, texts, heading))
+        keys = list(zip(t.table.attributes, t.table.labels, strict=True))
+        for key, name, ids, texts, heading in zip(keys, dimensions, codes, t.texts, t.headings, strict=True):
+            if key not in lists:  # two measures may have different statistics
+                known = [one for one, *_ in lists.values()]
+                lists[key] = (_sdmx_ids([*known, f"CL_{name}"])[-1], ids, texts, heading)
         structures.append(
             _sdmx_structure(
                 agency,
                 flow,
                 t,
-                [(d, lists[a][0]) for d, a in zip(dimensions, t.table.attributes, strict=True)],
+                [(d, lists[key][0]) for d, key in zip(dimensions, keys, strict=True)],
                 period=bool(period),
                 flags=bool(told.flags),
             )
@@ -322,7 +361,7 @@ def _write_sdmx(files: _Files) -> None:
         head += [*_ATTRIBUTES, "OBS_STATUS", *(["FLAG"] if told.flags else [])]
         rows: list[list[Any]] = [head]
         for cell, row in zip(itertools.product(*codes), t.frame.rows(), strict=True):
-            values = [row[n] for n in _NUMBERS]
+            values = [row[n] for n in NUMBERS]
             flag = row.get("flag", "")
             # U of the code list OBS_STATUS: low reliability; M: missing
             status = "M" if values[0] is None else "U" if flag else "A"
@@ -439,7 +478,7 @@ def _px_text(files: _Files, t: _Written) -> str:
         ("SUBJECT-AREA", _px_quoted(files.title)),
         ("TITLE", _px_quoted(title)),
         ("CONTENTS", _px_quoted(t.title)),
-        ("UNITS", _px_quoted(say_words(t.table.of))),
+        ("UNITS", _px_quoted(say_words(t.of))),
         ("STUB", _px_list(heads[:-1])),
         ("HEADING", _px_list(heads[-1:])),
     ]
@@ -447,14 +486,14 @@ def _px_text(files: _Files, t: _Written) -> str:
         words.append((f"VALUES({_px_quoted(head)})", _px_list(_px_distinct(texts))))
     for head, labels in zip(heads, t.table.labels, strict=False):
         words.append((f"CODES({_px_quoted(head)})", _px_list(_px_distinct(labels))))
-    words.append((f"CODES({_px_quoted(heads[-1])})", _px_list(_NUMBERS[:4])))
+    words.append((f"CODES({_px_quoted(heads[-1])})", _px_list(NUMBERS[:4])))
     words.append(("LAST-UPDATED", _px_quoted(stamp)))
     for key, name in (("CONTACT", "contact"), ("SOURCE", "institution"), ("REFPERIOD", "period"), ("COPYRIGHT", "")):
         text = "YES" if not name and told.text("licence") else told.text(name) if name else ""
         words += [(key, text if not name else _px_quoted(text))] if text else []
     marks = read_reliability(told.flags)
-    notes = [method_paragraph(files.release), told.text("notes"), told.text("licence")]
-    notes += [marks.statement()] if marks.classes else []
+    notes = [as_sentence(t.note), method_paragraph(files.release), told.text("notes"), told.text("licence")]
+    notes += [marks.statement(left_out=files.leave_out)] if marks.classes else []
     words += [("NOTE", _px_quoted(" ".join(n for n in notes if n)))]
     cells = itertools.product(*(_px_distinct(labels) for labels in t.texts))
     rows = t.frame.rows()
@@ -462,7 +501,7 @@ def _px_text(files: _Files, t: _Written) -> str:
     for cell, flag in flagged:
         place = ",".join(_px_quoted(x) for x in (*cell, shown[0]))
         words.append((f"DATANOTECELL({place})", _px_quoted("··" if flag == SUPPRESS else flag)))
-    numbers = "\n".join(" ".join(_px_number(row[n]) for n in _NUMBERS[:4]) for row in rows)
+    numbers = "\n".join(" ".join(_px_number(row[n]) for n in NUMBERS[:4]) for row in rows)
     return "\n".join(f"{key}={text};" for key, text in words) + f"\nDATA=\n{numbers};\n"
 
 
@@ -511,7 +550,7 @@ def _write_parquets(files: _Files) -> None:
 
 def _write_excel(files: _Files) -> None:
     """A workbook that can be sent."""
-    write_workbook(files.release, files.folder / "tables.xlsx", files.publication)
+    write_workbook(files.release, files.folder / "tables.xlsx", files.publication, leave_out=files.leave_out)
 
 
 _MEDIA = {
@@ -585,26 +624,49 @@ def _write_plain(files: _Files) -> None:
         ("biased", "yes" if told.bias_records is not None else "no"),
         ("projected", "no" if release.projection is None else "yes"),
         ("confidence", repr(_CONFIDENCE)),
-        ("flags", read_reliability(files.publication.flags).statement() if files.publication.flags else ""),
+        (
+            "flags",
+            read_reliability(files.publication.flags).statement(left_out=files.leave_out)
+            if files.publication.flags
+            else "",
+        ),
         ("method", method_paragraph(release)),
     ]
     _write_text(files, "plain/about.csv", _csv_file([("key", "value"), *about]))
     lines: list[Sequence[Any]] = [("table", "attributes", "cells", "file", "covariances")]
+    # apart: who adds up cells must not add up means
+    measured: list[Sequence[Any]] = [("measure", "attributes", "cells", "file", "note")]
     for t in files.tables:
         names, cells = t.table.attributes, t.table.values.size
-        columns = dict(t.frame.columns)
-        columns["standard_error"] = t.table.noise_errors().reshape(-1).tolist()
-        if release.projection is not None:
-            columns["unprojected"] = release.raw.table(*names).values.reshape(-1).tolist()
-        body = zip(*columns.values(), strict=True)
+        frame = _plain_frame(files, t)
+        body = zip(*frame.columns.values(), strict=True)
         rows = [[safe_text(v) if isinstance(v, str) else v for v in row] for row in body]
-        _write_text(files, f"plain/{t.stem}.csv", _csv_file([[safe_text(n) for n in columns], *rows]))
+        _write_text(files, f"plain/{t.stem}.csv", _csv_file([[safe_text(n) for n in frame.columns], *rows]))
+        listed = " ".join(quote(c, safe="") for c in t.columns)
+        if isinstance(t.table, MeasureTable):
+            measured.append((safe_text(t.table.measure), listed, cells, f"{t.stem}.csv", t.note))
+            continue
         kept = ""
         if cells <= _MOST_COVARIANCES:
             kept = f"{t.stem}.covariances.csv"
             _write_text(files, f"plain/{kept}", _csv_file(release.covariance(names).tolist()))
-        lines.append((t.stem, " ".join(quote(c, safe="") for c in t.columns), cells, f"{t.stem}.csv", kept))
+        lines.append((t.stem, listed, cells, f"{t.stem}.csv", kept))
     _write_text(files, "plain/tables.csv", _csv_file(lines))
+    if len(measured) > 1:
+        _write_text(files, "plain/measures.csv", _csv_file(measured))
+
+
+def _plain_frame(files: _Files, t: _Written) -> Frame:
+    """The rows with errors from before a projection, and the answers from then; nothing of what was left out."""
+    columns = dict(t.frame.columns)
+    more = {"standard_error": t.table.noise_errors()}
+    if files.release.projection is not None:
+        more["unprojected"] = t.table.unprojected()
+    blank = [v is None for v in columns["answer"]]
+    for name, values in more.items():
+        pairs = zip(values.reshape(-1).tolist(), blank, strict=True)
+        columns[name] = [None if left or math.isnan(v) else v for v, left in pairs]
+    return Frame(columns)
 
 
 FORMATS: Mapping[str, Callable[[_Files], None]] = {

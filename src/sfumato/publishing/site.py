@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from sfumato._util.catalogue import page_language, page_locale, read_catalogue, say_note, say_words, speak
+from sfumato._util.catalogue import page_language, page_locale, read_catalogue, say_note, say_text, say_words, speak
 from sfumato._util.description import Description, DescriptionBlock, Facts, Sentences, Warnings, page_html
 from sfumato._util.frames import Frame, safe_text
 from sfumato.domain import Domain
@@ -38,12 +38,11 @@ from sfumato.operators import Block, Identity
 from sfumato.operators.base import FloatArray
 from sfumato.plans.predictions import expand_to_queries, widest_sum_margin
 from sfumato.present import charts, sections
-from sfumato.present.answers import measures_table, singles_table
-from sfumato.present.page import asset_text, template_environment
-from sfumato.present.words import CONFIDENCE, numeric_names, provenance_facts, small_groupings, typical_table
+from sfumato.present.page import asset_text, glance_tables, template_environment
+from sfumato.present.words import CONFIDENCE, numeric_names, provenance_facts, small_groupings
 from sfumato.releases import Release
 from sfumato.releases.comparing import check_comparable
-from sfumato.releases.ends import answer_range
+from sfumato.releases.ends import answer_range, shown_cells
 from sfumato.releases.files import Draft
 from sfumato.releases.methods import method_description
 from sfumato.releases.publication import Publication
@@ -434,14 +433,13 @@ def _site_facts(shelves: list[tuple[Release, Shelf]], told: Publication) -> dict
 
 def _attribute_facts(domain: Domain, name: str, told: Publication) -> dict[str, Any]:
     """How an attribute is called, and its cells."""
-    words = told.category_texts(name)
-    found = {"labels": [words.get(t, t) for t in domain[name].labels], "ordered": domain[name].ordered}
+    found = {"labels": shown_cells(domain, name), "ordered": domain[name].ordered}
     return found if told.heading(name) == name else found | {"heading": told.heading(name)}
 
 
 def _site_page(release: Release, earlier: Release | None, shelf: Shelf, told: Publication) -> str:
     plan, projected = release.plan, release.projection is not None
-    glance = [*measures_table(release), *singles_table(release), *typical_table(release)]
+    glance = glance_tables(release, told)
     reading = sections.reading_advice(plan, projected=projected)
     rounding = say_words(
         "Cells of large tables are rounded here to less than a two-hundredth of their standard error; the release's "
@@ -460,7 +458,7 @@ def _site_page(release: Release, earlier: Release | None, shelf: Shelf, told: Pu
             rule=rule.statement() if rule.classes else "",
             earlier="" if earlier is None else safe_text(earlier.provenance.name),
             lead=sections.lead_sentences(plan, len(release.workload), released=True, projected=projected),
-            warnings=_markup(Warnings(reader_lines(release))),
+            warnings=_markup(Warnings([say_text(text) for text in reader_lines(release)])),
             glance=_markup(*glance or [Sentences([say_words("This release holds tables; choose one below.")])]),
             read=_markup(replace(reading, title=""), Sentences([rounding], quiet=True)),
             protects=_markup(sections.guarantee_sentences(plan, released=True)),

@@ -5,29 +5,32 @@ from __future__ import annotations
 import io
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sfumato._util.catalogue import say_words, speak
+from sfumato._util.catalogue import say_note, say_text, say_words, speak
 from sfumato._util.frames import Frame, optional_package, safe_text
 from sfumato.errors import NotAnswerable
 from sfumato.operators.base import FloatArray
 from sfumato.present.answers import single_answers
 from sfumato.present.sections import guarantee_sentences, reading_advice
 from sfumato.publishing.site import tables_to_publish
-from sfumato.releases import Release
+from sfumato.releases import Release, Table
 from sfumato.releases.crosstab import BASES, CrossTable
+from sfumato.releases.measure_tables import measure_tables
 from sfumato.releases.methods import method_paragraph
 from sfumato.releases.publication import Publication
-from sfumato.releases.reliability import read_reliability
+from sfumato.releases.reliability import SUPPRESS, WITHHELD, read_reliability
 from sfumato.releases.warnings import reader_lines
 
 _MOST_SHEETS, _MOST_ROWS = 60, 200_000  # tabs that a person can leaf through, and a file that a mail takes
 _CROSSED = 40  # columns of a cross-table, each with the ends of its interval: more is a list
+NUMBERS = ("answer", "standard_error", "low", "high", "relative_standard_error")
+"""The columns of a table that say something of a cell's answer."""
 _WIDEST = 60  # characters of a column
 _CONFIDENCE = 0.95  # as on pages
 
@@ -46,57 +49,102 @@ class _Styles:
         return self.made[key]
 
 
-def release_workbook(release: Release, publication: Publication | None = None) -> bytes:
+def release_workbook(release: Release, publication: Publication | None = None, *, leave_out: bool = False) -> bytes:
     """The workbook as bytes; see `write_workbook`."""
     out, told = io.BytesIO(), publication or Publication()
     options = {"in_memory": True, "strings_to_formulas": False, "strings_to_urls": False, "nan_inf_to_errors": False}
     with speak(told.language, told.called()), optional_package("xlsxwriter", "excel").Workbook(out, options) as book:
-        _fill(book, release, told)
+        _fill(book, release, told, leave_out=leave_out)
     return out.getvalue()
 
 
-def write_workbook(release: Release, path: Path, publication: Publication | None = None) -> None:
+def write_workbook(
+    release: Release, path: Path, publication: Publication | None = None, *, leave_out: bool = False
+) -> None:
     """Write a workbook: guarantee, cautions and method to read first, named counts, one sheet for each table.
 
     Tables of two attributes are cross-tables with per cents of the row; marks of an office stand behind the numbers,
-    which stay numbers. Raises MissingExtra where xlsxwriter is not installed.
+    which stay numbers; with `leave_out` those that are flagged "suppress" are two dots, with their per cents. Raises
+    MissingExtra where xlsxwriter is not installed.
     """
-    path.write_bytes(release_workbook(release, publication))
+    path.write_bytes(release_workbook(release, publication, leave_out=leave_out))
 
 
-def _fill(book: Any, release: Release, told: Publication) -> None:
+def _fill(book: Any, release: Release, told: Publication, *, leave_out: bool) -> None:
     title = told.text("title") or release.provenance.name
     facts = {"title": title, "company": told.text("institution"), "comments": method_paragraph(release)}
     book.set_properties({name: safe_text(text) for name, text in facts.items()})
     styles, used = _Styles(book, {}), {say_words("read me").casefold()}
     first = book.add_worksheet(say_words("read me"))
     sheets: list[tuple[str, str]] = []
+    marks = read_reliability(told.flags)
+
+    def add_list(tab: str, heading: str, frame: Frame, note: str = "") -> None:
+        sheet = book.add_worksheet(tab)
+        said = [note, *([marks.statement(left_out=leave_out)] if marks.classes else [])]
+        _list_sheet(sheet, styles, _in_words(frame, leave_out=leave_out), heading, told, [t for t in said if t])
+        sheets.append((tab, heading))
+
     single, _ = single_answers(release)
     if single:
-        names = {"label": "Query", "value": "Answer", "low": "95 % from", "high": "95 % to", "error": "Standard error"}
-        frame = Frame({say_words(n): [getattr(s, k) for s in single] for k, n in names.items()})
-        tab = _tab_name(say_words("named counts"), used)
-        _list_sheet(book.add_worksheet(tab), styles, frame, say_words("Single queries"), told)
-        sheets.append((tab, say_words("Single queries")))
+        names = {"label": "label", "value": "answer", "error": "standard_error", "low": "low", "high": "high"}
+        frame = Frame({n: [getattr(s, k) for s in single] for k, n in names.items()})
+        frame = Frame({**frame.columns, "label": [say_words(text) for text in frame["label"]]})
+        if marks.classes:
+            flags = marks.flags(frame["answer"], frame["standard_error"])
+            frame = Frame({**frame.columns, "flag": flags})
+        add_list(_tab_name(say_words("named counts"), used), say_words("Single queries"), frame)
+    for held in measure_tables(release, _CONFIDENCE):
+        shown = held.labelled(told)
+        groups = " x ".join(held.attributes[1:])
+        text = say_words("{measure} by {groups}", measure=held.measure, groups=groups) if groups else held.measure
+        tab = _tab_name(text, used)
+        add_list(
+            tab, shown.title(), _with_texts(held.frame(told.flags or None), shown), as_sentence(say_note(held.note))
+        )
     for names in _sheet_tables(release):
         table = release.table(*names, confidence=_CONFIDENCE)
         shown = table.labelled(told)
-        heading = " × ".join(shown.attributes)
         tab = _tab_name(" x ".join(names), used)
-        sheet = book.add_worksheet(tab)
         down, across = (
             sorted(names, key=lambda n: -release.plan.workload.domain[n].size)[:2] if len(names) == 2 else ("", "")
         )
         if down and release.plan.workload.domain[across].size <= _CROSSED:
-            _cross_sheet(sheet, styles, _crosstab_of(release, down, across, told), heading, told)
+            made = _crosstab_of(release, down, across, told)
+            _cross_sheet(book.add_worksheet(tab), styles, made, shown.title(), told, leave_out=leave_out)
+            sheets.append((tab, shown.title()))
         else:
-            frame = table.frame(told.flags) if told.flags else table.frame()
-            labels = dict(zip(shown.attributes, zip(*itertools.product(*shown.labels), strict=True), strict=True))
-            rest = dict(list(frame.columns.items())[len(names) :])
-            heads = {n: say_words(n.replace("_", " ").capitalize()) for n in rest}
-            _list_sheet(sheet, styles, Frame({**labels, **{heads[n]: c for n, c in rest.items()}}), heading, told)
-        sheets.append((tab, heading))
-    _first_sheet(first, styles, release, told, sheets)
+            add_list(tab, shown.title(), _with_texts(table.frame(told.flags or None), shown))
+    _first_sheet(first, styles, release, told, sheets, leave_out=leave_out)
+
+
+def _with_texts(frame: Frame, shown: Table) -> Frame:
+    """The rows of a table with its attributes and cells as readers call them."""
+    labels = dict(zip(shown.attributes, zip(*itertools.product(*shown.labels), strict=True), strict=True))
+    return Frame({**labels, **dict(list(frame.columns.items())[len(labels) :])})
+
+
+def _in_words(frame: Frame, *, leave_out: bool) -> Frame:
+    """The same with heads for readers; of a cell that is flagged to be left out the dots alone, where that is asked."""
+    flags = list(frame.columns.get("flag", [""] * len(frame)))
+    found: dict[str, Sequence[Any]] = {}
+    for name, values in frame.columns.items():
+        if name == "flag":
+            found[say_words("Flag")] = [WITHHELD if f == SUPPRESS else f for f in flags]
+        elif name in NUMBERS:
+            hidden = [leave_out and f == SUPPRESS for f in flags]
+            blank = WITHHELD if name == "answer" else None
+            found[say_words(name.replace("_", " ").capitalize())] = [
+                blank if left else v for v, left in zip(values, hidden, strict=True)
+            ]
+        else:
+            found[say_words("Query") if name == "label" else name] = values
+    return Frame(found)
+
+
+def as_sentence(note: str) -> str:
+    """A note that stands by itself."""
+    return f"{note[:1].upper()}{note[1:]}." if note else ""
 
 
 def _sheet_tables(release: Release) -> Iterator[tuple[str, ...]]:
@@ -119,7 +167,7 @@ def _crosstab_of(release: Release, down: str, across: str, told: Publication) ->
 
 
 def _first_sheet(
-    sheet: Any, styles: _Styles, release: Release, told: Publication, sheets: list[tuple[str, str]]
+    sheet: Any, styles: _Styles, release: Release, told: Publication, sheets: list[tuple[str, str]], *, leave_out: bool
 ) -> None:
     """What is to be read before the numbers."""
     sheet.set_column(0, 0, 22)
@@ -140,9 +188,9 @@ def _first_sheet(
         line(name, text)
     row += 1
     for text in reader_lines(release):
-        line(say_words("Caution"), text)
+        line(say_words("Caution"), say_text(text))
     for caution in release.cautions:
-        line(say_words("Caution"), caution.text)
+        line(say_words("Caution"), say_text(caution.text))
     advice = reading_advice(release.plan, projected=release.projection is not None).texts
     guarantee = guarantee_sentences(release.plan, released=True).texts
     for heading, texts in ((say_words("How to read it"), advice), (say_words("What it protects"), guarantee)):
@@ -150,7 +198,7 @@ def _first_sheet(
             line(heading if i == 0 else "", text)
     marks = read_reliability(told.flags)
     if marks.classes:
-        line(say_words("Marks"), marks.statement())
+        line(say_words("Marks"), marks.statement(left_out=leave_out))
     line(say_words("Method"), method_paragraph(release))
     row += 1
     for i, (tab, heading) in enumerate(sheets):
@@ -160,7 +208,9 @@ def _first_sheet(
     _for_paper(sheet, told, landscape=False)
 
 
-def _cross_sheet(sheet: Any, styles: _Styles, made: CrossTable, heading: str, told: Publication) -> None:
+def _cross_sheet(
+    sheet: Any, styles: _Styles, made: CrossTable, heading: str, told: Publication, *, leave_out: bool
+) -> None:
     """A cross-table: answers and per cents beside each other, each with the ends of its interval."""
     head = styles(bold=True, align="center", valign="vcenter", text_wrap=True, bottom=1)
     left = styles(bold=True, align="left", bottom=1)
@@ -168,6 +218,7 @@ def _cross_sheet(sheet: Any, styles: _Styles, made: CrossTable, heading: str, to
     down = [*(" · ".join(made.told_labels(made.rows, r)) for r in made.row_labels), total]
     across = [*(" · ".join(made.told_labels(made.columns, c)) for c in made.column_labels), total]
     sheet.write_string(0, 0, safe_text(heading), styles(bold=True, font_size=14))
+    hidden = np.zeros(made.numbers[0].shape, dtype=bool)
     blocks: list[tuple[str, Any, bool]] = [(say_words(made.of.capitalize()), made.numbers, False)]
     blocks += [(say_words(BASES[made.per]), made.shares, True)] if made.per and made.shares is not None else []
     sheet.merge_range(2, 0, 4, 0, safe_text(made.called(made.rows[0])), left)
@@ -176,6 +227,10 @@ def _cross_sheet(sheet: Any, styles: _Styles, made: CrossTable, heading: str, to
         width = 3 * len(across)
         sheet.merge_range(2, column, 2, column + width - 1, safe_text(told_block), head)
         flags = np.array(made.reliability.flags(*numbers[:2]), dtype=object).reshape(numbers[0].shape)
+        if not share:
+            hidden = leave_out & (flags == SUPPRESS)
+        # the count would follow from its share of a total
+        left_out = hidden | (leave_out & (flags == SUPPRESS))
         for j, name in enumerate(across):
             sheet.merge_range(3, column, 3, column + 2, name, head)
             for k, end in enumerate((ends[0] if not share else "%", *ends[1:])):
@@ -183,19 +238,14 @@ def _cross_sheet(sheet: Any, styles: _Styles, made: CrossTable, heading: str, to
             for i in range(len(down)):
                 for k, array in enumerate((numbers[0], numbers[2], numbers[3])):
                     mark = str(flags[i, j]) if k == 0 else ""
-                    _number(
-                        sheet,
-                        5 + i,
-                        column + k,
-                        float(array[i, j]),
-                        styles,
-                        _form(numbers[1], share, mark),
-                        i == len(down) - 1,
-                    )
+                    value = None if left_out[i, j] else float(array[i, j])
+                    form, place = _form(numbers[1], share, mark), (5 + i, column + k)
+                    _number(sheet, place, value, styles, form, i == len(down) - 1)
             column += 3
     for i, name in enumerate(down):
         sheet.write_string(5 + i, 0, name, styles(top=1, bold=True) if i == len(down) - 1 else styles())
-    said = [*made.notes, *([made.reliability.statement()] if made.reliability.classes else [])]
+    rule = [made.reliability.statement(left_out=leave_out)] if made.reliability.classes else []
+    said = [*made.notes, *rule]
     for i, text in enumerate(said):
         sheet.write_string(6 + len(down) + i, 0, safe_text(text), styles(italic=True))
     sheet.set_column(0, 0, min(_WIDEST, max(len(t) for t in (*down, heading)) + 2))
@@ -210,25 +260,28 @@ def _form(errors: FloatArray, share: bool, mark: str) -> str:
     known = errors[np.isfinite(errors) & (errors > 0)] * (100 if share else 1)
     decimals = 0 if not known.size else min(4, max(0, 1 - math.floor(math.log10(float(np.median(known))))))
     text = f"#,##0{'.' * bool(decimals)}{'0' * decimals}" if not share else f"0{'.' * bool(decimals)}{'0' * decimals}%"
-    shown = {"suppress": "··"}.get(mark, mark).replace('"', "")
+    shown = {SUPPRESS: f" {WITHHELD}"}.get(mark, mark).replace('"', "")
     return f'{text}"{shown}"' if shown else text
 
 
-def _number(sheet: Any, row: int, column: int, value: float, styles: _Styles, form: str, last: bool) -> None:
+def _number(sheet: Any, place: tuple[int, int], value: float | None, styles: _Styles, form: str, last: bool) -> None:
+    """A number; dots for None, which was left out, and a dash where nothing is known."""
     style = styles(num_format=form, **({"top": 1, "bold": True} if last else {}))
-    if math.isfinite(value):
-        sheet.write_number(row, column, value, style)
+    if value is not None and math.isfinite(value):
+        sheet.write_number(*place, value, style)
     else:
-        sheet.write_string(row, column, "–", styles(align="right"))
+        sheet.write_string(*place, WITHHELD if value is None else "–", styles(align="right"))
 
 
-def _list_sheet(sheet: Any, styles: _Styles, frame: Frame, heading: str, told: Publication) -> None:
-    """One line for each cell."""
+def _list_sheet(
+    sheet: Any, styles: _Styles, frame: Frame, heading: str, told: Publication, said: Sequence[str]
+) -> None:
+    """One line for each cell, and below what is said of all."""
     sheet.write_string(0, 0, safe_text(heading), styles(bold=True, font_size=14))
     for j, (name, values) in enumerate(frame.columns.items()):
         sheet.write_string(2, j, safe_text(name), styles(bold=True, bottom=1, text_wrap=True))
         numbers = [v for v in values if isinstance(v, (int, float)) and math.isfinite(v)]
-        form = "#,##0.0" if max(map(abs, numbers), default=0) >= 10 else "#,##0.000"
+        form = _list_form(max(map(abs, numbers), default=0))
         for i, value in enumerate(values, 3):
             if isinstance(value, str):
                 sheet.write_string(i, j, safe_text(value))
@@ -236,10 +289,20 @@ def _list_sheet(sheet: Any, styles: _Styles, frame: Frame, heading: str, told: P
                 sheet.write_number(i, j, value, styles(num_format=form))
         widest = max([len(name), *(len(v) for v in values if isinstance(v, str)), 10])
         sheet.set_column(j, j, min(_WIDEST, widest + 2))
+    for i, text in enumerate(said, 4 + len(frame)):
+        sheet.write_string(i, 0, safe_text(text), styles(italic=True))
     sheet.freeze_panes(3, 0)
     sheet.repeat_rows(2)
     sheet.autofilter(2, 0, 2 + len(frame), max(len(frame.columns) - 1, 0))
     _for_paper(sheet, told, landscape=False)
+
+
+def _list_form(largest: float) -> str:
+    """A number format for a column: of money in thousands no decimals are read."""
+    return "#,##0" if largest >= _WHOLE else "#,##0.0" if largest >= 10 else "#,##0.000"
+
+
+_WHOLE = 100_000
 
 
 def _for_paper(sheet: Any, told: Publication, *, landscape: bool) -> None:

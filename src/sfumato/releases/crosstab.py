@@ -20,12 +20,18 @@ from sfumato._util.description import Describable, Description, DescriptionBlock
 from sfumato._util.frames import Frame, FrameConvertible, safe_text
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators.base import FloatArray
-from sfumato.plans.explain import chart_cross_table
 from sfumato.plans.predictions import check_confidence, widest_sum_margin
 from sfumato.releases.answers import SIZE_ERRORS, fieller_interval
 from sfumato.releases.ends import column_heading, interval_ends, shown_cells
 from sfumato.releases.quantiles import Numbers, by_names, clip_interval
-from sfumato.releases.reliability import SUPPRESS, Reliability, read_reliability, relative_errors
+from sfumato.releases.reliability import (
+    SUPPRESS,
+    WITHHELD,
+    Reliability,
+    chart_flagged,
+    read_reliability,
+    relative_errors,
+)
 from sfumato.workloads.levels import table_block
 
 if TYPE_CHECKING:
@@ -35,7 +41,6 @@ if TYPE_CHECKING:
 BASES = {"row": "Per cent of the row", "column": "Per cent of the column", "all": "Per cent of all"}
 """What per cents may be of, with their headings."""
 _MOST = 20_000  # cells: more than a person reads, and their covariances with totals stay small
-_WITHHELD = "··"
 _TOTAL = "Total"
 
 
@@ -237,13 +242,13 @@ class CrossTable(FrameConvertible, Describable):
         flags = np.array(self.reliability.flags(*found[:2]), dtype=object).reshape(value.shape)
         rows: list[dict[str, Any]] = []
         for (i, down), (j, across) in itertools.product(enumerate(self.row_labels), enumerate(self.column_labels)):
-            if flags[i, j] == SUPPRESS or not math.isfinite(value[i, j]):
-                continue
             cells = {f"axis{k}": text for k, text in enumerate(self.told_labels(names, (*down, *across)))}
-            ends = [float(x[i, j]) if math.isfinite(x[i, j]) else float(value[i, j]) for x in (low, high)]
-            rows.append(cells | {"answer": float(value[i, j]), "low": ends[0], "high": ends[1], "flag": flags[i, j]})
+            drawn = {"answer": float(value[i, j]), "low": float(low[i, j]), "high": float(high[i, j])}
+            rows.append(cells | drawn | {"flag": flags[i, j]})
         measured = say_words(BASES[self.per]) if per and self.per else say_words(self.of)
-        return chart_cross_table(rows, [self.called(n) for n in names], measured, title, source, share=per)
+        return chart_flagged(
+            rows, [self.called(n) for n in names], measured, title, source, self.reliability, share=per
+        )
 
 
 def _free_head(head: str, taken: Mapping[str, Any]) -> str:
@@ -263,7 +268,7 @@ def _known_list(values: FloatArray) -> list[float | None]:
 def _cell_text(value: float, error: float, low: float, high: float, flag: str, decimals: int, unit: str = "") -> str:
     """A number with its interval and its flag; a dash where nothing is known, and no interval where it is exact."""
     if flag == SUPPRESS:
-        return _WITHHELD
+        return WITHHELD
     if math.isnan(value):
         return "–"
     shown = f"{_shown_number(value, decimals)}{unit}{flag}"

@@ -13,9 +13,10 @@ docs/decisions/0152. `gap` is a method of `Release`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, overload
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -41,6 +42,7 @@ from sfumato.releases.quantiles import (
     ratio_interval,
     rows_block,
 )
+from sfumato.releases.reliability import chart_flagged, read_reliability
 from sfumato.workloads import predicates
 from sfumato.workloads.levels import lift_to_attribute, table_block
 
@@ -265,6 +267,50 @@ def _weight_condition(domain: Domain, condition: Block, attribute: str, row: Flo
     return Block(tuple(groups), tuple(factors))
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class Means(Frame):
+    """Means of groups, one row each: the groups, the mean, standard_error, low, high and a note.
+
+    Args:
+        columns: The values of each column.
+    """
+
+    def plot(self, *, title: str = "", source: str = "", flags: Mapping[str, float] | None = None) -> Any:
+        """An Altair chart of the means with their intervals, for one to three attributes (extra: plots).
+
+        Groups of which too little is known have no bar.
+
+        Args:
+            title: What stands above it.
+            source: The line below it, such as the office and the year.
+            flags: Marks of an office with the relative standard errors above which each is set; a mean that is flagged
+                "suppress" has no bar.
+
+        Returns:
+            The chart; `.save("chart.svg")`, or .png or .pdf, writes it to a file (extra: charts).
+
+        Raises:
+            PlanError: There is no attribute, or there are more than three.
+            InvalidInput: The flags are no marks with thresholds.
+            MissingExtra: Altair is not installed.
+        """
+        heads = list(self.columns)
+        at = heads.index("standard_error") - 1
+        names, marks = heads[:at], read_reliability(flags)
+        if len(names) not in (1, 2, 3):
+            raise PlanError(f"means by {len(names)} attributes have no simple picture; take by= of one to three")
+        numbers = [np.array([math.nan if v is None else v for v in self[n]]) for n in (*heads[at : at + 2], *_ENDS)]
+        flagged = marks.flags(np.abs(numbers[0]), numbers[1])
+        cells = zip(*(self[n] for n in names), strict=True)
+        rows = [
+            {f"axis{k}": safe_text(text) for k, text in enumerate(cell)}
+            | {"answer": value, "low": low, "high": high, "flag": flag}
+            for cell, value, _, low, high, flag in zip(cells, *(n.tolist() for n in numbers), flagged, strict=True)
+        ]
+        return chart_flagged(rows, names, heads[at], title, source, marks)
+
+
+_ENDS = ("low", "high")
 Clip = float | Literal["best"] | None
 """Where the numbers of a measure are cut: at a knot, at one that is chosen, or at the ends of the range alone."""
 _WORTH_SAYING = 0.05  # of an interval's width: what cells add below that nobody would narrow them for
@@ -280,7 +326,7 @@ def attribute_mean(
     *,
     where: None = None,
     clip: Clip = None,
-) -> Frame: ...
+) -> Means: ...
 @overload
 def attribute_mean(
     release: Release,
@@ -300,7 +346,7 @@ def attribute_mean(
     *,
     where: str | None = None,
     clip: Clip = None,
-) -> Frame | Answer:
+) -> Means | Answer:
     """Mean of a numeric attribute within each cell of `by`, or among the records of a condition.
 
     Of a measure it is the mean of the numbers themselves, otherwise that of the cells' middles, with an interval for
@@ -337,8 +383,8 @@ def attribute_mean(
         if where is not None or values is not None:
             raise PlanError("numbers are cut with clip= in the cells of by=, not beside where= or values=")
         if clip == "best":
-            return best_clipped_mean(release, attribute, names, level)
-        return clipped_mean(release, attribute, clip, names, level)
+            return Means(best_clipped_mean(release, attribute, names, level).columns)
+        return Means(clipped_mean(release, attribute, clip, names, level).columns)
     if values is None:
         declared, row = numeric_attribute(release, attribute, measures=True)
         reach = cell_value_ranges(declared)
@@ -377,7 +423,7 @@ def attribute_mean(
         if t
     )
     sizes = replace(sizes, notes=_mean_notes(release, attribute, declared, reach, names, sizes, numbers, said))
-    return group_frame(release, names, {}, (sizes, numbers), name=f"mean {attribute}")
+    return Means(group_frame(release, names, {}, (sizes, numbers), name=f"mean {attribute}").columns)
 
 
 def _widen_means(

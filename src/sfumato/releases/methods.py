@@ -1,18 +1,25 @@
-"""The paragraph on method that a publication prints, and what it cites: 120 to 200 words that follow from the plan."""
+"""The paragraph on method that a publication prints, and what it cites: 120 to 200 words that follow from the plan.
+
+Where measures are summed some 40 more tell their ranges and what their means err.
+"""
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import TYPE_CHECKING
 
-from sfumato._util.catalogue import called_attribute, local_number, say_words
+import numpy as np
+
+from sfumato._util.catalogue import called_attribute, local_number, say_amount, say_day, say_words
 from sfumato._util.description import CodeLines, Description, Sentences
 from sfumato._util.frames import safe_text
 from sfumato.plans.explain import noise_name
-from sfumato.privacy.amounts import readable_number
+from sfumato.privacy.amounts import readable_number, superscript_exponent
 from sfumato.privacy.ledger.words import attack_success, percent_up
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
+from sfumato.releases.measure_tables import measure_tables
 
 if TYPE_CHECKING:
     from sfumato.privacy.budget import Budget
@@ -70,7 +77,9 @@ def method_description(release: Release) -> Description:
 def method_paragraph(release: Release) -> str:
     """What was measured, the noise, the guarantee, who is protected, errors, what was left out, the software."""
     plan = release.plan
-    names = plan.workload.domain.names
+    asked = {a for item in release.workload.items for a in item.attributes}
+    names = [n for n in plan.workload.domain.names if n in asked]
+    names = names or list(plan.workload.domain.names)
     few = ", ".join(safe_text(called_attribute(n)) for n in names[:_NAMED])
     listed = few if len(names) <= _NAMED else say_words("{few} and {more} more", few=few, more=len(names) - _NAMED)
     values = sum(b.rows for b in plan.strategy.blocks)
@@ -95,24 +104,22 @@ def method_paragraph(release: Release) -> str:
             right=local_number(percent_up(attack_success(plan.whole_price))),
         ),
         *_error_sentences(release),
+        *_measure_sentences(release),
         *_left_out(release),
         say_words(
             "The computations were made with sfumato {version} on {day}.",
             version=dict(release.provenance.versions)["sfumato"],
-            day=release.provenance.created[:10],
+            day=say_day(release.provenance.created[:10]),
         ),
     ]
     return " ".join(sentences)
 
 
 def _guarantee_name(budget: Budget) -> str:
-    value = local_number(readable_number(budget.parameter))
+    value = superscript_exponent(local_number(readable_number(budget.parameter)))
     if budget.delta is not None:
-        return say_words(
-            "({epsilon}, {delta})-differential privacy",
-            epsilon=value,
-            delta=local_number(readable_number(budget.delta)),
-        )
+        delta = superscript_exponent(local_number(readable_number(budget.delta)))
+        return say_words("({epsilon}, {delta})-differential privacy", epsilon=value, delta=delta)
     return {
         "pure": say_words("pure {value}-differential privacy", value=value),
         "zcdp": say_words("{value}-zero-concentrated differential privacy", value=value),
@@ -142,12 +149,12 @@ def _error_sentences(release: Release) -> list[str]:
             most = max(most, float(entry.powers.max()))
     known = math.isfinite(least) and math.isfinite(most)
     low, high = (math.sqrt(max(x, 0.0) * plan.noise.variance) if known else 0.0 for x in (least, most))
-    ends = {"low": _figures(low), "high": _figures(high), "unit": say_words(plan.main_unit)}
-    text = "The noise gives counts standard errors of {low} to {high} {unit}, known before the table was read; "
+    ends = {"low": _figures(low), "high": say_amount(_figures(high), plan.main_unit)}
+    text = "The noise gives counts standard errors of {low} to {high}, known before the table was read; "
     text += "a 95 % interval holds the exact figure in 95 of 100 such releases."
-    same = "The noise gives counts a standard error of {high} {unit}, known before the table was read; "
+    same = "The noise gives counts a standard error of {high}, known before the table was read; "
     same += "a 95 % interval holds the exact figure in 95 of 100 such releases."
-    said = [say_words(same if ends["low"] == ends["high"] else text, **ends)] if known else []
+    said = [say_words(same if ends["low"] == _figures(high) else text, **ends)] if known else []
     said += [] if known else [say_words("How far each figure is from the exact one is not known in advance.")]
     said.append(say_words("Errors of the table itself, such as of sampling or non-response, are not included."))
     if release.projection is not None:
@@ -167,6 +174,36 @@ def _error_sentences(release: Release) -> list[str]:
             )
         )
     return said
+
+
+def _measure_sentences(release: Release) -> list[str]:
+    """To which ranges values were cut, and how far means are known."""
+    domain, said = release.plan.workload.domain, list[str]()
+    found = list(itertools.islice(measure_tables(release, _CONFIDENCE), _NAMED))
+    for name in dict.fromkeys(held.measure for held in found):
+        low, high = (local_number(_with_thousands(x)) for x in (domain[name].low, domain[name].high))
+        cut = "Values of {measure} are cut to {low} to {high}."
+        absent = "Values of {measure} are those from {low} to {high}; others are left out."
+        called = safe_text(called_attribute(name))
+        said.append(say_words(cut if domain[name].outside == "clamp" else absent, measure=called, low=low, high=high))
+    for held in found:
+        errors = held.noise_errors()[held.labels[0].index("mean")] if "mean" in held.labels[0] else np.array([])
+        known = errors[np.isfinite(errors)]
+        if known.size:
+            ends = [_figures(float(x)) for x in (known.min(), known.max())]
+            text = "Means of {measure} have standard errors of {low} to {high}, estimated from the published figures."
+            same = "The mean of {measure} has a standard error of {high}, estimated from the published figures."
+            called = safe_text(called_attribute(held.measure))
+            said.append(say_words(same if ends[0] == ends[1] else text, measure=called, low=ends[0], high=ends[1]))
+    return said
+
+
+def _with_thousands(value: float) -> str:
+    text = f"{abs(value):,.6f}".rstrip("0").rstrip(".")
+    return f"−{text}" if value < 0 else text
+
+
+_CONFIDENCE = 0.95  # errors are the same at any
 
 
 def _left_out(release: Release) -> list[str]:

@@ -7,8 +7,9 @@ noise. Nothing is hidden by them unless that is asked for.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,9 +18,12 @@ from sfumato._util.catalogue import local_number, say_words
 from sfumato._util.frames import printable
 from sfumato.errors import InvalidInput
 from sfumato.operators.base import FloatArray
+from sfumato.plans.explain import chart_cross_table
 
 SUPPRESS = "suppress"
 """The flag of a cell that tables for readers leave out."""
+WITHHELD = "··"
+"""What stands in place of its number, or behind it."""
 _LONGEST = 8  # characters of a mark: it stands behind a number, in a cell of a table
 
 
@@ -51,10 +55,20 @@ class Reliability:
         names = ("", *(flag for flag, _ in self.classes))
         return [names[i] for i in found.tolist()]
 
-    def statement(self) -> str:
-        """The rule in one sentence, for whoever reads the flags."""
+    def statement(self, *, left_out: bool = True) -> str:
+        """The rule in one sentence, for whoever reads the flags.
+
+        Args:
+            left_out: Whether numbers that are flagged to be left out are; else they stand beside their dots.
+
+        Returns:
+            Two sentences, in the language that is spoken.
+        """
+        names = {
+            SUPPRESS: say_words("left out ({dots})" if left_out else "{dots} (too uncertain to print)", dots=WITHHELD)
+        }
         told = [
-            say_words("{flag} above {share} %", flag=_flag_words(flag), share=local_number(f"{100 * above:.4g}"))
+            say_words("{flag} above {share} %", flag=names.get(flag, flag), share=local_number(f"{100 * above:.4g}"))
             for flag, above in self.classes
         ]
         return say_words(
@@ -64,6 +78,37 @@ class Reliability:
         )
 
 
+def chart_flagged(
+    rows: Sequence[Mapping[str, Any]],
+    names: Sequence[str],
+    measured: str,
+    title: str,
+    source: str,
+    marks: Reliability,
+    *,
+    share: bool = False,
+) -> Any:
+    """A chart of cells, as `chart_cross_table` draws it, and below it what flags mean and what is missing.
+
+    A cell that is flagged to be left out, or of which nothing is known, is not drawn.
+    """
+    known = [row for row in rows if row.get("flag") != SUPPRESS and math.isfinite(row["answer"])]
+    unbounded = [{k: row["answer"] for k in ("low", "high") if not math.isfinite(row[k])} for row in known]
+    drawn = [{**row, **ends} for row, ends in zip(known, unbounded, strict=True)]
+    told = [
+        say_words("{flag} above {share} %", flag=flag, share=local_number(f"{100 * above:.4g}"))
+        for flag, above in marks.classes
+        if any(row.get("flag") == flag for row in drawn)
+    ]
+    below = [source] if source else []
+    below += [say_words("Relative standard error: {classes}.", classes=", ".join(told))] if told else []
+    if missing := len(rows) - len(drawn):
+        one = "1 bar is missing: too little is known of its cell."
+        many = "{number} bars are missing: too little is known of their cells."
+        below.append(say_words(one if missing == 1 else many, number=missing))
+    return chart_cross_table(drawn, names, measured, title, below, share=share)
+
+
 def parse_flags(text: str) -> dict[str, float]:
     """Flags as people type them: "*=.15, **=.30, suppress=.50". Raises InvalidInput."""
     pairs = [part.rpartition("=") for part in text.split(",")]
@@ -71,10 +116,6 @@ def parse_flags(text: str) -> dict[str, float]:
         return {mark.strip(): float(share) for mark, _, share in pairs}
     except ValueError:
         raise InvalidInput(f"flags are marks with shares, such as '*=.15,**=.30,suppress=.50', not {text!r}") from None
-
-
-def _flag_words(flag: str) -> str:
-    return say_words("left out") + " (··)" if flag == SUPPRESS else flag
 
 
 def relative_errors(values: ArrayLike, errors: ArrayLike) -> FloatArray:

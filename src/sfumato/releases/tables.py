@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato._util.catalogue import say_words
 from sfumato._util.description import Facts
 from sfumato._util.frames import Frame, FrameConvertible
 from sfumato.errors import PlanError
 from sfumato.operators.base import FloatArray
-from sfumato.plans.explain import chart_cross_table
 from sfumato.releases.crosstab import CrossTable, cross_table
 from sfumato.releases.ends import column_heading, shown_cells
-from sfumato.releases.reliability import read_reliability, relative_errors
+from sfumato.releases.reliability import chart_flagged, read_reliability, relative_errors
 from sfumato.workloads import RECORDS, Workload
 from sfumato.workloads.levels import table_names
 
@@ -130,10 +130,10 @@ class Table(FrameConvertible):
         found = answers_frame(columns, answer=self.values, standard_error=errors, low=self.low, high=self.high)
         if flags is None:
             return found
-        marks, known = read_reliability(flags), self.noise_errors()
-        relative = relative_errors(self.values, known).reshape(-1)
+        marks, sizes, known = read_reliability(flags), self.sizes(), self.noise_errors()
+        relative = relative_errors(sizes, known).reshape(-1)
         told = {"relative_standard_error": [v if math.isfinite(v) else None for v in relative.tolist()]}
-        return Frame(dict(found.columns) | told | {"flag": marks.flags(self.values, known)})
+        return Frame(dict(found.columns) | told | {"flag": marks.flags(sizes, known)})
 
     def labelled(self, publication: Any) -> Table:
         """The same in the words of a publication, for readers and charts; it belongs to no release any more.
@@ -168,6 +168,32 @@ class Table(FrameConvertible):
         raw = self.release.raw.table(*self.attributes, confidence=self.confidence).standard_errors
         assert raw is not None
         return raw
+
+    def unprojected(self) -> FloatArray:
+        """The answers from before a projection.
+
+        Returns:
+            Answers in the shape of the table.
+        """
+        if self.release is None or self.release.projection is None:
+            return self.values
+        return self.release.raw.table(*self.attributes, confidence=self.confidence).values
+
+    def title(self) -> str:
+        """What it is called.
+
+        Returns:
+            The attributes.
+        """
+        return " × ".join(self.attributes)
+
+    def sizes(self) -> FloatArray:
+        """What standard errors are divided by, to be relative.
+
+        Returns:
+            The answers, in the shape of the table.
+        """
+        return self.values
 
     def crosstab(
         self,
@@ -208,18 +234,21 @@ class Table(FrameConvertible):
         """
         return cross_table(self, rows, columns, per=per, sort=sort, top=top, flags=flags)
 
-    def plot(self, *, title: str = "", source: str = "") -> Any:
+    def plot(self, *, title: str = "", source: str = "", flags: Mapping[str, float] | None = None) -> Any:
         """An Altair chart of the cells with their intervals, for one to three attributes (extra: plots).
 
         Args:
             title: What stands above it.
             source: The line below it, such as the office and the year.
+            flags: Marks of an office with the relative standard errors above which each is set; a cell that is flagged
+                "suppress" has no bar.
 
         Returns:
             The chart; `.save("chart.svg")`, or .png or .pdf, writes it to a file (extra: charts).
 
         Raises:
             PlanError: The table has no attribute, or more than three.
+            InvalidInput: The flags are no marks with thresholds.
             MissingExtra: Altair is not installed.
         """
         if len(self.attributes) not in (1, 2, 3):
@@ -230,13 +259,15 @@ class Table(FrameConvertible):
         if self.release is not None:
             domain = self.release.plan.workload.domain
             texts = [shown_cells(domain, name) for name in self.attributes]
-        ends = zip(self.values.flat, self.low.flat, self.high.flat, strict=True)
+        marks = read_reliability(flags)
+        flagged = marks.flags(self.sizes(), self.noise_errors())
+        numbers = zip(*(x.reshape(-1).tolist() for x in (self.values, self.low, self.high)), flagged, strict=True)
         rows: list[dict[str, Any]] = [
             {f"axis{k}": text for k, text in enumerate(cell)}
-            | {"answer": value, "low": value if low != low else low, "high": value if high != high else high}
-            for cell, (value, low, high) in zip(itertools.product(*texts), ends, strict=True)
+            | {"answer": value, "low": low, "high": high, "flag": flag}
+            for cell, (value, low, high, flag) in zip(itertools.product(*texts), numbers, strict=True)
         ]
-        return chart_cross_table(rows, list(self.attributes), self.of, title, source)
+        return chart_flagged(rows, list(self.attributes), say_words(self.of), title, source, marks)
 
     def __repr__(self) -> str:
         return str(self.frame())

@@ -16,8 +16,11 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import InvalidInput, PlanError
+from sfumato.present.answers import measures_table, singles_table
+from sfumato.present.page import render
 from sfumato.publishing import FORMATS, Publication, publish, write_formats
 from sfumato.releases.crosstab import CrossTable
+from sfumato.releases.measure_tables import measure_table
 
 FLAGS = {"*": 0.02, "**": 0.1, "suppress": 0.4}
 TOLD = Publication(
@@ -32,6 +35,8 @@ TOLD = Publication(
     units={"age": "years"},
     categories={"the sex": {"f": "women & girls", "=1+1": "men"}},
 )
+SURE = {"suppress": 0.2}  # of 0 ± 1 standard error: one draw in three million is not flagged
+SHOWN = {"suppress": "··"}
 COUNTS = np.random.default_rng(8).poisson(60, (6, 3, 2)) * np.array([9, 3, 0])[None, :, None]
 
 
@@ -70,7 +75,7 @@ def expected(release: sf.Release, *names: str) -> pd.DataFrame:
 def test_every_format_is_written(folder: Path) -> None:
     kinds = {p.suffix for p in folder.rglob("*") if p.is_file()}
     assert kinds == {".csv", ".json", ".px", ".parquet", ".xlsx", ".jsonld", ".xml"}
-    assert len(list(folder.glob("csv/*.csv"))) == 7
+    assert len(list(folder.glob("csv/*.csv"))) == 8  # seven tables, and the labels
 
 
 def test_csvw_is_valid_and_reads_the_same(release: sf.Release, folder: Path) -> None:
@@ -214,7 +219,7 @@ def _same_numbers(sheet: Any, made: CrossTable) -> None:
             np.testing.assert_allclose(
                 [c.value for c in cells], [value, numbers[2][i, j], numbers[3][i, j]], rtol=1e-12
             )
-            mark = {"suppress": "··"}.get(flags[i, j], flags[i, j])
+            mark = {"suppress": " ··"}.get(flags[i, j], flags[i, j])
             assert cells[0].number_format.endswith(f'"{mark}"' if mark else ("0", "%")[numbers is made.shares])
 
 
@@ -225,8 +230,9 @@ def test_tables_of_three_attributes_are_lists_with_flags(release: sf.Release, fo
     whole = release.table("age", "the sex", "región").frame(FLAGS).to_pandas()
     numbers = ["Answer", "Standard error", "Low", "High", "Relative standard error", "Flag"]
     assert list(rows[0]) == ["Age (years)", "Sex", "región", *numbers]
-    np.testing.assert_allclose([r[3] for r in rows[1:]], whole["answer"], rtol=1e-12)
-    assert [r[-1] or "" for r in rows[1:]] == list(whole["flag"])
+    cells = rows[1 : 1 + len(whole)]
+    np.testing.assert_allclose([r[3] for r in cells], whole["answer"], rtol=1e-12)
+    assert [r[-1] or "" for r in cells] == [SHOWN.get(f, f) for f in whole["flag"]]
     assert rows[1][1] == "women & girls"
 
 
@@ -244,6 +250,75 @@ def test_numbers_are_left_out_only_where_that_is_asked(release: sf.Release, tmp_
         assert list(missing) == [leave_out and f == "suppress" for f in whole["flag"]]
         assert list(found["low"].isna()) == list(missing)
         assert list(found["flag"].fillna("")) == list(whole["flag"])
+
+
+def test_what_is_left_out_is_in_no_format(release: sf.Release, tmp_path: Path) -> None:
+    """Neither a number nor its per cent, which tells it beside the total. Mutants: the workbook as without; per cents
+    of what is left out; errors, ends and unprojected answers of it in the plain files."""
+    from pyaxis import pyaxis
+
+    whole = expected(release, "age", "the sex")
+    gone = whole["flag"] == "suppress"
+    assert gone.any()
+    for shown in (release, release.project()):
+        kind = "raw" if shown is release else "moved"
+        files = write_formats(shown, tmp_path / kind, list(FORMATS), publication=TOLD, leave_out=True)
+        flags = shown.table("age", "the sex").frame(FLAGS).to_pandas()["flag"]
+        for folder in ("csv", "plain", "parquet", "sdmx"):
+            path = files / folder / f"age.the_sex.{'parquet' if folder == 'parquet' else 'csv'}"
+            found = pd.read_parquet(path) if folder == "parquet" else pd.read_csv(path)
+            numbers = found.select_dtypes("number").drop(columns=["TIME_PERIOD"], errors="ignore")
+            assert numbers[list(flags == "suppress")].isna().all(axis=None), folder
+            assert not numbers[list(flags != "suppress")].isna().all(axis=1).any()
+        px = pyaxis.parse(str(files / "px" / "age.the_sex.px"), encoding="utf-8")["DATA"]
+        answers = pd.to_numeric(px[px["Figure"] == "Answer"]["DATA"], errors="coerce")
+        assert list(answers.isna()) == list(flags == "suppress")
+        book = _book(files)
+        made = shown.table("age", "the sex").crosstab("age", "the sex", flags=FLAGS)
+        hidden = np.array(made.reliability.flags(*made.numbers[:2])).reshape(made.numbers[0].shape) == "suppress"
+        sheet = book["age x the sex"]
+        for i, j in zip(*np.nonzero(hidden), strict=True):
+            for first in (2, 2 + 12):
+                values = [sheet.cell(6 + int(i), first + 3 * int(j) + k).value for k in range(3)]
+                assert values == ["··"] * 3
+        assert any("left out (··) above 40 %" in str(c.value) for c in sheet["A"])
+        rows = list(book[book.sheetnames[-1]].iter_rows(min_row=4, values_only=True))
+        cells = [r for r in rows if r[-1] == "··"]
+        assert cells
+        assert all(r[3] == "··" and r[4:8] == (None,) * 4 for r in cells)
+
+
+def test_what_stays_has_its_mark_beside_it(folder: Path) -> None:
+    """Mutant: the legend says left out beside numbers that are not."""
+    book = _book(folder)
+    for place in ("read me", "age x the sex"):
+        words = " ".join(str(c.value) for row in book[place].iter_rows() for c in row if c.value)
+        assert "·· (too uncertain to print) above 40 %" in words
+        assert "left out" not in words.split("Flags tell")[1].split("above 40 %")[0]
+    note = (folder / "px" / "age.px").read_text(encoding="utf-8")
+    assert "too uncertain to print" in " ".join(note.split('"\n"'))
+
+
+def test_single_answers_are_left_out_of_the_workbook(tmp_path: Path) -> None:
+    """Mutant: named counts without flags."""
+    domain = sf.Domain({"age": 4, "sex": 2})
+    asked = sf.predicates(domain, ["age == 0 and sex == 0", "age == 1"])
+    plan = sf.plan(sf.stack(asked, sf.marginals(domain, upto=1)), sf.gdp(1), neighbours="add-remove")
+    counts = np.full((4, 2), 900)
+    counts[0, 0] = 0
+    made = sf.release(plan, sf.Histogram(counts), ledger=None)
+    assert isinstance(made, sf.Release)
+    for leave_out in (True, False):
+        files = write_formats(
+            made, tmp_path / f"{leave_out}", ["xlsx"], publication=Publication(flags=SURE), leave_out=leave_out
+        )
+        rows = list(_book(files)["named counts"].iter_rows(min_row=3, max_row=5, values_only=True))
+        assert rows[0][-1] == "Flag"
+        assert rows[1][-1] == "··"
+        assert (rows[1][1:5] == ("··", None, None, None)) is leave_out
+        assert isinstance(rows[2][1], (int, float))
+        (table,) = singles_table(made, SURE)
+        assert table.frame["Answer"][0] == "··"
 
 
 def test_without_a_publication_there_are_no_flags(release: sf.Release, tmp_path: Path) -> None:
@@ -268,14 +343,211 @@ def test_what_cannot_be_written_is_refused(release: sf.Release, tmp_path: Path) 
     assert list(FORMATS)[-1] == "dcat"
 
 
-def test_a_release_of_a_measure_is_published(tmp_path: Path) -> None:
-    """A measure is summed, not counted: nothing is told by its cells. Mutant: groupings by measures."""
+# -- measures ----------------------------------------------------------------------------------------------------
+
+MEANS = Publication(
+    title="Costs",
+    institution="Office",
+    flags={"*": 0.05, "**": 0.15, "suppress": 0.5},
+    labels={"ward": "Ward", "cost": {"en": "Cost", "de": "Kosten"}},
+    units={"cost": "euro"},
+    categories={"ward": {"a": "North ward"}},
+)
+MEASURED = "cost.by.ward"
+
+
+@pytest.fixture(scope="module")
+def measured() -> sf.Release:
+    """Means and sums of costs; in ward b few records, in ward c numbers below 0, and nobody in (other)."""
     policies = {"outside": "other", "missing": "other"}
-    axes = {"ward": sf.Categories(["a", "b"], **policies), "age": sf.Integers(0, 3, **policies)}  # type: ignore[arg-type]
-    domain = sf.Domain(axes, measures={"cost": sf.Measure(0, 100)})
+    axes = {"ward": sf.Categories(["a", "b", "c"], **policies), "age": sf.Integers(0, 3, **policies)}  # type: ignore[arg-type]
+    domain = sf.Domain(axes, measures={"cost": sf.Measure(-100, 300)})
     work = sf.stack(tables=sf.marginals(domain, sets=[("ward", "age")]), means=sf.means(domain, "cost", by=["ward"]))
-    plan = sf.plan(work, sf.gdp(1), neighbours="add-remove")
-    rows = pd.DataFrame({"ward": ["a", "b"] * 200, "age": [0, 1, 2, 3] * 100, "cost": [5.0, 50.0] * 200})
+    plan = sf.plan(work, sf.gdp(4), neighbours="add-remove")
+    wards = ["a"] * 400 + ["b"] * 40 + ["c"] * 300
+    costs = [50.0] * 400 + [20.0] * 40 + [-80.0] * 300
+    rows = pd.DataFrame({"ward": wards, "age": [0, 1, 2, 3] * 185, "cost": costs})
     made = sf.release(plan, rows, ledger=None)
-    assert (publish(made, tmp_path / "site") / "index.html").is_file()
-    assert (write_formats(made, tmp_path / "files") / "csv" / "ward.age.csv").is_file()
+    assert isinstance(made, sf.Release)
+    return made
+
+
+@pytest.fixture(scope="module")
+def costs(measured: sf.Release, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    formats = [f for f in FORMATS if f != "dcat"]
+    return write_formats(measured, tmp_path_factory.mktemp("costs") / "files", formats, publication=MEANS)
+
+
+def told(release: sf.Release) -> pd.DataFrame:
+    """Means and sums as Python tells them, with the flags of their own relative standard errors."""
+    mean = release.mean("cost", by="ward").to_pandas().rename(columns={"mean cost": "answer"})
+    asked = release.ask(sf.sums(release.plan.workload.domain, "cost", by="ward")).to_pandas()
+    both = pd.concat([mean, asked])[["answer", "standard_error", "low", "high"]].astype(float).reset_index(drop=True)
+    relative = (both.standard_error / both.answer.abs()).fillna(math.inf)
+    both["flag"] = np.select([relative > 0.5, relative > 0.15, relative > 0.05], ["suppress", "**", "*"], "")
+    return both
+
+
+NUMBERS = ["answer", "standard_error", "low", "high"]
+
+
+def same(found: pd.DataFrame, release: sf.Release, **tolerance: float) -> None:
+    whole = told(release)
+    np.testing.assert_allclose(found[NUMBERS].astype(float), whole[NUMBERS], **({"rtol": 1e-12} | tolerance))
+    assert list(found["flag"].fillna("")) == list(whole["flag"])
+
+
+def test_flags_of_means_and_sums_are_of_themselves(measured: sf.Release) -> None:
+    """Mutants: the error of a sum by that from the middle of the range, which is 100 a record away; a mean below 0
+    flagged as one of 0."""
+    held = measure_table(measured, "cost", ("ward",), 0.95)
+    assert held is not None
+    whole, found = told(measured), held.frame(MEANS.flags)
+    assert list(found["flag"]) == list(whole.flag)
+    assert whole.flag[0] == whole.flag[2] == whole.flag[4] == whole.flag[6] == ""
+    assert whole.flag[5] in ("*", "**")  # 800 ± 90 from 0; from the middle it were -3,200 ± 90, without a flag
+    assert whole.flag[3] == "suppress"
+
+
+def test_measures_are_in_csv_and_parquet(measured: sf.Release, costs: Path) -> None:
+    """Mutants: means left out; sums before means under the labels of means."""
+    table = pd.read_csv(costs / "csv" / f"{MEASURED}.csv")
+    assert list(table["statistic"]) == ["mean"] * 4 + ["sum"] * 4
+    assert list(table["ward"][:4]) == ["a", "b", "c", "(other)"]
+    same(table, measured)
+    same(pd.read_parquet(costs / "parquet" / f"{MEASURED}.parquet"), measured)
+
+
+def test_measures_are_in_csvw_and_the_data_package(
+    measured: sf.Release, costs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from csvw import CSVW
+    from frictionless import Package
+
+    found = CSVW(str(costs / "csv" / "csv-metadata.json"), validate=True)
+    assert found.is_valid
+    table = next(t for t in found.tables if str(t.url) == f"{MEASURED}.csv")
+    same(pd.DataFrame(list(table.iterdicts(strict=True))).replace({None: math.nan}), measured)
+    described = json.loads((costs / "csv" / "csv-metadata.json").read_text(encoding="utf-8"))
+    one = next(t for t in described["tables"] if t["url"] == f"{MEASURED}.csv")
+    assert one["dc:title"] == "Cost (euro) by Ward"
+    assert one["dc:description"] == "of values cut to −100 to 300"
+    monkeypatch.chdir(costs)
+    package = Package("datapackage.json")
+    assert package.validate().valid
+    resource = package.get_resource(MEASURED)
+    assert resource.title == "Cost (euro) by Ward"
+    same(pd.DataFrame([r.to_dict() for r in resource.read_rows()]), measured)
+
+
+def test_measures_are_in_px(measured: sf.Release, costs: Path) -> None:
+    from pyaxis import pyaxis
+
+    found = pyaxis.parse(str(costs / "px" / f"{MEASURED}.px"), encoding="utf-8")
+    data, about, whole = found["DATA"], found["METADATA"], told(measured)
+    assert about["UNITS"] == ["Cost (euro)"]
+    assert about["TITLE"] == ["Costs: Cost (euro) by Ward"]
+    assert about["NOTE"][0].startswith("Of values cut to −100 to 300.")
+    assert list(dict.fromkeys(data["Statistic"])) == ["mean", "sum"]
+    assert list(dict.fromkeys(data["Ward"])) == ["North ward", "b", "c", "(other)"]
+    for figure, column in (("Answer", "answer"), ("Standard error", "standard_error"), ("95 % to", "high")):
+        numbers = pd.to_numeric(data[data["Figure"] == figure]["DATA"], errors="coerce")
+        np.testing.assert_allclose(numbers, whole[column], rtol=1e-11)
+    noted = {k: v[0] for k, v in about.items() if k.startswith("DATANOTECELL")}
+    cells = [f"DATANOTECELL({s},{w},Answer)" for s in ("mean", "sum") for w in ("North ward", "b", "c", "(other)")]
+    assert noted == {c: SHOWN.get(f, f) for c, f in zip(cells, whole.flag, strict=True) if f}
+
+
+def test_measures_are_in_sdmx(measured: sf.Release, costs: Path) -> None:
+    from pysdmx.io import get_datasets, read_sdmx
+
+    structures = costs / "sdmx" / "structures.xml"
+    assert read_sdmx(structures, validate=True).structures
+    (data,) = get_datasets(costs / "sdmx" / f"{MEASURED}.csv", structures)
+    found = data.data.replace("", math.nan).rename(columns={"OBS_VALUE": "answer"})
+    found.columns = found.columns.str.lower()
+    same(found, measured)
+    assert list(found["statistic"]) == ["mean"] * 4 + ["sum"] * 4
+
+
+def test_measures_are_in_the_workbook(measured: sf.Release, costs: Path) -> None:
+    """A sheet each, named on the first. Mutant: the sheet not listed."""
+    book = _book(costs)
+    sheet = book["cost by ward"]
+    rows = list(sheet.iter_rows(min_row=3, values_only=True))
+    assert list(rows[0][:3]) == ["Statistic", "Ward", "Answer"]
+    assert [r[1] for r in rows[1:5]] == ["North ward", "b", "c", "(other)"]
+    found = pd.DataFrame([r[2:6] for r in rows[1:9]], columns=NUMBERS)
+    found["flag"] = [{"··": "suppress"}.get(r[7], r[7] or "") for r in rows[1:9]]
+    same(found, measured)
+    said = [str(r[0]) for r in rows[9:] if r[0]]
+    assert said[0] == "Of values cut to −100 to 300."
+    assert "·· (too uncertain to print) above 50 %" in said[1]
+    listed = [c.value for c in book["read me"]["B"] if c.hyperlink]
+    assert "Cost (euro) by Ward" in listed
+
+
+def test_measures_are_apart_in_plain_files(measured: sf.Release, costs: Path) -> None:
+    """Who adds up cells of tables must not meet means there. Mutant: them in tables.csv."""
+    listed = pd.read_csv(costs / "plain" / "measures.csv")
+    assert list(listed["file"]) == [f"{MEASURED}.csv"]
+    assert list(listed["attributes"]) == ["statistic ward"]
+    assert MEASURED not in set(pd.read_csv(costs / "plain" / "tables.csv")["table"])
+    same(pd.read_csv(costs / "plain" / f"{MEASURED}.csv"), measured)
+
+
+def test_projected_means_keep_their_errors_and_flags(measured: sf.Release, tmp_path: Path) -> None:
+    """Mutant: the flags of projected means by an error that is not known, which are all suppressed."""
+    moved = measured.project()
+    files = write_formats(moved, tmp_path / "files", ["csv", "plain"], publication=MEANS)
+    found, plain = (pd.read_csv(files / kind / f"{MEASURED}.csv") for kind in ("csv", "plain"))
+    whole = told(measured)
+    assert found["standard_error"].isna().all()
+    np.testing.assert_allclose(plain["standard_error"], whole["standard_error"], rtol=1e-12)
+    np.testing.assert_allclose(plain["unprojected"], whole["answer"], rtol=1e-12)
+    np.testing.assert_allclose(found["answer"][:3], moved.mean("cost", by="ward")["mean cost"][:3], rtol=1e-12)
+    assert found["flag"].fillna("")[0] == ""
+
+
+def test_a_mean_of_all_has_files_of_its_own(tmp_path: Path) -> None:
+    """One number has the statistic as its only axis. Mutant: PX and SDMX without any dimension."""
+    from pyaxis import pyaxis
+    from pysdmx.io import read_sdmx
+
+    axes = {"statistic": sf.Integers(0, 1, outside="other", missing="other")}
+    domain = sf.Domain(axes, measures={"cost": sf.Measure(0, 100, knots=[20]), "days": sf.Measure(0, 9)})
+    work = sf.stack(
+        sf.means(domain, "cost", clip="best"), sf.means(domain, "days"), sf.means(domain, "days", by="statistic")
+    )
+    plan = sf.plan(work, sf.gdp(1), neighbours="add-remove")
+    rows = pd.DataFrame({"statistic": [0, 1] * 200, "cost": [50.0] * 400, "days": [3.0] * 400})
+    made = sf.release(plan, rows, ledger=None)
+    assert isinstance(made, sf.Release)
+    files = write_formats(made, tmp_path / "files")
+    statistics = ["mean", "sum", "mean gap below 20", "mean, cut where it errs least"]
+    cost = pd.read_csv(files / "csv" / "cost.csv")
+    assert list(cost["statistic"]) == statistics
+    np.testing.assert_allclose(cost["answer"][0], made.mean("cost")["mean cost"][0], rtol=1e-12)
+    assert list(dict.fromkeys(pyaxis.parse(str(files / "px" / "cost.px"), "utf-8")["DATA"]["Statistic"])) == statistics
+    assert read_sdmx(files / "sdmx" / "structures.xml", validate=True).structures
+    grouped = pd.read_csv(files / "csv" / "days.by.statistic.csv")
+    assert list(grouped.columns[:2]) == ["statistic of days", "statistic"]
+
+
+def test_a_release_of_a_measure_is_published(measured: sf.Release, tmp_path: Path) -> None:
+    """A measure is summed, not counted: nothing is told by its cells; means and sums have flags on the page, and the
+    rule. Mutants: groupings by measures; flags for counts alone; a number beside the dots."""
+    page = (publish(measured, tmp_path / "site", publication=MEANS) / "index.html").read_text(encoding="utf-8")
+    glance = page.split('id="glance"')[1].split("</section>")[0]
+    assert "<th>Flag</th>" in glance
+    assert "left out (··) above 50 %" in glance
+    (table,) = measures_table(measured, MEANS.flags)
+    lines, whole = table.frame.to_pandas(), told(measured)
+    assert list(lines["Statistic"]) == ["mean"] * 4 + ["sum"] * 4
+    hidden = [f == "suppress" for f in whole.flag]
+    assert [a == "··" for a in lines["Answer"]] == hidden
+    assert [a == "··" for a in lines["to"]] == hidden
+    assert list(lines["Flag"]) == ["" if f == "suppress" else f for f in whole.flag]
+    assert "Flag" not in measures_table(measured)[0].frame.columns
+    report = render(measured, publication=MEANS)
+    assert "left out (··) above 50 %" in report

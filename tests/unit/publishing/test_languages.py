@@ -1,0 +1,141 @@
+"""What an office sends in German and French: no English sentence, words that are bent, numbers and days as written."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import openpyxl
+import pandas as pd
+import pytest
+
+import sfumato as sf
+from sfumato._util.catalogue import ENGLISH, say_amount, say_day, say_note, say_text, speak
+from sfumato.publishing import Publication, publish, write_formats
+from sfumato.releases.methods import method_paragraph
+
+TOLD = Publication(
+    title="Einkommen",
+    language="de",
+    flags={"*": 0.02, "suppress": 0.5},
+    labels={"age": "Alter", "pay": "Lohn", "sex": "Geschlecht"},
+    categories={"sex": {"f": "weiblich"}},
+)
+
+
+@pytest.fixture(scope="module")
+def release() -> sf.Release:
+    """Two tables, a count, the total, and means; a tenth of all ages are beyond the range, and nobody asks for kind."""
+    policies: Any = {"outside": "other", "missing": "other"}
+    axes = {
+        "age": sf.Bins([0, 18, 45, 65], **policies),
+        "sex": sf.Categories(["f", "m"], **policies),
+        "kind": sf.Categories(["x", "y"], **policies),
+    }
+    domain = sf.Domain(axes, measures={"pay": sf.Measure(-100, 9000)})
+    work = sf.stack(
+        tables=sf.marginals(domain, sets=[("age", "sex")]),
+        people=sf.total(domain),
+        counts=sf.predicates(domain, ["age >= 45 and sex == 'm'"]),
+        means=sf.means(domain, "pay", by=["sex"]),
+    )
+    plan = sf.plan(work, sf.approx(4, "1e-6"), neighbours="add-remove")
+    n = 3_000
+    rng = np.random.default_rng(0)
+    ages = np.where(np.arange(n) % 10 == 0, 80, rng.integers(0, 60, n))
+    rows = {"age": ages, "sex": rng.choice(["f", "m"], n), "kind": "x", "pay": rng.gamma(2, 900, n)}
+    made = sf.release(plan, pd.DataFrame(rows), ledger=None)
+    assert isinstance(made, sf.Release)
+    return made
+
+
+@pytest.fixture(scope="module")
+def files(release: sf.Release, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_formats(release, tmp_path_factory.mktemp("languages") / "files", publication=TOLD)
+
+
+def _words(sheet: Any) -> list[str]:
+    return [str(c.value) for row in sheet.iter_rows() for c in row if isinstance(c.value, str) and c.value]
+
+
+def test_a_german_workbook_has_no_english_sentence(files: Path) -> None:
+    """Mutants: cautions as Python has them; the total, heads and marks in English."""
+    book = openpyxl.load_workbook(files / "tables.xlsx")
+    said = [text for sheet in book for text in _words(sheet)]
+    assert [text for text in said if len(text.split()) > 3 and ENGLISH.search(text) and "==" not in text] == []
+    first = _words(book["Lies mich"])
+    (caution,) = (first[i + 1] for i, text in enumerate(first) if text == "Vorsicht")
+    assert re.match(r"age: 1?\d(,\d)? % der Datensätze sind in \(other\); stimmt der Bereich 0 bis 65, oder", caution)
+    assert "Lohn nach Geschlecht" in first
+    named = _words(book["benannte Anzahlen"])
+    assert "insgesamt" in named
+    assert not {"total", "suppress"} & set(said)
+    assert "pay nach sex" in book.sheetnames
+
+
+def test_the_method_tells_what_was_asked_and_what_means_err(release: sf.Release) -> None:
+    """Mutants: an attribute that nobody asked for; ranges and errors of means left out; 1e-6; a unit that is not bent;
+    a day as computers write it."""
+    with speak("de", TOLD.called()):
+        text = method_paragraph(release)
+    assert "über Alter, Geschlecht, Lohn wurden" in text
+    assert "kind" not in text
+    assert "(4; 10⁻⁶)-Differential Privacy" in text
+    assert re.search(r"Standardfehler(n|) von [\d,]+ (bis [\d,]+ )?Datensätzen", text)
+    assert "Werte von Lohn sind auf −100 bis 9.000 begrenzt." in text
+    errors = [e for e in release.mean("pay", by="sex")["standard_error"] if e is not None]
+    found = re.search(r"Mittelwerte von Lohn haben Standardfehler von (\d+,?\d*) bis (\d+,?\d*), gesch", text)
+    assert found is not None
+    told = [float(t.replace(",", ".")) for t in found.groups()]
+    np.testing.assert_allclose(told, [min(errors), max(errors)], rtol=0.01)
+    day = release.provenance.created[:10]
+    assert f"am {day[8:]}.{day[5:7]}.{day[:4]}." in text
+    with speak("fr"):
+        assert f"le {day[8:]}/{day[5:7]}/{day[:4]}." in method_paragraph(release)
+    english = method_paragraph(release)
+    assert f"on {day}." in english
+    assert len(english.split()) <= 240
+
+
+def test_labels_are_in_words_on_the_site_and_beside_csv_files(release: sf.Release, files: Path, tmp_path: Path) -> None:
+    """Mutants: ranges as Python writes them; the category's text left out; codes of a table that is not there."""
+    site = publish(release, tmp_path / "site", publication=TOLD)
+    facts = json.loads((site / "site.json").read_text(encoding="utf-8"))["attributes"]
+    ages = ["0 bis unter 18", "18 bis unter 45", "45 bis unter 65", "(other)"]
+    assert facts["age"]["labels"] == ages
+    assert facts["sex"]["labels"] == ["weiblich", "m", "(other)"]
+    with (files / "csv" / "codes.csv").open(encoding="utf-8", newline="") as held:
+        rows = list(csv.DictReader(held))
+    told = {(r["attribute"], r["code"]): r["label"] for r in rows}
+    table = pd.read_csv(files / "csv" / "age.sex.csv")
+    assert [told["age", code] for code in dict.fromkeys(table["age"])] == ages
+    assert told["statistic", "mean"] == "Mittelwert"
+    page = (site / "index.html").read_text(encoding="utf-8")
+    assert re.search(r"mit einem typischen Fehler von [\d,]+ Datensätzen\.", page)
+    assert "<td>Personen</td>" in page
+    assert "<td>Anzahlen</td>" in page
+
+
+def test_words_in_sentences_and_notes() -> None:
+    """Mutants: the comma of a label made a decimal; units as they stand in a heading; numbers as in English."""
+    note = "99 % of the interval is the width of cells, most of it that of [1045, 65.5)"
+    assert say_note(note) == note
+    assert say_amount("1.5", "records") == "1.5 records"
+    assert say_day("2026-11-05") == "2026-11-05"
+    with speak("de"):
+        assert say_note(note).endswith("vor allem von 1045 bis unter 65,5")
+        assert say_note(note.replace("[1045, 65.5)", "a, b")).endswith("vor allem von a, b")
+        assert say_note(note.replace("[1045, 65.5)", "1,045")).endswith("vor allem von 1.045")
+        assert say_amount("1,5", "records") == "1,5 Datensätzen"
+        assert say_amount("1,5", "pay") == "1,5 pay"
+        assert say_day("2026-11-05") == "05.11.2026"
+        assert say_text("mean gap below 12,000.5") == "mittlerer Abstand unter 12.000,5"
+        assert say_text("x: 2.0 % of records are in (other); is the range −1,000 to 5 right?") == (
+            "x: 2,0 % der Datensätze sind in (other); stimmt der Bereich −1.000 bis 5?"
+        )
+    with speak("fr"):
+        assert say_day("2026-11-05") == "05/11/2026"
