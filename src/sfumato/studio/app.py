@@ -221,7 +221,7 @@ STEPS = {
     "audit": "Audit",
 }
 """The pages in the order of the road."""
-_SCRIPTS = ("common", "completion", "enter", "key", "persons", "talking", *STEPS)
+_SCRIPTS = ("common", "completion", "enter", "key", "notation", "persons", "talking", *STEPS)
 _TYPES = {"js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8"}
 
 

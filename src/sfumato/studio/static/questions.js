@@ -2,6 +2,7 @@
 
 import { $, change, complain, data, fill, h, options, refuse, say } from "./common.js";
 import { complete } from "./completion.js";
+import { doubtOfCondition, marksOf } from "./notation.js";
 
 const MATRIX = 24; // attributes whose pairs fit a screen
 const entries = () => (Array.isArray(data.spec?.queries) ? data.spec.queries : []);
@@ -134,6 +135,9 @@ $("add-total").addEventListener("click", () => add("people", { total: true }));
 $("add-where").addEventListener("click", () => {
   const text = $("where").value.trim();
   if (!text) return;
+  const doubt = doubtOfCondition(text, marksOf(data.spec.data));
+  refuse($("where"), doubt);
+  if (doubt) return;
   const i = entries().findIndex((q) => q.name === "counts" && Array.isArray(q.where));
   const done = () => { show(); $("where").value = ""; };
   const sure = { field: $("where"), about: `queries.${(i < 0 ? entries().length : i) + 1}`, conditions: [text] };
