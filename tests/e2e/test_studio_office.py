@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from sfumato.releases.publication import folder_publication
+from sfumato.releases.publication import folder_publication, publication_from_root
+from sfumato.workloads.reading import read_toml
 from support.browser import Browser
 from support.studio import Studio, folder, studio
 
@@ -168,4 +170,49 @@ def test_numbers_and_days_are_typed_as_the_table_has_them(tmp_path: Path, browse
         browser.click("#add-where")
         browser.until(lambda: "write 10000 for 10.000" in browser.text("#where-refused"))
         assert "where" not in page.desk.text
+        assert browser.errors() == []
+
+
+BORN = GERMAN.replace('min = ""\nmax = ""\nby = "year"', 'min = "1906-01-01"\nmax = "2025-12-31"\nby = "year"')
+BORN = BORN[: BORN.index("[schema.pay]")] + BORN[BORN.index("[privacy]") :]
+
+
+def test_groups_by_age_are_made_of_a_date_of_birth(tmp_path: Path, browser: Browser) -> None:
+    """And a column of dates has a distribution, where lists without columns say why. Mutants: dates not offered; an
+    empty list without a word; texts of cells that an edit of the range leaves behind."""
+    with studio(folder(tmp_path, BORN), entered=False) as page:
+        browser.forget()
+        browser.look(1280, "light")
+        browser.go(page.keys.address)
+        browser.until(lambda: browser.all("#columns h3"))
+        browser.click("#columns .ages summary")
+        browser.type("#ages-day-0", "31.12.2025")
+        browser.type("#ages-0", "18; 45; 65")
+        browser.click("#ages-make-0")
+        browser.until(lambda: 'starts = ["1961-01-01", "1981-01-01", "2008-01-01"]' in page.desk.text)
+        browser.until(lambda: "Groups: 65 and over; 45 to under 65; 18 to under 45; under 18." in browser.text("#columns"))
+        from_ = browser.find("#columns .column > .fields > label input")
+        from_.clear()
+        from_.send_keys("01.01.1920")
+        browser.until(lambda: 'min = "1920-01-01"' in page.desk.text)
+        spec = tomllib.loads(page.desk.text)
+        told = publication_from_root(read_toml(page.desk.places.spec))
+        assert told is not None
+        domain = page.desk.spec().domain
+        told.check_names(domain)
+        texts = told.spoken("de").category_texts("born")
+        assert [texts[cell] for cell in domain["born"].declared_labels] == [
+            "65 und älter", "45 bis unter 65", "18 bis unter 45", "unter 18",
+        ]  # fmt: skip
+        assert "by" not in spec["schema"]["born"]
+        browser.go(f"{page.keys.origin}/questions")
+        browser.until(lambda: browser.all("#matrix input"))
+        assert [o.text for o in browser.all("#cdf option")] == ["born"]
+        assert "Declare one so on the page Table" in browser.text("#sums-none")
+        assert "numbers to add up" in browser.text("#means-none")
+        assert browser.find("#add-sums").get_attribute("disabled")
+        browser.click("#add-cdf")
+        browser.until(lambda: 'prefix = "born"' in page.desk.text)
+        assert page.desk.plan(page.desk.text)
+        assert browser.faults() == []
         assert browser.errors() == []

@@ -385,7 +385,7 @@ def _declared_state(desk: Workspace, text: str) -> dict[str, Any]:
     found["queries"] = f"{len(spec.workload):,}"
     found["stream"] = spec.periods is not None
     found["attributes"] = [
-        {"name": n, "size": a.size, "ordered": a.intervals is not None}
+        {"name": n, "size": a.size, "ordered": a.ordered, "summed": a.intervals is not None}
         | {"labels": [safe_text(t) for t in a.declared_labels[:_LABELS]] if a.intervals is None else []}
         | {"other": a.has_other}
         | {"levels": [*(level.name for level in a.groupings), *([a.cell_level] if a.cell_level else [])]}

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import subprocess
+from datetime import date, timedelta
 from importlib import resources
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import sfumato as sf
 from sfumato.studio.drafts import describe_column
 from sfumato.workloads.reading import toml_tables
 from support import node
@@ -146,3 +149,22 @@ max = 250000.5
     assert all(len(part) == 3 for one in pay for part in one.partition(",")[0].split(".")[1:])
     assert all(one.isdecimal() for one in describe_column(tables, "age", Path())["mock"])
     assert all(one[2] == one[5] == "." for one in describe_column(tables, "day", Path())["mock"])
+
+
+def test_groups_by_age_are_cut_at_birthdays(node_program: str) -> None:
+    """Against the age that everybody has on the day, for each day of birth near the cuts; labels are the domain's.
+
+    Mutants: the birthday on the day itself not yet had; 29 February moved to 1 March.
+    """
+    for day in ("2025-12-31", "2024-02-29", "2026-02-28", "2026-03-01"):
+        found = said(node_program, "([d, a]) => { const g = ageGroups(d, a); return {...g, cells: cellsOfDays(g)}; }",
+                     [[day, [18, 65, 45]]])[0]  # fmt: skip
+        held = sf.Dates(found["min"], found["max"], starts=found["starts"])
+        assert list(held.labels) == found["cells"]
+        assert [t["de"] for t in found["texts"]] == ["65 und älter", "45 bis unter 65", "18 bis unter 45", "unter 18"]
+        on = date.fromisoformat(day)
+        for start in map(date.fromisoformat, found["starts"]):
+            for born in (start + timedelta(d) for d in range(-400, 400)):
+                age = on.year - born.year - ((on.month, on.day) < (born.month, born.day))
+                group = next(i for i, (a, b) in enumerate(pairwise(held.edges)) if a <= born.toordinal() < b)
+                assert group == sum(age < least for least in (65, 45, 18)), (day, born)

@@ -82,3 +82,33 @@ export function doubtOfCondition(text, marks) {
   if (!meant || meant === found) return "";
   return `numbers in conditions have a point before decimals and nothing between thousands, here unlike the table: write ${meant} for ${found}`;
 }
+
+const dayNumber = (iso) => Date.parse(`${iso}T00:00:00Z`) / 86_400_000;
+const isoOf = (number) => new Date(number * 86_400_000).toISOString().slice(0, 10);
+/** The last day of birth of those who are so many years old on a day; of 29 February the 28th, where the year has none. */
+function bornBy(day, years) {
+  const [y, m, d] = day.split("-").map(Number);
+  const last = Math.min(d, new Date(Date.UTC(y - years, m, 0)).getUTCDate());
+  return `${String(y - years).padStart(4, "0")}-${String(m).padStart(2, "0")}-${String(last).padStart(2, "0")}`;
+}
+
+const AGES = {
+  en: { under: (a) => `under ${a}`, span: (a, b) => `${a} to under ${b}`, over: (a) => `${a} and over` },
+  de: { under: (a) => `unter ${a}`, span: (a, b) => `${a} bis unter ${b}`, over: (a) => `${a} und älter` },
+  fr: { under: (a) => `moins de ${a} ans`, span: (a, b) => `${a} à moins de ${b} ans`, over: (a) => `${a} ans et plus` },
+};
+/** Groups by age on a day as cells of days of birth: the range, first days of cells, and what each is called. */
+export function ageGroups(day, ages, low) {
+  const down = [...ages].sort((a, b) => b - a);
+  const starts = down.map((age) => isoOf(dayNumber(bornBy(day, age)) + 1));
+  const found = { min: low ?? bornBy(day, 120), max: day, starts };
+  const called = (words) => [words.over(down[0]), ...down.slice(1).map((age, i) => words.span(age, down[i])), words.under(down.at(-1))];
+  const names = Object.fromEntries(Object.entries(AGES).map(([language, words]) => [language, called(words)]));
+  return { ...found, texts: starts.concat("").map((_, i) => Object.fromEntries(Object.keys(names).map((l) => [l, names[l][i]]))) };
+}
+
+/** The labels of cells that begin on given days, as the domain has them. */
+export function cellsOfDays({ min, max, starts }) {
+  const ends = [...starts.map((day) => isoOf(dayNumber(day) - 1)), max];
+  return [min, ...starts].map((first, i) => (first === ends[i] ? first : `${first}..${ends[i]}`));
+}

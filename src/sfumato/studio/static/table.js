@@ -1,7 +1,7 @@
 // The first page: where the table is, what its columns are, whose privacy.
 
 import { $, attempt, change, complain, data, fill, h, later, listing, number, options, post, refuse, say } from "./common.js";
-import { dayInWords, doubtOfCondition, doubtOfNumbers, marksOf, readDay, readNumber, shownNumber, splitNumbers, writtenDay, writtenNumber } from "./notation.js";
+import { ageGroups, cellsOfDays, dayInWords, doubtOfCondition, doubtOfNumbers, marksOf, readDay, readNumber, shownNumber, splitNumbers, writtenDay, writtenNumber } from "./notation.js";
 import { personsKept, refuseFeatures, severalTables, showPersons, toldColumns } from "./persons.js";
 
 const KINDS = [
@@ -154,14 +154,53 @@ function dates(name) {
   example.id = `example-${names().indexOf(name)}`;
   const field = (key, label, placeholder) => {
     const format = () => spec().schema[name].format;
-    const save = later((text) => write(name, key, key === "format" ? text.trim() || null : readDay(text, format()) ?? text.trim()));
+    const save = later((text) => (key === "format" ? write(name, key, text.trim() || null) : moveEnd(name, key, readDay(text, format()) ?? text.trim())));
     return h("label", {}, label, " ", h("input", { type: "text", autocomplete: "off", className: "short", placeholder,
       value: key === "format" ? given[key] ?? "" : writtenDay(given[key] ?? "", given.format), oninput: (event) => save(event.target.value) }));
   };
   const by = options(h("select", {}), ["day", "week", "month", "quarter", "year"].map((p) => [p, p]), given.by ?? "day");
   by.addEventListener("change", () => write(name, "by", by.value));
-  return [field("min", "From", writtenDay("2020-01-01", given.format)), field("max", "to", writtenDay("2026-12-31", given.format)), h("label", {}, "a cell for each ", by),
-    field("format", "written as year-month-day or", "%d.%m.%Y"), h("label", {}, "or type a day as the table writes it ", example)];
+  const grouped = Array.isArray(given.starts);
+  return [field("min", "From", writtenDay("2020-01-01", given.format)), field("max", "to", writtenDay("2026-12-31", given.format)), grouped ? null : h("label", {}, "a cell for each ", by),
+    field("format", "written as year-month-day or", "%d.%m.%Y"), h("label", {}, "or type a day as the table writes it ", example), ages(name)];
+}
+
+/** Another end of a range of days; where cells begin on given days, what the cell at that end is called moves along. */
+function moveEnd(name, key, value) {
+  const given = table("schema", name);
+  const changes = [{ place: ["schema", name, key], value }];
+  if (Array.isArray(given.starts) && given.categories && readDay(value, "")) {
+    const [before, after] = [cellsOfDays(given), cellsOfDays({ ...given, [key]: value })];
+    const kept = Object.entries(given.categories).map(([cell, text]) => [before.includes(cell) ? after[before.indexOf(cell)] : cell, text]);
+    changes.push({ place: ["schema", name, "categories"], value: Object.fromEntries(kept) });
+  }
+  change(changes, () => { told(name); summary(); });
+}
+
+/** Groups by age of a date of birth: on a day, each age is a cut between days of birth. */
+function ages(name) {
+  const given = table("schema", name);
+  const i = names().indexOf(name);
+  const day = h("input", { id: `ages-day-${i}`, type: "text", autocomplete: "off", className: "short", placeholder: writtenDay("2025-12-31", given.format) });
+  const list = h("input", { id: `ages-${i}`, type: "text", autocomplete: "off", placeholder: "18; 30; 45; 65" });
+  const make = () => {
+    const on = readDay(day.value, spec().schema[name].format);
+    const years = list.value.split(/[;,\s]+/).filter(Boolean).map(Number);
+    refuse(day, on ? "" : `write the day as ${writtenDay("2025-12-31", given.format)}`);
+    const fine = years.length > 0 && years.every((age) => Number.isInteger(age) && age > 0 && age < 120) && new Set(years).size === years.length;
+    refuse(list, fine ? "" : "ages are whole numbers of years below 120, such as 18; 30; 45; 65");
+    if (!on || !fine) return;
+    const found = ageGroups(on, years, readDay(String(spec().schema[name].min ?? ""), "") ?? undefined);
+    const called = Object.fromEntries(cellsOfDays(found).map((cell, j) => [cell, found.texts[j]]));
+    change([{ place: ["schema", name, "min"], value: found.min }, { place: ["schema", name, "max"], value: found.max }, { place: ["schema", name, "by"], value: null },
+      { place: ["schema", name, "starts"], value: found.starts }, { place: ["schema", name, "categories"], value: called }], () => columns(name));
+  };
+  const back = () => change([{ place: ["schema", name, "starts"], value: null }, { place: ["schema", name, "categories"], value: null }, { place: ["schema", name, "by"], value: "year" }], () => columns(name));
+  const on = Array.isArray(given.starts);
+  return h("details", { className: "wide ages", open: on }, h("summary", {}, "Groups by age, of a date of birth"),
+    on ? h("p", { className: "quiet" }, `Groups: ${cellsOfDays(given).map((cell) => given.categories?.[cell]?.en ?? cell).join("; ")}. Pages call them so in their language; conditions name days of birth.`) : null,
+    h("div", { className: "fields" }, h("label", {}, "Age in years on the day ", day), h("label", {}, "groups begin at the ages ", list),
+      h("button", { type: "button", id: `ages-make-${i}`, onclick: make }, "Make the groups"), on ? h("button", { type: "button", onclick: back }, "Cells of a year instead") : null));
 }
 
 /** How a day is written, of an example in which the parts can be told apart; null where they cannot. */
