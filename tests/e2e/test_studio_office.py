@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sfumato.releases.publication import folder_publication, publication_from_root
+from sfumato.releases.publication import folder_publication, publication_from_root, read_publication
 from sfumato.workloads.reading import read_toml
 from support.browser import Browser
 from support.studio import Studio, folder, studio
@@ -80,14 +80,21 @@ def test_a_year_is_counted_and_a_release_published(page: Studio, browser: Browse
     browser.go(f"{page.keys.origin}/publish")
     browser.until(lambda: browser.all("#files a"))
     browser.type("#title", "People by age")
-    browser.type("#flags", "*=.1, suppress=.5")
-    browser.click("#told button")
+    browser.type("#flags", "*=0,1; suppress=50 %")
+    browser.click("#add-cells")
+    lines = browser.find("#labels").get_attribute("value")
+    assert "sex.female = " in lines
+    browser.type("#labels", "sex = Geschlecht\nsex.female = weiblich\nsex.(other) = unbekannt")
+    browser.click("#told button.primary")
     browser.until(lambda: "Kept" in browser.text("#kept"))
     told = folder_publication(page.desk.stored("2026-11"))
     assert told is not None
     assert (told.text("title"), dict(told.flags)) == ("People by age", {"*": 0.1, "suppress": 0.5})
+    assert told.category_texts("sex") == {"female": "weiblich", "(other)": "unbekannt"}
+    assert read_publication(page.desk.places.spec) == told
     browser.click("#project")
     browser.until(lambda: "2026-11-projected" in browser.text("#projected"))
+    assert "2026-11-projected" in [o.text for o in browser.all("#releases option")]
     assert browser.errors() == []
 
 
@@ -190,7 +197,9 @@ def test_groups_by_age_are_made_of_a_date_of_birth(tmp_path: Path, browser: Brow
         browser.type("#ages-0", "18; 45; 65")
         browser.click("#ages-make-0")
         browser.until(lambda: 'starts = ["1961-01-01", "1981-01-01", "2008-01-01"]' in page.desk.text)
-        browser.until(lambda: "Groups: 65 and over; 45 to under 65; 18 to under 45; under 18." in browser.text("#columns"))
+        browser.until(
+            lambda: "Groups: 65 and over; 45 to under 65; 18 to under 45; under 18." in browser.text("#columns")
+        )
         from_ = browser.find("#columns .column > .fields > label input")
         from_.clear()
         from_.send_keys("01.01.1920")

@@ -52,9 +52,9 @@ def _year_call(_desk: Workspace, _payments: paying.Payments, given: Json) -> Any
 
 
 def _told_call(desk: Workspace, _payments: paying.Payments, given: Json) -> Any:
-    """What readers are told of a release: kept in its folder."""
+    """What readers are told of a release: kept in its folder, and in the spec."""
     name = given.get("name")
-    return outgoing.keep_publication(_released(desk, name), desk.stored(name), given.get("told"))
+    return outgoing.keep_publication(desk, _released(desk, name), desk.stored(name), given.get("told"))
 
 
 def _released(desk: Workspace, name: object) -> Release:

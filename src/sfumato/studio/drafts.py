@@ -130,7 +130,10 @@ def _refuse_about(error: SpecError, about: str) -> None:
         raise InvalidInput(said.partition(": ")[2].removeprefix("impossible: ") or said) from error
 
 
-ROOTS = ("data", "people", "domain", "schema", "schema_defaults", "measures", "privacy", "queries", "plan", "stream")
+ROOTS = (
+    *("data", "people", "domain", "schema", "schema_defaults", "measures", "privacy", "queries", "plan", "stream"),
+    "publication",
+)
 """What the page may change; other tables of a spec stay as they are."""
 _MOST_CHANGES = 2_000  # in one request: a table of a thousand columns, declared anew
 _NUMERIC = ("integer", "number")  # types whose values a table writes in its notation

@@ -266,7 +266,8 @@ def budget_for_margin(plan: Plan, margin: float, part: str, order: int, unit: st
     if not 0 < margin < math.inf:
         raise InvalidInput("a margin is a positive number, in the unit of the answers")
     wanted = (part, order, unit)
-    now = next((r["margin"] for r in plan.errors_by_order().rows() if (r["part"], r["attributes"], safe_text(r["unit"])) == wanted), 0)
+    rows = plan.errors_by_order().rows()
+    now = next((r["margin"] for r in rows if (r["part"], r["attributes"], safe_text(r["unit"])) == wanted), 0)
     if not now:
         raise InvalidInput("no line of the plan is of that part and number of attributes")
     return _budget_of_smaller_errors(plan, Fraction(now) / Fraction(margin))
