@@ -55,7 +55,10 @@ $("told").addEventListener("submit", async (event) => {
   event.preventDefault();
   const told = Object.fromEntries(FIELDS.map((field) => [field, $(field).value]));
   fill($("kept"));
-  const found = await attempt($("told"), () => post("told", { name, told }));
+  const found = await attempt($("told"), () => post("told", { name, told }), (text) => {
+    $("told-refused").hidden = !text; // beside the button that was pressed, and over nothing
+    $("told-refused").textContent = text;
+  });
   if (found) { show(found); fill($("kept"), `Kept; the report was made anew. ${found.spec}`); }
 });
 const lineOf = (text) => text.split(" = ")[0].trim();

@@ -227,9 +227,12 @@ function numberMarks(text) {
 
 const isCoded = (values) => values !== undefined && !Array.isArray(values) && values !== "";
 
+const MOST_LINES = 18; // of a box of labels: a third of a screen; more scroll
 function categories(name) {
   const given = table("schema", name);
-  const text = h("textarea", { rows: 3, spellcheck: false, value: labels(given.values || []) });
+  const fit = () => { text.rows = Math.min(MOST_LINES, Math.max(3, text.value.split("\n").length + 1)); };
+  const text = h("textarea", { spellcheck: false, value: labels(given.values || []), oninput: fit });
+  fit();
   const saves = later(() => {
     const changes = [{ place: ["schema", name, "values"], value: read(text.value, isCoded(spec().schema[name].values)) }];
     if (spec().schema[name].values_from !== undefined && text.value.trim()) changes.push({ place: ["schema", name, "values_from"], value: null });
