@@ -85,7 +85,7 @@ Contrasts operator:Operator divisor:float
 CoursePlan workload:Workload budget:Budget unit:PrivacyUnit mechanism:text price:Event course:Course
     records:count|none rmse:float|none notes:[text] considered:[Candidate]
 Dates outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none edition?:size
-    low:text high:text by:'day'|'week'|'month'|'quarter'|'year' format:text
+    low:text high:text by:'day'|'week'|'month'|'quarter'|'year' format:text starts?:[text]
 Days kind:text outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none edition?:size edges:[size]
     format:text
 Dense matrix:int64*2|float64*2

@@ -274,7 +274,7 @@ def mock(
     from sfumato.curator.rows.samples import spec_table_source
     from sfumato.curator.rows.written import source_of
     from sfumato.domain import Measure
-    from sfumato.domain.mock import mock_columns
+    from sfumato.domain.mock import mock_columns, number_in_notation
     from sfumato.workloads.reading import read_toml
     from sfumato.workloads.schema import read_schema
 
@@ -287,9 +287,8 @@ def mock(
     if person and person not in columns:
         columns = {person: [f"p{i // most + 1}" for i in range(rows)]} | columns
     how = source_of(spec_table_source(root.section("data"), spec.parent))
-    if how.decimal != ".":
-        numeric = [n for n, a in domain.attributes.items() if a.intervals is not None or isinstance(a, Measure)]
-        columns |= {n: [v.replace(".", how.decimal) for v in columns[n]] for n in numeric}
+    numeric = [n for n, a in domain.attributes.items() if a.intervals is not None or isinstance(a, Measure)]
+    columns |= {n: [number_in_notation(v, how.decimal, how.thousands) for v in columns[n]] for n in numeric}
     text = csv_text(Frame(columns), how.delimiter or ("," if how.decimal == "." else ";"))
     if out is None:
         typer.echo(text, nl=False)

@@ -37,6 +37,19 @@ def mock_columns(domain: Domain, rows: int, seed: int = 0) -> dict[str, list[str
     return {name: [_mock_field(a, rng) for _ in range(rows)] for name, a in read.items()}
 
 
+_GROUPED = 5  # digits from which on thousands stand apart: below, most tables leave a year or a size as it is
+
+
+def number_in_notation(text: str, decimal: str, thousands: str) -> str:
+    """A number of a mock row as a table writes it whose marks are these; any other text as it is."""
+    sign, digits = ("-", text[1:]) if text.startswith("-") else ("", text)
+    whole, _, rest = digits.partition(".")
+    if not (whole.isdecimal() and (rest.isdecimal() or not rest)):
+        return text
+    apart = f"{int(whole):,}".replace(",", thousands) if len(whole) >= _GROUPED else whole
+    return f"{sign}{apart}{decimal if rest else ''}{rest}"
+
+
 def _mock_field(attribute: Attribute, rng: np.random.Generator) -> str:
     """A text that lies in a declared cell."""
     if isinstance(attribute, Dates):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from sfumato._util.bundles import check_text, shorten
 from sfumato._util.checks import Number, check_distinct, read_number, show_number
-from sfumato._util.codec import storable
+from sfumato._util.codec import deferred_field, storable
 from sfumato._util.text import date_format_fields, parse_day_number
 from sfumato.cells import EDITION, Days, Edges, Rule, Wholes
 from sfumato.domain.attributes import (
@@ -339,7 +339,7 @@ _END = date.max.toordinal() + 1
 @storable
 @dataclass(frozen=True, slots=True)
 class Dates(Attribute):
-    """Days in cells of one period each; the first and the last cell may be cut.
+    """Days in cells of one period each, or from one given day to the next; the first and the last cell may be cut.
 
     Columns of days and of times are read, and texts that write them, with or without a time of day. A time with a
     distance from UTC counts on its day at UTC, one without on the day that it states. Whatever is not a day of the
@@ -350,6 +350,8 @@ class Dates(Attribute):
         high: The last day, which is included.
         by: The period of a cell: 'day', 'week' (of ISO 8601, from Monday on), 'month', 'quarter' or 'year'.
         format: How texts of the table write a day besides year-month-day, in %d, %m and %Y.
+        starts: The first days of the second and all later cells, instead of a period: birthdays of those who turn 18
+            on a day make groups by age of dates of birth.
         outside: What happens to a day outside the range: "clamp" counts it in the nearest cell, "other" in one extra,
             last cell, "drop" leaves the row out, None refuses a table of rows.
         missing: What happens to a missing value: "other", "drop" or None, in the same sense. One extra cell serves
@@ -357,12 +359,15 @@ class Dates(Attribute):
         edition: By which rules values are read. Leave it out.
 
     Raises:
-        DomainError: The range is reversed, a day, the period or the format cannot be read, or there are too many cells.
+        DomainError: The range is reversed, a day, the period or the format cannot be read, there are too many cells, or
+            starts do not increase within the range, or are given beside a period.
 
     >>> sf.Dates("2024-11-15", "2025-01-31", by="month").labels
     ('2024-11', '2024-12', '2025-01')
     >>> sf.Dates("2024-12-29", "2025-01-06", by="week", outside="other", missing="other").labels
     ('2024-W52', '2025-W01', '2025-W02', '(other)')
+    >>> sf.Dates("1926-01-01", "2025-12-31", starts=["1961-01-01", "2008-01-01"]).labels
+    ('1926-01-01..1960-12-31', '1961-01-01..2007-12-31', '2008-01-01..2025-12-31')
     """
 
     kind: ClassVar[str] = "date"
@@ -371,6 +376,7 @@ class Dates(Attribute):
     high: str | date
     by: Period = "day"
     format: str = ""
+    starts: Sequence[str | date] = deferred_field(())
     _edges: tuple[int, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -384,11 +390,30 @@ class Dates(Attribute):
         date_format_fields(self.format)
         check_policies(self.outside, self.missing, numeric=True)
         self.settle(alike=True)
-        edges = [first]
+        edges = [first, *self._given_starts(first, last)]
+        if len(edges) > 1:
+            edges.append(last + 1)
         while edges[-1] <= last:
             edges.append(min(_next_period_start(edges[-1], self.by), last + 1))
         check_cell_limit(len(edges) - 1, f"days from {self.low} to {self.high}")
         object.__setattr__(self, "_edges", tuple(edges))
+
+    def _given_starts(self, first: int, last: int) -> list[int]:
+        """The numbers of the days in `starts`."""
+        if isinstance(self.starts, (str, date)):
+            raise DomainError(f"starts is a list of days, not {shorten(self.starts)}")
+        if len(self.starts) > MAX_CELLS:
+            raise DomainError(f"starts are at most {MAX_CELLS:,} days")
+        object.__setattr__(self, "starts", tuple(_read_day_text(day, "a start") for day in self.starts))
+        if self.starts and self.by != "day":
+            raise DomainError(f"cells are those of a period or begin on given days: leave by={self.by!r} or starts out")
+        days = [date.fromisoformat(str(day)).toordinal() for day in self.starts]
+        if any(b <= a for a, b in itertools.pairwise([first, *days])) or max(days, default=first) > last:
+            raise DomainError(
+                f"starts are first days of the second and later cells: they increase, after {self.low} and up to "
+                f"{self.high}, the last day"
+            )
+        return days
 
     @property
     def edges(self) -> tuple[int, ...]:
@@ -412,6 +437,8 @@ class Dates(Attribute):
 
     @property
     def declared_labels(self) -> tuple[str, ...]:
+        if self.starts:
+            return tuple(_span_label(a, b - 1) for a, b in itertools.pairwise(self._edges))
         return tuple(_period_label(day, self.by) for day in self._edges[:-1])
 
     def days(self, text: str) -> tuple[int, int] | None:
@@ -454,6 +481,10 @@ def _next_period_start(day: int, by: Period) -> int:
     months = {"month": 1, "quarter": 3, "year": 12}[by]
     year, month = divmod(at.year * 12 + (at.month - 1) // months * months + months, 12)
     return _END if year > date.max.year else date(year, month + 1, 1).toordinal()
+
+
+def _span_label(first: int, last: int) -> str:
+    return format_day(first) if first == last else f"{format_day(first)}..{format_day(last)}"
 
 
 def _period_label(day: int, by: Period) -> str:

@@ -7,8 +7,10 @@ noise. Nothing is hidden by them unless that is asked for.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -109,13 +111,30 @@ def chart_flagged(
     return chart_cross_table(drawn, names, measured, title, below, share=share)
 
 
+_TYPED = re.compile(r"\s*([^=,;]+?)\s*=\s*([0-9]+(?:[.,][0-9]+)?|[.,][0-9]+)\s*(%?)\s*(?=[,;]|$)")
+
+
 def parse_flags(text: str) -> dict[str, float]:
-    """Flags as people type them: "*=.15, **=.30, suppress=.50". Raises InvalidInput."""
-    pairs = [part.rpartition("=") for part in text.split(",")]
-    try:
-        return {mark.strip(): float(share) for mark, _, share in pairs}
-    except ValueError:
-        raise InvalidInput(f"flags are marks with shares, such as '*=.15,**=.30,suppress=.50', not {text!r}") from None
+    """Flags as people type them: "*=.15, **=.30, suppress=.50", "*=0,15; **=0,30" or "*=15 %". Raises InvalidInput.
+
+    A comma stands between two flags where a mark and = follow it, and otherwise in a number.
+    """
+    found: dict[str, float] = {}
+    at = 0
+    while at <= len(text):
+        one = _TYPED.match(text, at)
+        if one is None:
+            raise InvalidInput(
+                f"flags are marks with shares or per cent, such as '*=.15,**=.30,suppress=.50' or '*=15 %; **=30 %', "
+                f"not {text!r}"
+            )
+        mark, number, percent = one.groups()
+        if mark in found:
+            raise InvalidInput(f"the flag {mark!r} has two thresholds; give it one")
+        share = Decimal(number.replace(",", "."))
+        found[mark] = float(share / 100 if percent else share)
+        at = one.end() + 1
+    return found
 
 
 def relative_errors(values: ArrayLike, errors: ArrayLike) -> FloatArray:

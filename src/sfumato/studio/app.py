@@ -232,7 +232,7 @@ STEPS = {
     "audit": "Audit",
 }
 """The pages in the order of the road."""
-_SCRIPTS = ("common", "completion", "enter", "key", "persons", "talking", *STEPS)
+_SCRIPTS = ("common", "completion", "enter", "key", "notation", "persons", "talking", *STEPS)
 _TYPES = {"js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8"}
 
 
@@ -406,6 +406,7 @@ def _publish_page(desk: Workspace, _payments: paying.Payments, query: Json) -> J
             release = release_of(desk, name)
             found["told"] = outgoing.publication_fields(desk.stored(name))
             found["projected"] = release.projection is not None
+            found["cells"] = outgoing.labelled_cells(release)
             found["attributes"] = reading.release_overview(release, name)["attributes"]
         except SfumatoError as error:
             found["error"] = desk.said(error)
@@ -456,7 +457,7 @@ def _download(desk: Workspace, request: Request) -> Response:
         return _attachment_response(ledger_csv(found).encode(), "ledger.csv", "text/csv; charset=utf-8")
     name = query.get("name", "")
     if what == "office.toml":
-        return _attachment_response(outgoing.job_text(desk).encode(), what, "application/toml")
+        return _attachment_response(outgoing.job_text(desk, name).encode(), what, "application/toml")
     if what in outgoing.KINDS:
         body = outgoing.outgoing_file(release_of(desk, name), desk.stored(name), what, tuple(query.getlist("a")))
         return _attachment_response(body, f"{name} {what}", outgoing.KINDS[what])

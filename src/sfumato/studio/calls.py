@@ -19,6 +19,7 @@ from sfumato.releases import Release
 from sfumato.studio import conversations, drafts, outgoing, paying, reading, what_if
 from sfumato.studio.what_if import spec_state
 from sfumato.studio.workspace import Workspace
+from sfumato.workloads import RECORDS
 
 Json = dict[str, Any]
 Asked = Callable[[Workspace, paying.Payments, Json], Any]
@@ -51,9 +52,9 @@ def _year_call(_desk: Workspace, _payments: paying.Payments, given: Json) -> Any
 
 
 def _told_call(desk: Workspace, _payments: paying.Payments, given: Json) -> Any:
-    """What readers are told of a release: kept in its folder."""
+    """What readers are told of a release: kept in its folder, and in the spec."""
     name = given.get("name")
-    return outgoing.keep_publication(_released(desk, name), desk.stored(name), given.get("told"))
+    return outgoing.keep_publication(desk, _released(desk, name), desk.stored(name), given.get("told"))
 
 
 def _released(desk: Workspace, name: object) -> Release:
@@ -134,9 +135,11 @@ def _scale_call(desk: Workspace, _payments: paying.Payments, given: Json) -> Any
 
 def _margin_call(desk: Workspace, _payments: paying.Payments, given: Json) -> Any:
     margin, part, order = given.get("margin"), given.get("part"), given.get("order")
-    if not isinstance(margin, (int, float)) or not isinstance(part, str) or not isinstance(order, int):
+    unit = given.get("unit", RECORDS)
+    texts = isinstance(part, str) and isinstance(unit, str)
+    if not isinstance(margin, (int, float)) or not texts or not isinstance(order, int):
         raise InvalidInput("a margin is a number, of a line of the plan")
-    budget = what_if.budget_for_margin(_one_look_plan(desk, given), float(margin), part, order)
+    budget = what_if.budget_for_margin(_one_look_plan(desk, given), float(margin), str(part), order, unit)
     return {"budget": what_if.budget_numbers(budget), "statement": str(budget).partition(";")[0]}
 
 

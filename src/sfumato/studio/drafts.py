@@ -26,7 +26,7 @@ from sfumato._util.checks import show_number
 from sfumato._util.frames import safe_text
 from sfumato.curator.people.declared import spec_person_source
 from sfumato.domain import Measure
-from sfumato.domain.mock import mock_columns
+from sfumato.domain.mock import mock_columns, number_in_notation
 from sfumato.domain.predicates import compile_predicate
 from sfumato.errors import InvalidInput, SpecError
 from sfumato.specs import Spec, spec_from_root_table
@@ -130,9 +130,13 @@ def _refuse_about(error: SpecError, about: str) -> None:
         raise InvalidInput(said.partition(": ")[2].removeprefix("impossible: ") or said) from error
 
 
-ROOTS = ("data", "people", "domain", "schema", "schema_defaults", "measures", "privacy", "queries", "plan", "stream")
+ROOTS = (
+    *("data", "people", "domain", "schema", "schema_defaults", "measures", "privacy", "queries", "plan", "stream"),
+    "publication",
+)
 """What the page may change; other tables of a spec stay as they are."""
 _MOST_CHANGES = 2_000  # in one request: a table of a thousand columns, declared anew
+_NUMERIC = ("integer", "number")  # types whose values a table writes in its notation
 _MOCK_ROWS = 4  # of a column, as an example
 _SHOWN_LABELS = 6  # of a column: a line
 _LONG_LIST = 20_000  # characters of a list that the editor need not look into
@@ -373,7 +377,13 @@ def describe_column(tables: Mapping[str, Any], name: str, folder: Path) -> dict[
     root = {k: tables[k] for k in ("schema_defaults",) if k in tables} | {kind: {name: tables[kind][name]}}
     text = "\n".join(f"{key} = {inline_toml(value)}" for key, value in root.items())
     declared = _Declared(text, root)
-    return dict(_describe_cached_column(declared, name, str(folder), column_files(root[kind], folder)))
+    found = dict(_describe_cached_column(declared, name, str(folder), column_files(root[kind], folder)))
+    about = tables.get("data", {})
+    if "mock" in found and isinstance(about, dict) and (kind == "measures" or tables[kind][name]["type"] in _NUMERIC):
+        marks = cast("dict[str, Any]", about)
+        decimal, thousands = str(marks.get("decimal") or "."), str(marks.get("thousands") or "")
+        found["mock"] = [number_in_notation(text, decimal, thousands) for text in found["mock"]]
+    return found
 
 
 @dataclass(frozen=True, slots=True)

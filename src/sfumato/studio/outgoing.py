@@ -16,18 +16,28 @@ from pathlib import Path
 from typing import Any
 
 from sfumato._util.catalogue import known_languages, speak
-from sfumato.errors import InvalidInput
+from sfumato.domain import Domain
+from sfumato.errors import InvalidInput, SfumatoError
 from sfumato.present import write_report
 from sfumato.present.crosstab import print_chart, save_chart
 from sfumato.publishing import publish, write_formats
 from sfumato.releases import Release
-from sfumato.releases.publication import Publication, folder_publication, write_publication
+from sfumato.releases.publication import (
+    Publication,
+    Text,
+    folder_publication,
+    publication_from_root,
+    write_publication,
+)
 from sfumato.releases.reliability import parse_flags
 from sfumato.releasing import REPORT
+from sfumato.studio import drafts
 from sfumato.studio.workspace import Workspace, checked_name
+from sfumato.workloads.reading import parse_toml
 
 TEXTS = ("title", "subtitle", "institution", "contact", "period", "notes", "licence")
 """What a reader is told that is one text."""
+_PROJECTED = "-projected"  # behind the name of a release, on the shelf
 _LONGEST = 20_000  # characters of the list of labels
 KINDS = {
     "site.zip": "application/zip",
@@ -44,37 +54,148 @@ def publication_fields(place: Path) -> dict[str, Any]:
     """The publication of a release's folder as the page's fields have it."""
     told = folder_publication(place) or Publication()
     flags = ", ".join(f"{mark}={share:g}" for mark, share in told.flags.items())
-    labels = "\n".join(f"{name} = {told.heading(name)}" for name in dict.fromkeys((*told.labels, *told.units)))
+    labels = [f"{name} = {told.heading(name)}" for name in dict.fromkeys((*told.labels, *told.units))]
+    labels += [f"{n}.{cell} = {text}" for n in told.categories for cell, text in told.category_texts(n).items()]
     texts = {name: told.text(name) for name in TEXTS}
-    return texts | {"language": told.language, "flags": flags, "labels": labels, "languages": list(known_languages())}
+    return texts | {
+        "language": told.language,
+        "flags": flags,
+        "labels": "\n".join(labels),
+        "languages": list(known_languages()),
+    }
 
 
-def keep_publication(release: Release, place: Path, given: object) -> dict[str, Any]:
-    """Keep the fields of the page in a release's folder, with the report made anew. Raises SfumatoError.
+def keep_publication(desk: Workspace, release: Release, place: Path, given: object) -> dict[str, Any]:
+    """Keep the page's fields in a release's folder, with the report made anew, and in the spec. Raises SfumatoError.
 
-    A text in several languages is replaced by the one typed only where the field was changed.
+    What was typed replaces the text of the page's language; texts in other languages stay.
     """
     if not isinstance(given, Mapping) or not all(isinstance(v, str) for v in given.values()):
         raise InvalidInput("what readers are told are texts")
     before, shown = folder_publication(place) or Publication(), publication_fields(place)
-    changed: dict[str, Any] = {n: given[n].strip() for n in (*TEXTS, "language") if given.get(n, shown[n]) != shown[n]}
+    spoken = given.get("language", before.language).strip()
+    changed: dict[str, Any] = {"language": spoken}
+    for name in TEXTS:
+        typed = given.get(name, shown[name]).strip()
+        if typed != shown[name]:
+            changed[name] = _retold(getattr(before, name), typed, before.language, spoken)
     if (flags := given.get("flags", shown["flags"])) != shown["flags"]:
         changed["flags"] = parse_flags(flags) if flags.strip() else {}
     if (labels := given.get("labels", shown["labels"])) != shown["labels"]:
         if len(labels) > _LONGEST:
             raise InvalidInput(f"labels are at most {_LONGEST:,} characters")
-        pairs = [line.partition("=") for line in labels.splitlines() if line.strip()]
-        changed |= {"labels": {name.strip(): text.strip() for name, _, text in pairs if text.strip()}, "units": {}}
+        changed |= _changed_labels(before, shown["labels"], labels, spoken, release.plan.workload.domain)
     told = replace(before, **changed)
     told.check_names(release.plan.workload.domain)
     write_publication(told, place)
     write_report(release, place / REPORT, publication=told)
-    return publication_fields(place)
+    try:
+        note = _keep_in_spec(desk, told)
+    except SfumatoError as error:
+        note = f"The spec keeps what it had: {desk.said(error)}"
+    return publication_fields(place) | {"spec": note}
+
+
+_FEW = 30  # cells of an attribute whose lines a page offers
+
+
+def labelled_cells(release: Release) -> list[str]:
+    """What stands before = in lines that call cells something, of attributes with few of them."""
+    domain = release.plan.workload.domain
+    few = (n for n in domain.dimensions if domain[n].size <= _FEW and n not in domain.measures)
+    return [f"{name}.{label}" for name in few for label in domain[name].labels]
+
+
+def _retold(old: Text, typed: str, was: str, now: str) -> Text:
+    """A text, or one by language, with what was typed for one language."""
+    if isinstance(old, str):
+        return typed if was == now or not old or not typed else {was: old, now: typed}
+    if not typed and now not in old:
+        return ""  # what stood in the field was another language's, and was taken out
+    return {k: v for k, v in old.items() if k != now} | ({now: typed} if typed else {}) or ""
+
+
+_Labelled = tuple[str, str | None]
+"""An attribute, and which of its cells, or None for itself."""
+
+
+def _read_labels(text: str, domain: Domain) -> dict[_Labelled, str]:
+    """Lines such as "sex = Geschlecht" and "sex.f = Frauen"."""
+    found: dict[_Labelled, str] = {}
+    for line in text.splitlines():
+        name, _, said = (part.strip() for part in line.partition(" = " if " = " in line else "="))
+        if name and said:
+            found[_labelled(name, domain)] = said
+    return found
+
+
+def _labelled(name: str, domain: Domain) -> _Labelled:
+    if name in domain:
+        return name, None
+    cuts = [(name[:i], name[i + 1 :]) for i, mark in enumerate(name) if mark == "."]
+    known = [(head, cell) for head, cell in cuts if head in domain]
+    exact = [(head, cell) for head, cell in known if cell in domain[head].labels]
+    return next(iter(exact or known), (name, None))
+
+
+def _changed_labels(before: Publication, shown: str, given: str, spoken: str, domain: Domain) -> dict[str, Any]:
+    """Labels, units and texts of cells after an edit of their lines: lines that stayed keep all their languages."""
+    labels, units = dict(before.labels), dict(before.units)
+    categories = {name: dict(cells) for name, cells in before.categories.items()}
+    was, now = _read_labels(shown, domain), _read_labels(given, domain)
+    for (name, cell), said in now.items():
+        if was.get((name, cell)) == said:
+            continue
+        if cell is not None:
+            cells = categories.setdefault(name, {})
+            cells[cell] = _retold(cells.get(cell, ""), said, before.language, spoken)
+            continue
+        unit = replace(before, title=units.get(name, "")).text("title")
+        if unit and said.endswith(f"({unit})"):
+            said = said.removesuffix(f"({unit})").strip() or name
+        else:
+            units.pop(name, None)
+        labels[name] = _retold(labels.get(name, ""), said, before.language, spoken)
+    for name, cell in was.keys() - now.keys():
+        if cell is None:
+            labels.pop(name, None)
+            units.pop(name, None)
+        else:
+            categories[name].pop(cell)
+    return {"labels": labels, "units": units, "categories": {n: cells for n, cells in categories.items() if cells}}
+
+
+def _keep_in_spec(desk: Workspace, told: Publication) -> str:
+    """Write what readers are told into the spec, for the next release and the monthly job, and say so."""
+    text = desk.text
+    tables = drafts.spec_tables(text)
+    publication = tables.get("publication", {})
+    changes = [
+        {"place": ["publication", name], "value": getattr(told, name) or None}
+        for name in (*TEXTS, "language")
+        if getattr(told, name) != publication.get(name, "")
+    ]
+    flags = {mark: {"number": repr(share)} for mark, share in told.flags.items()}
+    changes.append({"place": ["publication", "flags"], "value": flags or None})
+    for kind in ("schema", "measures"):
+        for name in tables.get(kind, {}):
+            words = {"label": told.labels.get(name), "unit": told.units.get(name)}
+            words["categories"] = told.categories.get(name)
+            changes += [{"place": [kind, name, key], "value": value} for key, value in words.items()]
+
+    def kept(written: str) -> None:
+        found = publication_from_root(parse_toml(written))
+        if found is None or any(getattr(found, n) != getattr(told, n) for n in (*TEXTS, "language", "flags")):
+            raise InvalidInput("this cannot be written into it; write it in an editor")
+        found.check_names(drafts.parse_spec(written, desk.places.spec).domain)
+
+    desk.change(drafts.text_version(text), changes, ready=kept)
+    return "The spec has it too, for the next release and the monthly job."
 
 
 def keep_projected(desk: Workspace, release: Release, name: str) -> str:
     """Put the projected release on the shelf, as NAME-projected, and say its name. Raises SfumatoError."""
-    new = checked_name(f"{name}-projected")
+    new = checked_name(f"{name}{_PROJECTED}")
     place = desk.place(new)
     if not place.exists():
         release.project().save(place)
@@ -119,12 +240,17 @@ def _zipped(write: Callable[[Path], object]) -> bytes:
     return packed.getvalue()
 
 
-def job_text(desk: Workspace) -> str:
-    """A job file that does each month what was done here; it lies beside the spec."""
+def job_text(desk: Workspace, name: str = "") -> str:
+    """A job file that does each month what was done here with a release; the spec beside it has its words."""
     spec, ledger = desk.places.spec, desk.places.ledger
     same = ledger.parent == spec.parent
+    told = publication_from_root(parse_toml(desk.text)) or Publication()
+    spoken = [told.language, *(told.title if isinstance(told.title, Mapping) else ())]
+    languages = [one for one in dict.fromkeys(spoken) if one in known_languages()]
+    project = bool(name) and (name.endswith(_PROJECTED) or f"{name}{_PROJECTED}" in desk.shelf())
     return f"""\
-# sfumato run office.toml releases, projects and publishes this table each month. Keep it beside {spec.name}.
+# sfumato run office.toml releases, projects and publishes this table each month. Keep it beside {spec.name}, which has
+# titles, flags and labels.
 
 [job]
 ledger = {_toml_string(ledger.name if same else ledger.as_posix())}
@@ -135,8 +261,9 @@ every = "month"
 name = "{"".join(c if c.isalnum() or c in "-_" else "-" for c in spec.stem).strip("-_") or "table"}"
 spec = {_toml_string(spec.name)}
 # source = "table-{{period}}.csv"    # where the table of the month is, if the spec's own is another
-project = false
+project = {str(project).lower()}
 formats = ["csvw", "px", "xlsx"]
+languages = [{", ".join(map(_toml_string, languages))}]
 """
 
 

@@ -7,12 +7,13 @@ its own while the pages look on. A period or a question is of a window that saw 
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from decimal import Decimal, InvalidOperation
+from decimal import ROUND_DOWN, ROUND_UP, Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
@@ -248,6 +249,44 @@ def ledger_proposal(kept: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
+_LONG = re.compile(r"\d+\.\d{7,}")  # what nobody reads: six decimals are a millionth of a unit
+_CALL = re.compile(r"sf\.(approx|pure|zcdp|gdp)\('([^']+)'(?:, '([^']+)')?\)")
+_LETTERS = {"approx": "epsilon", "pure": "epsilon", "zcdp": "rho", "gdp": "mu"}
+_DIGITS = 5  # of an amount on a page
+
+
+def _short_facts(described: dict[str, Any]) -> tuple[dict[str, Any], list[list[str]]]:
+    """A ledger's description with amounts of a few digits and budgets in words, and the rows that had more digits.
+
+    What is spent is rounded up, everything else down: nobody reads of more than there is.
+    """
+    exact: list[list[str]] = []
+
+    def shorten_row(row: list[Any]) -> list[Any]:
+        name, text = str(row[0]), str(row[1])
+        rounding = ROUND_UP if name.lower() == "spent" else ROUND_DOWN
+        short = _LONG.sub(lambda found: _few_digits(found[0], rounding), text)
+        if short != text:
+            exact.append([name, text])
+        return [row[0], _CALL.sub(_budget_in_words, short), *row[2:]]
+
+    blocks = [
+        b | {"rows": [shorten_row(row) for row in b["rows"]]} if b["type"] == "facts" else b
+        for b in described["blocks"]
+    ]
+    return described | {"blocks": blocks}, exact
+
+
+def _few_digits(number: str, rounding: str) -> str:
+    found = Decimal(number)
+    step = Decimal(1).scaleb(found.adjusted() + 1 - _DIGITS) if found else Decimal(1)
+    return f"{found.quantize(step, rounding=rounding).normalize():f}"
+
+
+def _budget_in_words(call: re.Match[str]) -> str:
+    return f"{_LETTERS[call[1]]} {call[2]}" + (f" at delta {call[3]}" if call[3] else "")
+
+
 def ledger_account(ledger: Ledger, plan: AnyPlan | None) -> dict[str, Any]:
     """A ledger for the page: how it describes itself, shares for a bar, and what this plan would take."""
     state = ledger.state()
@@ -255,7 +294,8 @@ def ledger_account(ledger: Ledger, plan: AnyPlan | None) -> dict[str, Any]:
     total = float(state.total)
     share = float(state.spent) / total if total else 1.0
     waiting = [safe_text(e.name) for e in spends if not e.released]
-    out: dict[str, Any] = {"described": ledger.describe().to_dict(), "spent_share": share, "unreleased": waiting}
+    described, exact = _short_facts(ledger.describe().to_dict())
+    out: dict[str, Any] = {"described": described, "exact": exact, "spent_share": share, "unreleased": waiting}
     if plan is not None:
         try:
             quote = ledger.quote(plan)

@@ -11,6 +11,7 @@ import itertools
 import math
 import re
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -69,7 +70,9 @@ def plan_figures(plan: Plan | IterativePlan | LabelPlan | StreamPlan) -> dict[st
     if isinstance(plan, LabelPlan):
         return {"lines": [], "tables": [], "note": _labels_note(plan)} | _promise_facts(plan.budget)
     one = plan.at() if isinstance(plan, StreamPlan) else plan
-    lines = [_error_line(row) for row in one.errors_by_order().rows()]
+    rows = one.errors_by_order().rows()
+    units = Counter((row["part"], row["attributes"]) for row in rows)
+    lines = [_error_line(row, _line_subject(one, row, units)) for row in rows]
     found = predicted_families(one)
     tables = [
         {
@@ -95,6 +98,7 @@ def plan_figures(plan: Plan | IterativePlan | LabelPlan | StreamPlan) -> dict[st
         "scales": errors_scale(one),
         "notes": [safe_text(n) for n in one.notes],
         "omitted": max(0, len(found) - _LISTED),
+        "means": _mean_margins(one, rows),
     }
     note = _STREAM if isinstance(plan, StreamPlan) else ""
     return {"lines": lines, "tables": tables, "note": note} | about | _promise_facts(one.budget)
@@ -156,12 +160,13 @@ def _finite_or_none(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def _error_line(row: Mapping[str, Any]) -> dict[str, Any]:
+def _error_line(row: Mapping[str, Any], subject: str) -> dict[str, Any]:
     alone = row.get("alone")
     known = {k: _finite_or_none(row[k]) for k in ("rmse", "margin")} | {"alone": _finite_or_none(alone)}
     fifth = math.ceil(row["worst_standard_error"] * _FIFTH) if row["unit"] == RECORDS else None
     return {
         "part": safe_text(row["part"]),
+        "what": subject,
         "key": row["part"],
         "order": row["attributes"],
         "tables": row["tables"],
@@ -170,6 +175,44 @@ def _error_line(row: Mapping[str, Any]) -> dict[str, Any]:
         "fifth": fifth,
         **known,
     }
+
+
+def _line_subject(plan: Plan, row: Mapping[str, Any], units: Mapping[tuple[str, int], int]) -> str:
+    """What a line is about where others have its part and number of attributes; else nothing."""
+    if units[row["part"], row["attributes"]] < 2:
+        return ""
+    of = "" if row["unit"] == RECORDS else "sums of "
+    texts = _measured_texts(plan, row["part"], row["unit"])
+    return safe_text(of + (texts[0] if len(texts) == 1 else row["unit"]))
+
+
+def _measured_texts(plan: Plan, part: str, unit: str) -> list[str]:
+    """What the single rows of a part say that they measure in a unit."""
+    items = (e.item for e in plan.entries if isinstance(e.item, QueryBlock))
+    found = (t for i in items if (i.part, i.unit) == (part, unit) for axis in i.labels for t in axis or () if t)
+    return list(dict.fromkeys(found))
+
+
+def _mean_margins(plan: Plan, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What the means of a measure err, times the records of a group: at the middle of its range, and at its ends.
+
+    What is measured are counts and sums of numbers less the middle. A mean m of n records errs by the sum's error and
+    by (m - middle) times the count's, both over n.
+    """
+    domain, margins = plan.workload.domain, dict[tuple[str, str], float]()
+    for row in rows:
+        key = row["part"], row["unit"]
+        margins[key] = max(margins.get(key, 0.0), row["margin"])
+    found: list[dict[str, Any]] = []
+    for (part, unit), sums in margins.items():
+        measure, counts = domain[unit] if unit in domain.measures else None, margins.get((part, RECORDS))
+        if not isinstance(measure, Measure) or counts is None or len(_measured_texts(plan, part, unit)) != 1:
+            continue
+        half = (float(measure.high) - float(measure.low)) / 2
+        middle = show_figures(float(measure.low) + half)
+        ends = math.hypot(sums, half * counts)
+        found.append({"part": safe_text(part), "name": safe_text(unit), "about": middle, "least": sums, "most": ends})
+    return found
 
 
 Alone = dict[str, float | None]
@@ -229,7 +272,7 @@ def scale_errors(plan: Plan, budget: Budget) -> ScaledErrors:
     return ScaledErrors(factor, guarantee_sentence(budget), budget_statement(budget), percent_up(right))
 
 
-def budget_for_margin(plan: Plan, margin: float, part: str, order: int) -> Budget:
+def budget_for_margin(plan: Plan, margin: float, part: str, order: int, unit: str = RECORDS) -> Budget:
     """The least budget of the plan's kind and delta at which the margins of a line are at most `margin`.
 
     By scaling, rounded up to four digits; the noise's grid can leave a difference of some thousandths.
@@ -238,7 +281,9 @@ def budget_for_margin(plan: Plan, margin: float, part: str, order: int) -> Budge
         raise PlanError("the errors of this mechanism do not scale with the budget; sfumato plan --margin finds it")
     if not 0 < margin < math.inf:
         raise InvalidInput("a margin is a positive number, in the unit of the answers")
-    now = next((r["margin"] for r in plan.errors_by_order().rows() if (r["part"], r["attributes"]) == (part, order)), 0)
+    wanted = (part, order, unit)
+    rows = plan.errors_by_order().rows()
+    now = next((r["margin"] for r in rows if (r["part"], r["attributes"], safe_text(r["unit"])) == wanted), 0)
     if not now:
         raise InvalidInput("no line of the plan is of that part and number of attributes")
     return _budget_of_smaller_errors(plan, Fraction(now) / Fraction(margin))
@@ -357,7 +402,7 @@ def _declared_state(desk: Workspace, text: str) -> dict[str, Any]:
     found["queries"] = f"{len(spec.workload):,}"
     found["stream"] = spec.periods is not None
     found["attributes"] = [
-        {"name": n, "size": a.size, "ordered": a.intervals is not None}
+        {"name": n, "size": a.size, "ordered": a.ordered, "summed": a.intervals is not None}
         | {"labels": [safe_text(t) for t in a.declared_labels[:_LABELS]] if a.intervals is None else []}
         | {"other": a.has_other}
         | {"levels": [*(level.name for level in a.groupings), *([a.cell_level] if a.cell_level else [])]}

@@ -24,7 +24,7 @@ Columns = Mapping[str, Attribute | None]
 _TYPES = {
     "integer": ("min", "max", "width", "edges", "levels"),
     "number": ("min", "max", "width", "edges", "levels"),
-    "date": ("min", "max", "by", "format"),
+    "date": ("min", "max", "by", "format", "starts"),
     "category": ("values", "values_from", "case", "trim", "discover", "most", "prefixes"),
     "hierarchy": ("levels", "values", "values_from", "labels"),
     "boolean": (),
@@ -124,6 +124,8 @@ def _read_attribute(table: Section, defaults: Section, folder: Path) -> Attribut
             table.need(key, 'it is a day, such as "2020-01-01"')
         low, high = (_read_day(table, key) for key in ("min", "max"))
         policies["format"] = table.text("format") or ""
+        if "starts" in table:
+            policies["starts"] = [d if type(d) is date else str(d) for d in table.items("starts") or ()]
         return Dates(low, high, cast(Any, table.text("by") or "day"), **policies)
     policies["levels"] = _read_cell_levels(table)
     if "edges" in table:
@@ -370,7 +372,9 @@ def _toml_declaration(key: str, attribute: Attribute | None) -> list[str]:
     elif isinstance(attribute, Bins):
         lines.append(f"edges = [{', '.join(repr(e) for e in attribute.edges)}]")
     elif isinstance(attribute, Dates):
-        lines += [f'min = "{attribute.low}"', f'max = "{attribute.high}"', f'by = "{attribute.by}"']
+        lines += [f'min = "{attribute.low}"', f'max = "{attribute.high}"']
+        days = [str(day) for day in attribute.starts]
+        lines.append(f"starts = {_toml_list(days)}" if days else f'by = "{attribute.by}"')
         lines += [f"format = {toml_text(attribute.format)}"] if attribute.format else []
     elif isinstance(attribute, Hierarchy):
         lines.append(f"levels = {_toml_list(attribute.level_names)}")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
 import sfumato as sf
@@ -85,3 +88,32 @@ def test_what_a_table_would_have_alone(tmp_path: Path, monkeypatch: pytest.Monke
     with studio(place) as page:
         for tables in ([99], [-1], ["0"], "0", None):
             assert page.post("alone", {"version": page.version, "tables": tables}).status == 400
+
+
+def test_what_means_will_err_is_what_they_err() -> None:
+    """Lines of one part are told apart, and the means' margins hold those of a release.
+
+    Mutants: the sum's margin told for the mean; the budget for the margin of a count taken from the sum's line.
+    """
+    ward = sf.Integers(0, 2, outside="drop", missing="drop")
+    domain = sf.Domain({"ward": ward}, measures={"pay": sf.Measure(-20_000, 250_000)})
+    work = sf.stack(tables=sf.identity(domain, "ward"), means=sf.means(domain, "pay", by="ward"))
+    plan = sf.plan(work, sf.zcdp(1), neighbours="add-remove")
+    found = plan_figures(plan)
+    means = [line for line in found["lines"] if line["part"] == "means"]
+    assert [line["what"] for line in means] == ["sums of pay less 115000", "records with pay"]
+    assert {line["what"] for line in found["lines"] if line["part"] == "tables"} == {""}
+    rng = np.random.default_rng(7)
+    pay, place = rng.uniform(20_000, 60_000, 3_000), rng.integers(0, 3, 3_000)
+    table = pd.DataFrame({"ward": place, "pay": pay})
+    told = found["means"][0]
+    for row in sf.release(plan, table, ledger=None).mean("pay", by="ward").rows():
+        n = (place == int(row["ward"])).sum()
+        off, half = abs(row["mean pay"] - 115_000), 135_000
+        expected = math.hypot(told["least"], off / half * math.sqrt(told["most"] ** 2 - told["least"] ** 2)) / n
+        assert (row["high"] - row["low"]) / 2 == pytest.approx(expected, rel=0.05)
+        assert told["least"] / n < expected < told["most"] / n
+    for line in means:
+        wanted = line["margin"] / 2
+        budget = budget_for_margin(plan, wanted, "means", line["order"], line["unit"])
+        assert float(budget.parameter) == pytest.approx(4, rel=0.01)

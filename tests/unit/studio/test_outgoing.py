@@ -16,9 +16,9 @@ import sfumato as sf
 from sfumato.jobs import read_job, run_job
 from sfumato.privacy.ledger import Ledger
 from sfumato.releases import load_release
-from sfumato.releases.publication import folder_publication
+from sfumato.releases.publication import folder_publication, read_publication
 from sfumato.studio.outgoing import job_text
-from support.studio import Studio, folder, studio
+from support.studio import SPEC, Studio, folder, studio
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +49,8 @@ def test_titles_and_flags_are_kept_in_the_folder(desk: Studio) -> None:
     for bad, words in (
         ({"flags": "*:3"}, "flags are marks"),
         ({"labels": "height = Height"}, "no declared attribute"),
+        ({"labels": "sex.m = men"}, "none of its cells"),
+        ({"flags": "*=15 %, *=20 %"}, "two thresholds"),
         ({"language": "tlh"}, "no words in"),
         ({"title": 3}, "are texts"),
     ):
@@ -91,7 +93,7 @@ def test_the_job_does_it_again(desk: Studio, monkeypatch: pytest.MonkeyPatch) ->
 def test_a_job_of_a_spec_with_any_name_can_be_read() -> None:
     """Mutant: names between quotes as they are."""
     places = SimpleNamespace(spec=Path('the "wards" of \\ März.toml'), ledger=Path('/own/"budget".db'))
-    job = tomllib.loads(job_text(SimpleNamespace(places=places)))  # type: ignore[arg-type]
+    job = tomllib.loads(job_text(SimpleNamespace(places=places, text="")))  # type: ignore[arg-type]
     assert job["tables"][0]["spec"] == places.spec.name
     assert job["job"]["ledger"] == '/own/"budget".db'
 
@@ -160,3 +162,63 @@ def test_a_group_in_mind_is_told_with_what_it_would_take(desk: Studio) -> None:
         said = desk.post("guess", asked | {"budget": {"rho": "0.5"}} | bad)
         assert said.status == 400
         assert json.loads(said.body)["error"]
+
+
+def test_texts_in_other_languages_stay(tmp_path: Path) -> None:
+    """Of titles, labels and cells; in the folder and in the spec, whose comments stay.
+
+    Mutants: a text in two languages replaced by the one typed; labels of cells lost when another line changes.
+    """
+    with studio(folder(tmp_path, "# ours\n" + SPEC)) as desk:
+        assert desk.post("ledger", {"budget": {"rho": "4"}, "table": "people"}).status == 200
+        assert desk.paid("one")["state"] == "done"
+
+        def keep(**told: str) -> dict[str, str]:
+            found = desk.post("told", {"name": "one", "told": told})
+            assert found.status == 200, found.json
+            return found.json
+
+        first = keep(title="People", labels="sex = Sex\nsex.female = women\nsex.(other) = unknown", language="en")
+        assert "The spec has it too" in first["spec"]
+        lines = first["labels"].replace("women", "Frauen").replace("Sex", "Geschlecht")
+        assert lines.splitlines()[1:] == ["sex.female = Frauen", "sex.(other) = unknown"]
+        keep(title="Personen", labels=lines + "\nage = Alter (Jahre)", language="de", flags="*=15 %; suppress=50 %")
+        told = folder_publication(desk.desk.stored("one"))
+        assert told is not None
+        assert told.title == {"en": "People", "de": "Personen"}
+        assert told.categories == {"sex": {"female": {"en": "women", "de": "Frauen"}, "(other)": "unknown"}}
+        assert (told.labels["sex"], told.flags) == ({"en": "Sex", "de": "Geschlecht"}, {"*": 0.15, "suppress": 0.5})
+        assert read_publication(desk.desk.places.spec) == told
+        assert desk.desk.text.startswith("# ours\n")
+        taken = keep(labels="sex = Geschlecht")
+        assert taken["labels"] == "sex = Geschlecht"
+        assert desk.desk.spec().domain == desk.desk.release("one").plan.workload.domain
+
+
+def test_the_job_publishes_what_was_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The report and the site of the job are in German, with title, flags and labels of cells, and projected.
+
+    Mutants: a job without the words that were typed; without its languages; unprojected where the shelf is.
+    """
+    with studio(folder(tmp_path)) as desk:
+        assert desk.post("ledger", {"budget": {"rho": "4"}, "table": "people"}).status == 200
+        assert desk.paid("one")["state"] == "done"
+        told = {"title": "Bevölkerung", "institution": "Amt", "flags": "*=0,01; **=0,02", "language": "de"}
+        told["labels"] = "age = Alter\nsex = Geschlecht\nsex.female = weiblich\nsex.male = männlich"
+        assert desk.post("told", {"name": "one", "told": told}).status == 200
+        assert desk.post("keep-projected", {"name": "one"}).status == 200
+        (tmp_path / "office.toml").write_text(desk.ask("/download/office.toml?name=one").text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    job = read_job(tmp_path / "office.toml")
+    assert (job.tables[0].languages, job.tables[0].project) == (("de",), True)
+    folder_ = run_job(job, "2026-12").folder / "spec"
+    report = (folder_ / "report-de.html").read_text(encoding="utf-8")
+    site = "".join(p.read_text(encoding="utf-8") for p in (folder_ / "site-de").glob("*.*") if p.suffix != ".zip")
+    for text in (report, site):
+        assert "Bevölkerung" in text
+        assert "Amt" in text
+        assert 'lang="de"' in text
+        assert "männlich" in text or "m\\u00e4nnlich" in text
+        assert "Vertrauensbereich" in text or "Rauschen" in text
+    assert "über 1 %" in report or "1 %" in report
+    assert folder_publication(folder_ / "release").flags == {"*": 0.01, "**": 0.02}  # type: ignore[union-attr]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import threading
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -269,3 +271,22 @@ def test_a_release_that_cannot_be_stored_is_told_as_spent(tmp_path: Path, monkey
     assert "budget is spent" in job["text"]
     assert "nothing was spent" not in job["text"].lower()
     assert "secret" not in job["text"]
+
+
+def test_amounts_have_few_digits_and_budgets_are_in_words(tmp_path: Path) -> None:
+    """What is left is never more than there is, what is spent never less; every digit stands beside.
+
+    Mutants: 32 digits of mu^2; code for the budget; what is left rounded up.
+    """
+    account = sf.Ledger.create(tmp_path / "b.db", total=sf.approx("1.455", "1e-6"))
+    plan = sf.plan(sf.marginals(sf.Domain({"a": 3}), upto=1), sf.approx(1, "1e-6"), neighbours="add-remove")
+    sf.release(plan, sf.Histogram([1, 2, 3]), ledger=account, name="one")
+    found = paying.ledger_account(account, None)
+    rows = {k.lower(): v for k, v in found["described"]["blocks"][0]["rows"]}
+    exact = {k.lower(): v for k, v in found["exact"]}
+    for name, sign in (("total", -1), ("spent", 1), ("remaining", -1)):
+        short, whole = (Fraction(re.findall(r"(\d+\.\d+) of mu\^2", told[name])[0]) for told in (rows, exact))
+        assert 0 < sign * (short - whole) < whole / 1000
+        assert len(re.findall(r"(\d+\.\d+) of mu\^2", rows[name])[0]) < 10
+    assert "sf." not in str(rows)
+    assert re.search(r"a plan may cost up to epsilon [\d.]+ at delta 1e-6", rows["remaining"])

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import string
+from datetime import timedelta
 
 import pytest
 from hypothesis import given, settings
@@ -69,6 +70,10 @@ def attributes(draw):
     if kind == "date":
         low, high = sorted(draw(st.lists(st.dates(), min_size=2, max_size=2)))
         format = draw(st.sampled_from(["", "%d.%m.%Y", "%Y/%m/%d", "%d de %m '%Y\"", "%Y%m%d"]))
+        if low < high and draw(st.booleans()):
+            inner = st.dates(low + timedelta(1), high)
+            starts = sorted(draw(st.lists(inner, min_size=1, max_size=5, unique=True)))
+            return Dates(low, high, format=format, starts=starts, **policies)
         return Dates(low, high, draw(st.sampled_from(["month", "quarter", "year"])), format, **policies)
     if kind == "boolean":
         return Booleans(**plain)

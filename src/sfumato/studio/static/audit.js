@@ -1,6 +1,6 @@
 // The sixth page: what was paid for, and that nothing of it was changed.
 
-import { $, attempt, bar, data, described, fill, h, post } from "./common.js";
+import { $, attempt, bar, data, described, fill, h, post, toTheLastDigit } from "./common.js";
 
 const linked = (name) => h("a", { href: `/read?name=${encodeURIComponent(name)}` }, name);
 const percent = (x) => `${(100 * x).toFixed(x && x < 0.1 ? 1 : 0)} %`;
@@ -10,7 +10,7 @@ if (found === null) fill($("ledger"), h("p", {}, "There is no ledger yet; one is
 else {
   const [facts, spends] = found.described.blocks;
   fill($("ledger"), bar([[found.spent_share, "spent"]], `Spent ${percent(found.spent_share)}, left ${percent(1 - found.spent_share)}`),
-    h("p", {}, `${data.file}: ${found.described.headline}, ${percent(found.spent_share)} spent`), described({ ...found.described, blocks: [facts] }));
+    h("p", {}, `${data.file}: ${found.described.headline}, ${percent(found.spent_share)} spent`), described({ ...found.described, blocks: [facts] }), toTheLastDigit(found.exact));
   fill($("entries"), spends ? described({ ...found.described, blocks: [spends] }) : h("p", {}, "Nothing yet."));
   for (const cell of document.querySelectorAll("#entries td.t")) if (data.shelf.includes(cell.textContent)) fill(cell, linked(cell.textContent));
 }

@@ -197,6 +197,10 @@ export function described(found, draw) {
   return found.blocks.map((b) => kinds[b.type](b)).flat(2);
 }
 
+/** Amounts of a ledger with every digit, folded away. */
+export const toTheLastDigit = (rows) => (rows.length
+  ? h("details", {}, h("summary", {}, "To the last digit"), h("dl", { className: "facts" }, rows.flatMap(([k, v]) => [h("dt", {}, k), h("dd", {}, v)]))) : null);
+
 export function options(select, values, chosen) {
   fill(select, values.map(([value, text]) => h("option", { value, selected: value === chosen }, text)));
   return select;

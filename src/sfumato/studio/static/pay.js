@@ -1,6 +1,6 @@
 // The fourth page: what is paid for, the ledger, a name, one payment, and how far it is.
 
-import { $, attempt, bar, budgetFields, budgetOf, change, complain, data, described, fill, h, post, say, payment } from "./common.js";
+import { $, attempt, bar, budgetFields, budgetOf, change, complain, data, described, fill, h, post, say, payment, toTheLastDigit } from "./common.js";
 
 let plan = null;
 let fits = false;
@@ -30,7 +30,7 @@ function ledger(found) {
     h("ul", { className: "key" }, h("li", { className: "spent" }, `spent: ${percent(found.spent_share)}`),
       made ? null : h("li", { className: found.fits ? "this" : "over" }, `${it}: ${percent(planned)}`), h("li", { className: "left" }, `left${made ? "" : " then"}: ${percent(left)}`)),
     h("p", {}, `${capital(it)} ${found.paid ? `takes ${found.paid}` : `: ${found.quote}`}.`),
-    described({ ...found.described, blocks: found.described.blocks.slice(0, 1) }),
+    described({ ...found.described, blocks: found.described.blocks.slice(0, 1) }), toTheLastDigit(found.exact),
     made ? h("p", { className: "done" }, `${made} Under another name it would be paid for anew.`) : null,
     found.fits || made ? null : h("p", { className: "problem" }, `${capital(it)} does not fit into what is left. Choose a smaller budget under What if.`));
 }

@@ -1,6 +1,7 @@
 // Several tables whose rows belong to persons: what is read of each, what a person's rows tell, and what is counted.
 
 import { $, change, data, fill, h, later, number, options, refuse } from "./common.js";
+import { marksOf, readNumber, splitNumbers, writtenNumber } from "./notation.js";
 
 const NOTATION = ["decimal", "thousands", "delimiter", "encoding", "sheet"];
 const people = () => data.spec.people;
@@ -24,9 +25,11 @@ function read(place, given, name, then) {
   const dates = given.dates ?? [];
   const text = (key, label, value, placeholder) => h("label", {}, label, " ", h("input", { id: id(key), type: "text", autocomplete: "off", spellcheck: false, placeholder, value,
     onchange: (event) => put(key, list(event.target.value), event.target) }));
-  const spans = h("textarea", { id: id("numbers"), rows: 2, spellcheck: false, placeholder: "cost = 0, 10000, 0.01",
-    value: Object.entries(given.numbers ?? {}).map(([n, v]) => `${n} = ${[v].flat().join(", ")}`).join("\n"),
-    onchange: () => put("numbers", table(pairs(spans.value).map(([n, v]) => [n, (list(v) ?? []).map(number)])), spans) });
+  const marks = marksOf(given);
+  const semicolons = marks.decimal === "," || marks.thousands === ",";
+  const spans = h("textarea", { id: id("numbers"), rows: 2, spellcheck: false, placeholder: `cost = ${["0", "10000", "0.01"].map((v) => writtenNumber(v, marks)).join(semicolons ? "; " : ", ")}`,
+    value: Object.entries(given.numbers ?? {}).map(([n, v]) => `${n} = ${[v].flat().map((one) => writtenNumber(one, marks)).join(semicolons ? "; " : ", ")}`).join("\n"),
+    onchange: () => put("numbers", table(pairs(spans.value).map(([n, v]) => [n, splitNumbers(v, marks).map((t) => number(readNumber(t, marks) ?? t))])), spans) });
   const written = Array.isArray(dates) ? text("dates", "Columns of dates, with commas", dates.join(", "), "date")
     : h("p", { className: "quiet" }, `How the dates ${Object.keys(dates).join(", ")} are written stands in the spec file, and is changed there.`);
   const order = h("input", { id: id("order"), type: "text", autocomplete: "off", className: "short", value: given.order ?? "",

@@ -15,6 +15,7 @@ const address = (file, more = "") => `/download/${file}?name=${encodeURIComponen
 function show(told) {
   options($("language"), told.languages.map((l) => [l, LANGUAGES[l] ?? l]), told.language);
   for (const field of FIELDS) $(field).value = told[field];
+  $("labels").rows = Math.min(20, Math.max(5, told.labels.split("\n").length + 1));
 }
 
 function chart() {
@@ -23,11 +24,14 @@ function chart() {
   fill($("chart-link"), h("a", { href: address(file, chosen.map((a) => `&a=${encodeURIComponent(a)}`).join("")), download: "" }, `${chosen.join(" by ")} as ${$("c-kind").value}`));
 }
 
-options($("releases"), data.shelf.length ? data.shelf.map((n) => [n, n]) : [["", "none yet"]], name);
+const shelf = () => options($("releases"), data.shelf.length ? data.shelf.map((n) => [n, n]) : [["", "none yet"]], name);
+shelf();
 $("releases").addEventListener("change", (event) => { location.href = `/publish?name=${encodeURIComponent(event.target.value)}`; });
 if (data.error) { $("problem").hidden = false; $("problem").textContent = data.error; }
 if (data.told) {
   $("publishable").hidden = false;
+  $("offer-cells").hidden = !data.cells.length;
+  $("office").href = address("office.toml");
   show(data.told);
   fill($("files"), FILES.map(([file, text]) => h("li", {}, h("a", { href: address(file), download: "" }, text))));
   const tables = data.attributes.filter((a) => a.table).map((a) => [a.name, a.name]);
@@ -51,11 +55,27 @@ $("told").addEventListener("submit", async (event) => {
   event.preventDefault();
   const told = Object.fromEntries(FIELDS.map((field) => [field, $(field).value]));
   fill($("kept"));
-  const found = await attempt($("told"), () => post("told", { name, told }));
-  if (found) { show(found); fill($("kept"), "Kept; the report was made anew."); }
+  const found = await attempt($("told"), () => post("told", { name, told }), (text) => {
+    $("told-refused").hidden = !text; // beside the button that was pressed, and over nothing
+    $("told-refused").textContent = text;
+  });
+  if (found) { show(found); fill($("kept"), `Kept; the report was made anew. ${found.spec}`); }
+});
+const lineOf = (text) => text.split(" = ")[0].trim();
+$("add-cells").addEventListener("click", () => {
+  const there = new Set($("labels").value.split("\n").map(lineOf));
+  const lines = data.cells.filter((cell) => !there.has(cell)).map((cell) => `${cell} = `);
+  $("labels").value = [$("labels").value.trimEnd(), ...lines].filter(Boolean).join("\n");
+  $("labels").rows = Math.min(20, $("labels").value.split("\n").length + 1);
+  $("labels").focus();
 });
 $("project").addEventListener("click", async () => {
   fill($("projected"), h("progress", { "aria-label": "Projecting" }));
   const found = await attempt($("projected"), () => post("keep-projected", { name }));
+  if (found && !data.shelf.includes(found.name)) {
+    data.shelf.unshift(found.name);
+    shelf();
+    $("project").disabled = true;
+  }
   fill($("projected"), found ? h("a", { href: `/publish?name=${encodeURIComponent(found.name)}` }, `It is there as ${found.name}`) : []);
 });

@@ -2,12 +2,13 @@
 
 import { $, change, complain, data, fill, h, options, refuse, say } from "./common.js";
 import { complete } from "./completion.js";
+import { doubtOfCondition, marksOf } from "./notation.js";
 
 const MATRIX = 24; // attributes whose pairs fit a screen
 const entries = () => (Array.isArray(data.spec?.queries) ? data.spec.queries : []);
 // of a spec whose questions are still missing the server names no attributes: the columns that are declared do
 const attributes = () => data.attributes ?? Object.entries(data.columns || {}).filter(([, c]) => c.cells)
-  .map(([name, c]) => ({ name, size: c.cells, ordered: ["integer", "number"].includes(data.spec.schema[name].type), labels: listed(data.spec.schema[name].values) }));
+  .map(([name, c]) => ({ name, size: c.cells, ordered: ["integer", "number", "date"].includes(data.spec.schema[name].type), summed: ["integer", "number"].includes(data.spec.schema[name].type), labels: listed(data.spec.schema[name].values) }));
 const listed = (values) => (values === "discover" ? [] : given(values));
 const given = (values) => (Array.isArray(values) ? values.map(String) : Object.values(values || {}));
 const measures = () => Object.keys(data.spec?.measures ?? {});
@@ -29,6 +30,13 @@ const WORDS = {
   sums: (q) => `sums of ${q.sums}${by(q.by)}`,
   identity: (q) => `the table ${[].concat(q.identity).join(" × ")}`,
   total: () => "the number of records",
+};
+
+/** Why a list is empty, and what to do. */
+const NONE = {
+  cdf: "No column has an order: declare one as whole numbers, numbers or dates on the page Table.",
+  sums: "No column is declared as whole numbers or numbers, whose cells have middles. Declare one so on the page Table, or as numbers to add up: their means are below. Dates have distributions.",
+  means: "No column is declared as numbers to add up: do so on the page Table.",
 };
 
 function named(wanted) {
@@ -94,10 +102,14 @@ function show() {
   if ($("add").hidden) { complain("Declare the table's columns first."); return; }
   fill($("matrix"), matrix());
   const names = all.map((a) => [a.name, a.name]);
-  const ordered = all.filter((a) => a.ordered).map((a) => [a.name, a.name]);
+  const those = (what) => all.filter((a) => a[what]).map((a) => [a.name, a.name]);
+  const lists = { cdf: those("ordered"), sums: those("summed"), means: measures().map((m) => [m, m]) };
   for (const id of ["t1", "t2", "t3"]) options($(id), names, $(id).value || all[Math.min(all.length - 1, Number(id[1]) - 1)]?.name);
-  for (const id of ["cdf", "sums"]) options($(id), ordered, $(id).value);
-  options($("means"), measures().map((m) => [m, m]), $("means").value);
+  for (const [id, found] of Object.entries(lists)) {
+    options($(id), found, $(id).value);
+    $(`${id}-none`).textContent = found.length ? "" : NONE[id];
+    for (const control of [$(id), $(`${id}-by`), $(`add-${id}`)]) control.disabled = !found.length;
+  }
   for (const id of ["cdf-by", "sums-by", "means-by"]) options($(id), [["", "everybody"], ...names], $(id).value);
   const deep = all.filter((a) => a.levels?.length > 1);
   $("levels").hidden = deep.length === 0;
@@ -135,6 +147,9 @@ $("add-total").addEventListener("click", () => add("people", { total: true }));
 $("add-where").addEventListener("click", () => {
   const text = $("where").value.trim();
   if (!text) return;
+  const doubt = doubtOfCondition(text, marksOf(data.spec.data));
+  refuse($("where"), doubt);
+  if (doubt) return;
   const i = entries().findIndex((q) => q.name === "counts" && Array.isArray(q.where));
   const done = () => { show(); $("where").value = ""; };
   const sure = { field: $("where"), about: `queries.${(i < 0 ? entries().length : i) + 1}`, conditions: [text] };

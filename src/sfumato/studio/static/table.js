@@ -1,6 +1,7 @@
 // The first page: where the table is, what its columns are, whose privacy.
 
 import { $, attempt, change, complain, data, fill, h, later, listing, number, options, post, refuse, say } from "./common.js";
+import { ageGroups, cellsOfDays, dayInWords, doubtOfCondition, doubtOfNumbers, marksOf, readDay, readNumber, shownNumber, splitNumbers, writtenDay, writtenNumber } from "./notation.js";
 import { personsKept, refuseFeatures, severalTables, showPersons, toldColumns } from "./persons.js";
 
 const KINDS = [
@@ -46,19 +47,50 @@ function read(text, coded) {
   }));
 }
 
+const marks = () => marksOf(spec().data);
+/** What was typed as one number, as the spec takes it; what is none is sent as it is, and refused there. */
+const typedNumber = (text) => number(readNumber(text, marks()) ?? text);
+const typedNumbers = (text) => splitNumbers(text, marks()).map(typedNumber);
+const showNumbers = (list) => (Array.isArray(list) ? list.map((v) => writtenNumber(v, marks())).join(marks().decimal === "," || marks().thousands === "," ? "; " : ", ") : "");
+
+/** What was understood of a column's numbers and days, beside its fields: as they stand in the spec. */
+function understood(name) {
+  const given = table(kindOf(name) === "measure" ? "measures" : "schema", name);
+  const day = (value) => (readDay(String(value), "") ? dayInWords(value) : null);
+  const plain = (value) => (/^[-+]?\d+(\.\d+)?$/.test(String(value)) ? shownNumber(value, marks()) : null);
+  const shown = kindOf(name) === "date" ? day : plain;
+  const [low, high] = [given.min, given.max].map((v) => (v === undefined || v === "" ? null : shown(v)));
+  const list = (key, before) => (Array.isArray(given[key]) && given[key].length ? `${before} ${given[key].map((v) => shown(v) ?? v).join("; ")}` : null);
+  const width = given.width === undefined || given.width === "" ? null : shown(given.width);
+  return [low && high ? `${low} to ${high}` : low ? `from ${low}` : high ? `to ${high}` : null, width && `width ${width}`,
+    list("edges", "edges at"), list("knots", "cut at")].filter(Boolean).join(", ");
+}
+
 /** Numbers that are summed: a range known without looking, and where sums are cut. */
 function amounts(name) {
   const given = table("measures", name);
   const field = (key, label, className, value, how) => {
-    const saves = later((text) => change([{ place: ["measures", name, key], value: how(text.trim()) }], () => { told(name); summary(); }));
-    return h("label", {}, label, " ", h("input", { type: "text", inputMode: key === "knots" ? "text" : "decimal", autocomplete: "off", className, value, oninput: (event) => saves(event.target.value) }));
+    const saves = later((input) => {
+      if (!doubted(input, key)) change([{ place: ["measures", name, key], value: how(input.value.trim()) }], () => { told(name); summary(); });
+    });
+    return h("label", {}, label, " ", h("input", { id: fieldId(name, key), type: "text", inputMode: "text", autocomplete: "off", className, value, oninput: (event) => saves(event.target) }));
   };
-  const end = (text) => (text ? number(text) : "");
-  const knots = (text) => { const list = text.split(",").map((t) => t.trim()).filter(Boolean).map(number); return list.length ? list : null; };
+  const end = (text) => (text ? typedNumber(text) : "");
+  const knots = (text) => { const list = typedNumbers(text); return list.length ? list : null; };
   const outside = options(h("select", {}), [["", "count as the nearest end"], ["absent", "are left out of sums"]], given.outside === "absent" ? "absent" : "");
   outside.addEventListener("change", () => change([{ place: ["measures", name, "outside"], value: outside.value || null }], () => told(name)));
-  return [field("min", "From", "short", given.min ?? "", end), field("max", "to", "short", given.max ?? "", end),
-    field("knots", "sums also cut at, with commas", "", (given.knots || []).join?.(", ") ?? "", knots), h("label", {}, "Numbers beyond ", outside)];
+  return [field("min", "From", "short", writtenNumber(given.min ?? "", marks()), end), field("max", "to", "short", writtenNumber(given.max ?? "", marks()), end),
+    field("knots", `sums also cut at, with ${between()}`, "", showNumbers(given.knots), knots), h("label", {}, "Numbers beyond ", outside)];
+}
+
+/** What stands between several numbers. */
+const between = () => (marks().decimal === "," || marks().thousands === "," ? "semicolons" : "commas");
+const fieldId = (name, key) => `${key}-${names().indexOf(name)}`;
+/** Whether a list of numbers could be read in two ways; that is said at its field, and nothing is written. */
+function doubted(field, key) {
+  const wrong = ["edges", "knots"].includes(key) && between() === "semicolons" ? doubtOfNumbers(field.value, marks()) : "";
+  refuse(field, wrong && `${wrong}. The spec keeps what it had.`);
+  return Boolean(wrong);
 }
 
 /** From, to and width, or edges instead of all three: what is typed into the one takes the other out. */
@@ -67,8 +99,7 @@ function ranges(name, kind) {
   const inputs = {};
   const save = (key, text) => {
     const typed = text.trim();
-    const list = text.split(",").map((t) => t.trim()).filter(Boolean).map(number);
-    const changes = [{ place: ["schema", name, key], value: !typed ? null : key === "edges" ? list : number(text) }];
+    const changes = [{ place: ["schema", name, key], value: !typed ? null : key === "edges" ? typedNumbers(text) : typedNumber(text) }];
     const others = PARTS[kind].map(([k]) => k).filter((k) => (k === "edges") !== (key === "edges"));
     for (const other of others) {
       const now = spec().schema[name][other];
@@ -80,13 +111,13 @@ function ranges(name, kind) {
     change(changes, () => { told(name); summary(); });
   };
   return PARTS[kind].map(([key, label]) => {
-    const saves = later((text) => save(key, text));
+    const saves = later(() => { if (!doubted(inputs[key], key)) save(key, inputs[key].value); });
     inputs[key] = h("input", {
-      type: "text", inputMode: key === "edges" ? "text" : "decimal", autocomplete: "off", className: key === "edges" ? "" : "short",
-      value: key === "edges" ? (given.edges || []).join(", ") : given[key] ?? "",
-      oninput: (event) => saves(event.target.value),
+      id: fieldId(name, key), type: "text", inputMode: "text", autocomplete: "off", className: key === "edges" ? "" : "short",
+      value: key === "edges" ? showNumbers(given.edges) : writtenNumber(given[key] ?? "", marks()),
+      oninput: () => saves(),
     });
-    return h("label", {}, label, " ", inputs[key]);
+    return h("label", {}, label.replace("commas", between()), " ", inputs[key]);
   });
 }
 
@@ -123,14 +154,54 @@ function dates(name) {
   } });
   example.id = `example-${names().indexOf(name)}`;
   const field = (key, label, placeholder) => {
-    const save = later((text) => write(name, key, text.trim() || (key === "format" ? null : "")));
+    const format = () => spec().schema[name].format;
+    const save = later((text) => (key === "format" ? write(name, key, text.trim() || null) : moveEnd(name, key, readDay(text, format()) ?? text.trim())));
     return h("label", {}, label, " ", h("input", { type: "text", autocomplete: "off", className: "short", placeholder,
-      value: given[key] ?? "", oninput: (event) => save(event.target.value) }));
+      value: key === "format" ? given[key] ?? "" : writtenDay(given[key] ?? "", given.format), oninput: (event) => save(event.target.value) }));
   };
   const by = options(h("select", {}), ["day", "week", "month", "quarter", "year"].map((p) => [p, p]), given.by ?? "day");
   by.addEventListener("change", () => write(name, "by", by.value));
-  return [field("min", "From", "2020-01-01"), field("max", "to", "2026-12-31"), h("label", {}, "a cell for each ", by),
-    field("format", "written as year-month-day or", "%d.%m.%Y"), h("label", {}, "or type a day as the table writes it ", example)];
+  const grouped = Array.isArray(given.starts);
+  return [field("min", "From", writtenDay("2020-01-01", given.format)), field("max", "to", writtenDay("2026-12-31", given.format)), grouped ? null : h("label", {}, "a cell for each ", by),
+    field("format", "written as year-month-day or", "%d.%m.%Y"), h("label", {}, "or type a day as the table writes it ", example), ages(name)];
+}
+
+/** Another end of a range of days; where cells begin on given days, what the cell at that end is called moves along. */
+function moveEnd(name, key, value) {
+  const given = table("schema", name);
+  const changes = [{ place: ["schema", name, key], value }];
+  if (Array.isArray(given.starts) && given.categories && readDay(value, "")) {
+    const [before, after] = [cellsOfDays(given), cellsOfDays({ ...given, [key]: value })];
+    const kept = Object.entries(given.categories).map(([cell, text]) => [before.includes(cell) ? after[before.indexOf(cell)] : cell, text]);
+    changes.push({ place: ["schema", name, "categories"], value: Object.fromEntries(kept) });
+  }
+  change(changes, () => { told(name); summary(); });
+}
+
+/** Groups by age of a date of birth: on a day, each age is a cut between days of birth. */
+function ages(name) {
+  const given = table("schema", name);
+  const i = names().indexOf(name);
+  const day = h("input", { id: `ages-day-${i}`, type: "text", autocomplete: "off", className: "short", placeholder: writtenDay("2025-12-31", given.format) });
+  const list = h("input", { id: `ages-${i}`, type: "text", autocomplete: "off", placeholder: "18; 30; 45; 65" });
+  const make = () => {
+    const on = readDay(day.value, spec().schema[name].format);
+    const years = list.value.split(/[;,\s]+/).filter(Boolean).map(Number);
+    refuse(day, on ? "" : `write the day as ${writtenDay("2025-12-31", given.format)}`);
+    const fine = years.length > 0 && years.every((age) => Number.isInteger(age) && age > 0 && age < 120) && new Set(years).size === years.length;
+    refuse(list, fine ? "" : "ages are whole numbers of years below 120, such as 18; 30; 45; 65");
+    if (!on || !fine) return;
+    const found = ageGroups(on, years, readDay(String(spec().schema[name].min ?? ""), "") ?? undefined);
+    const called = Object.fromEntries(cellsOfDays(found).map((cell, j) => [cell, found.texts[j]]));
+    change([{ place: ["schema", name, "min"], value: found.min }, { place: ["schema", name, "max"], value: found.max }, { place: ["schema", name, "by"], value: null },
+      { place: ["schema", name, "starts"], value: found.starts }, { place: ["schema", name, "categories"], value: called }], () => columns(name));
+  };
+  const back = () => change([{ place: ["schema", name, "starts"], value: null }, { place: ["schema", name, "categories"], value: null }, { place: ["schema", name, "by"], value: "year" }], () => columns(name));
+  const on = Array.isArray(given.starts);
+  return h("details", { className: "wide ages", open: on }, h("summary", {}, "Groups by age, of a date of birth"),
+    on ? h("p", { className: "quiet" }, `Groups: ${cellsOfDays(given).map((cell) => given.categories?.[cell]?.en ?? cell).join("; ")}. Pages call them so in their language; conditions name days of birth.`) : null,
+    h("div", { className: "fields" }, h("label", {}, "Age in years on the day ", day), h("label", {}, "groups begin at the ages ", list),
+      h("button", { type: "button", id: `ages-make-${i}`, onclick: make }, "Make the groups"), on ? h("button", { type: "button", onclick: back }, "Cells of a year instead") : null));
 }
 
 /** How a day is written, of an example in which the parts can be told apart; null where they cannot. */
@@ -156,6 +227,8 @@ function numberMarks(text) {
 }
 
 const isCoded = (values) => values !== undefined && !Array.isArray(values) && values !== "";
+
+const MOST_LINES = 18; // of a box of labels: a third of a screen; more scroll
 
 const SOUGHT = "discover"; // in place of labels that nobody listed
 
@@ -189,7 +262,9 @@ function searching(name) {
 function categories(name) {
   const given = table("schema", name);
   if (given.values === SOUGHT) return searching(name);
-  const text = h("textarea", { rows: 3, spellcheck: false, value: labels(given.values || []) });
+  const fit = () => { text.rows = Math.min(MOST_LINES, Math.max(3, text.value.split("\n").length + 1)); };
+  const text = h("textarea", { spellcheck: false, value: labels(given.values || []), oninput: fit });
+  fit();
   const saves = later(() => {
     const changes = [{ place: ["schema", name, "values"], value: read(text.value, isCoded(spec().schema[name].values)) }];
     if (spec().schema[name].values_from !== undefined && text.value.trim()) changes.push({ place: ["schema", name, "values_from"], value: null });
@@ -251,6 +326,7 @@ function column(name, i) {
     h("div", { className: "head" }, h("h3", { id: `column-${i}` }, name), select),
     kind ? h("div", { className: "fields" }, fields) : null,
     kind && kind !== "measure" ? folded(name, kind) : null,
+    h("p", { className: "understood", "data-understood": name }),
     h("p", { className: "told quiet", "data-column": name }),
   );
 }
@@ -259,6 +335,8 @@ function told(name) {
   const place = [...document.querySelectorAll("[data-column]")].find((p) => p.dataset.column === name);
   const found = data.columns[name];
   if (!place) return;
+  const meant = understood(name);
+  fill(place.previousElementSibling, meant ? `Understood: ${meant}.` : null);
   place.className = found?.error ? "told problem" : "told quiet";
   if (!found) place.textContent = "";
   else if (found.error) place.textContent = found.error;
@@ -344,13 +422,16 @@ const kept = (id, place, how = (t) => t) => $(id).addEventListener("change", (ev
 
 $("impossible").addEventListener("change", (event) => {
   const value = event.target.value.split("\n").map((t) => t.trim()).filter(Boolean);
+  const doubt = value.map((text) => doubtOfCondition(text, marks())).find(Boolean);
+  refuse(event.target, doubt ? `${doubt}. The spec keeps what it had.` : "");
+  if (doubt) return;
   change([value.length ? { place: ["domain", "impossible"], value } : { place: ["domain"], value: null }], summary, { field: event.target, about: "domain.impossible" });
 });
 kept("source", ["data", "source"]);
 kept("encoding", ["data", "encoding"]);
 kept("sheet", ["data", "sheet"]);
 for (const mark of MARKS) {
-  $(mark).addEventListener("change", (event) => change([{ place: ["data", mark], value: event.target.value || null }], summary));
+  $(mark).addEventListener("change", (event) => change([{ place: ["data", mark], value: event.target.value || null }], () => columns()));
 }
 kept("public-name", ["data", "table"]);
 kept("person", ["privacy", "person"]);
@@ -389,12 +470,12 @@ $("read-names").addEventListener("click", async () => {
 });
 $("find").addEventListener("input", found);
 $("number-example").addEventListener("change", (event) => {
-  const marks = numberMarks(event.target.value);
+  const found = numberMarks(event.target.value);
   const blank = !event.target.value.trim();
-  refuse(event.target, marks || blank ? "" : "whether a mark stands before decimals or between thousands cannot be told: take one such as 1.234,50");
-  if (!marks) return;
-  for (const mark of ["decimal", "thousands"]) $(mark).value = marks[mark] ?? "";
-  change(["decimal", "thousands"].map((mark) => ({ place: ["data", mark], value: marks[mark] })), summary);
+  refuse(event.target, found || blank ? "" : "whether a mark stands before decimals or between thousands cannot be told: take one such as 1.234,50");
+  if (!found) return;
+  for (const mark of ["decimal", "thousands"]) $(mark).value = found[mark] ?? "";
+  change(["decimal", "thousands"].map((mark) => ({ place: ["data", mark], value: found[mark] })), () => columns());
 });
 $("year").addEventListener("submit", async (event) => {
   event.preventDefault();

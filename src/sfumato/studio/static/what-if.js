@@ -70,12 +70,24 @@ function weighing(line, first) {
 
 const ordered = (order) => (order === 0 ? "number of records" : order === 1 ? "of one attribute" : `of ${order} attributes`);
 
+const lineName = (l) => (l.what ? `${l.part}: ${l.what}` : l.part);
+
+const SIZES = [100, 1000, 10_000]; // records of a group, for what its mean errs
+/** What means of measures err: it follows from a group's size, and from how far the mean is from the middle of the range. */
+function meanErrors() {
+  const found = plan.means ?? [];
+  $("means-section").hidden = !found.length;
+  const range = (m, n) => `± ${size((m.least * factor) / n)} to ${size((m.most * factor) / n)}`;
+  fill($("means"), listing(["mean of", "in", ...SIZES.map((n) => `a group of ${count(n)}`)], found.map((m) => [m.name, m.part, ...SIZES.map((n) => range(m, n))]),
+    { caption: `The first is for a mean of ${[...new Set(found.map((m) => `${m.name} near ${m.about}`))].join(", ")}, the second for one at an end of the range`, numeric: [false, false, ...SIZES.map(() => true)] }));
+}
+
 function figures() {
   const seen = new Set();
   const rows = plan.lines.map((l) => {
     const first = !seen.has(l.key);
     seen.add(l.key);
-    return [l.part, ordered(l.order), count(l.queries), `± ${size(l.margin * factor)}`, size(l.rmse * factor), size(l.alone === null ? null : l.alone * factor),
+    return [lineName(l), ordered(l.order), count(l.queries), `± ${size(l.margin * factor)}`, size(l.rmse * factor), size(l.alone === null ? null : l.alone * factor),
       l.fifth === null ? "–" : count(Math.ceil(l.fifth * factor)), weighing(l, first)];
   });
   const units = [...new Set(plan.lines.map((l) => l.unit))];
@@ -86,6 +98,7 @@ function figures() {
   if (focused?.startsWith("weight-")) $(focused)?.focus();
   const above = plan.above === null ? "for this noise no bound is known" : `${(100 * plan.above).toFixed(1)} % above the least that Gaussian noise can err, as is proved`;
   $("summary").textContent = plan.mechanism ? `${plan.mechanism}: ${count(plan.queries)} queries, with a typical error of ${size(Number(plan.typical.replaceAll(",", "")) * factor)} ${plan.unit} (${plan.alike}); ${above}.${factor === 1 ? "" : " Scaled to the budget above."}` : plan.note;
+  meanErrors();
   every();
   people();
 }
@@ -103,7 +116,7 @@ const scaledBy = (value) => (value === null ? "–" : value === undefined ? "…
 function every() {
   const wanted = $("filter").value.toLowerCase();
   const found = plan.tables.filter((t) => t.name.toLowerCase().includes(wanted));
-  const rows = found.slice(0, 400).map((t) => [t.name, t.part, count(t.cells), `± ${size(t.margin === null ? null : t.margin * factor)}`, scaledBy(t.rmse), scaledBy(t.alone), t.fifth === null ? "–" : count(Math.ceil(t.fifth * factor))]);
+  const rows = found.slice(0, 400).map((t) => [t.unit === "records" ? t.name : `${t.name}, in ${t.unit}`, t.part, count(t.cells), `± ${size(t.margin === null ? null : t.margin * factor)}`, scaledBy(t.rmse), scaledBy(t.alone), t.fifth === null ? "–" : count(Math.ceil(t.fifth * factor))]);
   fill($("every"), listing(["table", "part", "cells", "margin", "typical error", "alone", "known to a fifth"], rows,
     { caption: `${count(found.length)} of ${count(plan.tables.length)}`, numeric: [false, false, true, true, true, true, true] }));
 }
@@ -139,7 +152,7 @@ async function replan() {
   factor = 1;
   $("lines").dataset.planned = String(performance.now() - began);
   $("keep-weights").disabled = weights.size === 0;
-  options($("line"), plan.lines.map((l, i) => [String(i), `${l.part}, ${ordered(l.order)}`]), $("line").value || "0");
+  options($("line"), plan.lines.map((l, i) => [String(i), `${lineName(l)}, ${ordered(l.order)}`]), $("line").value || "0");
   $("budget").disabled = !plan.scales;
   promise(found);
   figures();
@@ -173,8 +186,8 @@ $("keep-weights").addEventListener("click", async () => {
 $("wanted").addEventListener("submit", async (event) => {
   event.preventDefault();
   const line = plan.lines[Number($("line").value)];
-  const margin = Number($("margin").value);
-  const found = await attempt($("takes"), () => post("margin", { version: data.version, changes: changes(), margin, part: line.key, order: line.order }));
+  const margin = Number($("margin").value.replace(",", "."));
+  const found = await attempt($("takes"), () => post("margin", { version: data.version, changes: changes(), margin, part: line.key, order: line.order, unit: line.unit }));
   if (!found) return;
   fill($("takes"), `A budget of ${found.statement}. `, tryAbove(found.budget), h("span", { id: "people" }));
   people();
