@@ -563,7 +563,7 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         self.must(
             "price", "noise of rounds is too large to be added up", not before or max(s for _, s, *_ in added) <= 2**40
         )
-        spread = fraction_to_decimal(sum((n * s) ** 2 for n, s, *_ in added)).sqrt() * (1 + SLACK)
+        spread = fraction_to_decimal(sum(((n * s) ** 2 for n, s, *_ in added), Fraction(0))).sqrt() * (1 + SLACK)
         for count in range(1, min(law.per_person, 1000) + 1):  # of each number all labels of one person stay below
             above = law.threshold - whole * (math.isqrt(weight**2 // count) + Fraction(1, 2))
             x = fraction_to_decimal(above) / (spread if before else fraction_to_decimal(sigma))

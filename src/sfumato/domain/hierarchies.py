@@ -205,7 +205,7 @@ def nest_labels(found: Sequence[Sequence[str]], levels: Sequence[str], missing: 
     *above, labels = found
     last = len(levels)
     letters = [len(texts[0]) if texts else 0 for texts in above]
-    rows = [(*(text[:n] for n in letters), text) for text in labels]
+    rows: list[Row] = [(*(text[:n] for n in letters), text) for text in labels]
     rest: list[tuple[str, str]] = []
     for depth, texts in enumerate(above, start=1):
         for text in texts:
