@@ -465,6 +465,10 @@ _STYLE = """
 .vega svg { max-width: 100%; height: auto; background: white; }
 /* links are told by more than their colour; code and the last line by enough of it */
 .md-typeset :is(p, li, td) > a:not(.headerlink) { text-decoration: underline; }
+/* where a table scrolls its rows keep their names */
+.md-typeset table:not([class]) :is(td, th):first-child {
+  position: sticky; left: 0; z-index: 1; background-color: var(--md-default-bg-color);
+}
 [data-md-color-scheme="default"] { --md-code-hl-comment-color: #595959; --md-code-hl-generic-color: #4d4d4d; }
 [data-md-color-scheme="default"] { --md-code-hl-operator-color: #4d4d4d; --md-code-hl-variable-color: #4d4d4d; }
 [data-md-color-scheme="slate"] { --md-code-hl-comment-color: #b4b8c4; --md-code-hl-generic-color: #c4c8d4; }

@@ -149,7 +149,7 @@ def test_pages_can_be_used_by_everybody(site: Path, browser: Browser, width: int
     Mutants: a link that is told by its colour alone; pale comments.
     """
     browser.look(width, scheme)
-    pages = ("index", "idea", "theory", "mechanisms", "tree", "streams", "adaptive", "sources", "CONTRIBUTING")
+    pages = ("index", "idea", "theory", "mechanisms", "tree", "streams", "adaptive", "peers", "sources", "CONTRIBUTING")
     for name in (*pages, "gallery/2-data-scientist", "api/index", "api/plan", "decisions/index"):
         browser.go((site / f"{name}.html").as_uri())
         assert browser.faults() == [], name

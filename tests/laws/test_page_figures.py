@@ -1,4 +1,4 @@
-"""Tables of figures in the docs: each is made again by a test, or names the command that prints it."""
+"""Figures of the docs, in tables and sentences: a test makes them again, or they name the command that prints them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ PAGES = sorted((ROOT / "docs").glob("*.md"))
 FIGURE = re.compile(r"(?<![\w.])(?:\d[\d,]*)?\.\d+|\d[\d,]*\s?%")
 COMMAND = re.compile(r"(?:bench|scripts)/\w+\.py")
 ENOUGH = 4  # figures from which a table is one of figures, and not of words
+MANY = 8  # figures from which sentences of a section are asked for a command too
 
 MADE_AGAIN = {
     ("factorization", "Ordered attributes of many cells"): "tests/laws/test_pages.py",
+    ("marginals", "One record replaced"): "tests/laws/test_pages.py",
     ("laplace", "Beside Gaussian noise"): "tests/laws/test_page_figures.py",
     ("laplace", "One price"): "tests/laws/test_page_figures.py",
     ("epsilon", "In odds"): "tests/unit/test_preview.py",
 }
-"""Sections whose tables a test makes again, and its file, which names the page."""
+"""Sections whose figures a test makes again, and its file, which names the page."""
 
 NOT_OURS = {
     ("epsilon", "What others chose"): "budgets of others, with their sources",
@@ -51,20 +53,29 @@ def tables(text: str) -> list[str]:
     return [t for t in found if len(FIGURE.findall(t)) >= ENOUGH]
 
 
+def sentences(text: str) -> list[str]:
+    """The figures in sentences of a section: none of a table, of code or of an address."""
+    return FIGURE.findall(re.sub(r"^\|.*$|\]\([^)]*\)|`[^`]*`|arXiv \S+", "", text, flags=re.MULTILINE))
+
+
 def of_figures() -> list[tuple[str, str, str]]:
-    """Pages, headings and texts of sections with tables of figures; the text has what the page says first."""
+    """Pages, headings and texts of sections with figures; the text has what the page says first."""
     out: list[tuple[str, str, str]] = []
     for page in PAGES:
         parts = sections(page)
-        out += [(page.stem, heading, parts[0][1] + text) for heading, text in parts if tables(text)]
+        out += [(page.stem, heading, parts[0][1] + text) for heading, text in parts if is_of_figures(text)]
     return out
 
 
+def is_of_figures(text: str) -> bool:
+    return bool(tables(text)) or len(sentences(text)) >= MANY
+
+
 @pytest.mark.parametrize(("page", "heading", "text"), of_figures(), ids=lambda v: str(v)[:40])
-def test_a_table_of_figures_is_printed_by_something(page: str, heading: str, text: str) -> None:
-    """Mutants: a table whose command is taken out; one whose script is not there."""
+def test_figures_are_printed_by_something(page: str, heading: str, text: str) -> None:
+    """Mutants: a table whose command is taken out; one whose script is not there; a sentence without."""
     commands = COMMAND.findall(text)
-    assert commands or (page, heading) in MADE_AGAIN | NOT_OURS, "the section names no command that prints its table"
+    assert commands or (page, heading) in MADE_AGAIN | NOT_OURS, "the section names no command that prints its figures"
     for command in commands:
         assert (ROOT / command).exists(), command
 
