@@ -204,6 +204,18 @@ def local_number(text: str) -> str:
     return text if known.decimal == "." else text.translate({ord(","): known.group, ord("."): known.decimal})
 
 
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def superscript_exponent(text: str) -> str:
+    """Computer notation such as 1e-6 as 10⁻⁶."""
+    head, mark, tail = text.partition("e")
+    if not mark:
+        return text
+    power = "10" + str(int(tail)).translate(_RAISED)
+    return power if head == "1" else f"{head}·{power}"
+
+
 def page_locale() -> dict[str, object]:
     """The marks of numbers as charts take them."""
     known = read_catalogue(_SPOKEN.get())

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from decimal import Decimal
 
-from sfumato._util.catalogue import local_number, page_language, say_amount, say_words
+from sfumato._util.catalogue import local_number, page_language, say_amount, say_words, superscript_exponent
 from sfumato._util.description import Bar, Bars, Chart, Description, Facts, Figures, Sentences, TitledTable
 from sfumato._util.frames import Frame, safe_text
 from sfumato.plans.explain import bias_text, errors_by_part, noise_name, objective_text
@@ -21,7 +21,6 @@ from sfumato.present.words import (
     parameter_text,
     percentage_text,
     show_figures,
-    superscript_exponent,
 )
 from sfumato.privacy.ledger.words import attack_success, percent_up, secrecy_clause
 from sfumato.privacy.unit import PrivacyUnit

@@ -12,7 +12,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from sfumato._util.catalogue import called_attribute, called_cells, local_number, page_language, say_note, say_words
+from sfumato._util.catalogue import (
+    called_attribute,
+    called_cells,
+    local_number,
+    page_language,
+    say_note,
+    say_words,
+    superscript_exponent,
+)
 from sfumato._util.codec import value_fingerprint
 from sfumato._util.description import CodeLines, Description, Facts, Sentences, TitledTable
 from sfumato._util.frames import Frame, safe_text
@@ -25,7 +33,7 @@ from sfumato.plans.labels import LabelPlan
 from sfumato.plans.plan import Plan
 from sfumato.plans.planned import WorkloadPlan
 from sfumato.privacy.accounting import event_price
-from sfumato.privacy.amounts import Currency, readable_number, superscript_exponent
+from sfumato.privacy.amounts import Currency, readable_number
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger.words import export_events
 from sfumato.releases import Provenance, Release

@@ -99,18 +99,6 @@ def readable_number(x: Fraction, digits: int = 8) -> str:
     return "~" + compact_text(round_to_decimal(x, digits))
 
 
-_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-
-
-def superscript_exponent(text: str) -> str:
-    """Computer notation such as 1e-6 as 10⁻⁶."""
-    head, mark, tail = text.partition("e")
-    if not mark:
-        return text
-    power = "10" + str(int(tail)).translate(_RAISED)
-    return power if head == "1" else f"{head}·{power}"
-
-
 def _other_factors(n: int) -> bool:
     """Whether n has a prime factor other than 2 and 5, so that 1/n is no finite decimal."""
     n >>= (n & -n).bit_length() - 1

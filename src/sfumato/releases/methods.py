@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sfumato._util.catalogue import called_attribute, local_number, say_amount, say_day, say_words
+from sfumato._util.catalogue import called_attribute, local_number, say_amount, say_day, say_words, superscript_exponent
 from sfumato._util.description import CodeLines, Description, Sentences
 from sfumato._util.frames import safe_text
 from sfumato.plans.explain import noise_name
-from sfumato.privacy.amounts import readable_number, superscript_exponent
+from sfumato.privacy.amounts import readable_number
 from sfumato.privacy.ledger.words import attack_success, percent_up
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from sfumato.privacy.unit import Neighbours, PrivacyUnit

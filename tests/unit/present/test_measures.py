@@ -7,6 +7,7 @@ import pandas as pd
 
 import sfumato as sf
 from sfumato.present.answers import measures_table
+from sfumato.releases.measure_tables import measure_table
 
 
 def _released() -> sf.Release:
@@ -36,6 +37,12 @@ def test_pairs_are_on_the_page_before_and_after_a_projection() -> None:
         told = both[both.Statistic == "correlation"].Answer.tolist()
         assert [abs(float(t) - v) < 0.05 for t, v in zip(told[:2], own[name], strict=False)] == [True, True]
         assert set(lines.Statistic) >= {"sum", "mean", "variance"}
+        held = measure_table(shown, "w", ("g",), 0.95)
+        assert held is not None
+        sums, means = (held.values[held.labels[0].index(n)][:2] for n in ("sum", "mean"))
+        errors = held.noise_errors()[held.labels[0].index("sum")][:2]
+        np.testing.assert_allclose(sums, means * 2_000, rtol=0.15, atol=8 * errors.max())  # about half of all each
+        assert (errors > 0).all()
         gini = lines[lines.Statistic == "Gini index"]
         index = shown.gini("v", by="g")
         assert [abs(float(t) - v) < 0.05 for t, v in zip(gini.Answer[:2], index["gini v"], strict=False)] == [
