@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import io
 import json
 import tomllib
@@ -13,10 +14,12 @@ from types import SimpleNamespace
 import pytest
 
 import sfumato as sf
+from sfumato._util.catalogue import speak
 from sfumato.jobs import read_job, run_job
 from sfumato.privacy.ledger import Ledger
 from sfumato.releases import load_release
 from sfumato.releases.publication import folder_publication, read_publication
+from sfumato.releases.reliability import read_reliability
 from sfumato.studio.outgoing import job_text
 from support.studio import SPEC, Studio, folder, studio
 
@@ -220,5 +223,7 @@ def test_the_job_publishes_what_was_typed(tmp_path: Path, monkeypatch: pytest.Mo
         assert 'lang="de"' in text
         assert "männlich" in text or "m\\u00e4nnlich" in text
         assert "Vertrauensbereich" in text or "Rauschen" in text
-    assert "über 1 %" in report or "1 %" in report
+    with speak("de"):
+        rule = read_reliability({"*": 0.01, "**": 0.02}).statement()
+    assert rule in html.unescape(report)
     assert folder_publication(folder_ / "release").flags == {"*": 0.01, "**": 0.02}  # type: ignore[union-attr]
