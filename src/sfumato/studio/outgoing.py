@@ -179,7 +179,7 @@ def _keep_in_spec(desk: Workspace, told: Publication) -> str:
     changes.append({"place": ["publication", "flags"], "value": flags or None})
     for kind in ("schema", "measures"):
         for name in tables.get(kind, {}):
-            words = {"label": told.labels.get(name), "unit": told.units.get(name)}
+            words: dict[str, Any] = {"label": told.labels.get(name), "unit": told.units.get(name)}
             words["categories"] = told.categories.get(name)
             changes += [{"place": [kind, name, key], "value": value} for key, value in words.items()]
 

@@ -132,7 +132,7 @@ def release_overview(stored: Any, name: str) -> Json:
         return {"name": name, "kind": "told", "note": _release_note(stored), "about": told.to_dict()}
     domain = release.plan.workload.domain
     attributes = [
-        {"name": n, "shown": safe_text(n), "size": domain[n].size, "ordered": domain[n].intervals is not None}
+        {"name": n, "shown": safe_text(n), "size": domain[n].size, "ordered": domain[n].ordered}
         | {"labels": list(domain[n].declared_labels[:_OFFERED]) if domain[n].intervals is None else []}
         | {"other": domain[n].has_other}
         for n in (*domain.dimensions, *domain.levels)

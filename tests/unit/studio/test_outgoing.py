@@ -193,6 +193,10 @@ def test_texts_in_other_languages_stay(tmp_path: Path) -> None:
         assert (told.labels["sex"], told.flags) == ({"en": "Sex", "de": "Geschlecht"}, {"*": 0.15, "suppress": 0.5})
         assert read_publication(desk.desk.places.spec) == told
         assert desk.desk.text.startswith("# ours\n")
+        keep(title="Einwohner")
+        again = folder_publication(desk.desk.stored("one"))
+        assert again is not None
+        assert again.title == {"en": "People", "de": "Einwohner"}
         taken = keep(labels="sex = Geschlecht")
         assert taken["labels"] == "sex = Geschlecht"
         assert desk.desk.spec().domain == desk.desk.release("one").plan.workload.domain

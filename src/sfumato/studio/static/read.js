@@ -1,7 +1,8 @@
 // The fifth page: everything that follows from what was measured. All numbers are the server's.
 
-import { $, attempt, data, described, fill, h, listing, options, post, scrolled } from "./common.js";
+import { $, attempt, data, described, fill, h, listing, options, post, refuse, scrolled } from "./common.js";
 import { complete } from "./completion.js";
+import { doubtOfCondition, marksOf } from "./notation.js";
 import { going } from "./talking.js";
 
 const release = data.release;
@@ -67,7 +68,9 @@ function forms() {
   const asked = [];
   answer("ask", async () => {
     const question = $("question").value.trim();
-    const found = question && await attempt($("answers"), () => post("ask", { name, question }));
+    const doubt = doubtOfCondition(question, marksOf(data.spec?.data));
+    refuse($("question"), doubt);
+    const found = question && !doubt && await attempt($("answers"), () => post("ask", { name, question }));
     if (!found) return;
     asked.unshift([found.question, found.value, found.low, found.high, found.error]);
     fill($("answers"), scrolled("Answers", listing(["question", "answer", "from", "to", "standard error"], asked, { numeric: [false, true, true, true, true] })));
