@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +146,7 @@ def test_init_says_how_a_measure_is_declared(stays: Run) -> None:
 
 def test_means_are_drawn(stays: Run) -> None:
     """The bars are Python's means, a group of nobody has none, and both say so. Mutants: counts drawn under the name of
-    a mean; a mean of what is left out."""
+    a mean; a mean of what is left out; numbers as in English in a German chart."""
     found = load_release("out/one").with_errors()
     frame = found.mean("cost", by="ward")
     expected = dict(zip(frame["ward"], frame["mean cost"], strict=True))
@@ -156,6 +157,10 @@ def test_means_are_drawn(stays: Run) -> None:
         assert "1 bar is missing" in json.dumps(spec)
     assert stays("chart", "out/one", "ward", "--mean", "cost", "-o", "mean.svg", "--title", "T").code == 0
     assert "mean of cost" in Path("mean.svg").read_text(encoding="utf-8")
+    assert stays("chart", "out/one", "ward", "--mean", "cost", "-o", "de.svg", "--language", "de").code == 0
+    text = Path("de.svg").read_text(encoding="utf-8")
+    assert re.search(r">\d\.\d{3}<", text)
+    assert not re.search(r">\d,\d{3}<", text)
     refused(stays("chart", "out/one", "ward", "--mean", "cost", "--per", "row", "-o", "x.svg"), "ask for one of both")
     refused(stays("chart", "out/one", "ward", "--mean", "ward", "-o", "x.svg"), "not numeric")
     with pytest.raises(PlanError, match="one to three"):

@@ -6,6 +6,7 @@ import json
 import math
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import sfumato as sf
 from sfumato.errors import InvalidInput, PlanError
 from sfumato.present.answers import measures_table, singles_table
 from sfumato.present.page import render
-from sfumato.publishing import FORMATS, Publication, publish, write_formats
+from sfumato.publishing import FORMATS, Publication, publish, workbook, write_formats
 from sfumato.releases.crosstab import CrossTable
 from sfumato.releases.measure_tables import measure_table
 
@@ -286,6 +287,25 @@ def test_what_is_left_out_is_in_no_format(release: sf.Release, tmp_path: Path) -
         cells = [r for r in rows if r[-1] == "··"]
         assert cells
         assert all(r[3] == "··" and r[4:8] == (None,) * 4 for r in cells)
+
+
+def test_a_per_cent_goes_with_its_count(release: sf.Release, tmp_path: Path) -> None:
+    """A share may be known better than its count, which follows from it and the total. Mutant: it stays."""
+    import xlsxwriter
+
+    made = release.table("age", "the sex").crosstab("age", "the sex", flags=FLAGS)
+    ones = np.ones(made.numbers[0].shape)
+    errors = ones * 0.01
+    errors[1, 2] = 0.9
+    made = replace(made, numbers=(ones, errors, ones, ones), shares=(ones, ones * 0.01, ones, ones))
+    for leave_out in (True, False):
+        with xlsxwriter.Workbook(tmp_path / f"{leave_out}.xlsx") as book:
+            styles = workbook._Styles(book, {})
+            workbook._cross_sheet(book.add_worksheet("x"), styles, made, "t", TOLD, leave_out=leave_out)
+        sheet = openpyxl.load_workbook(tmp_path / f"{leave_out}.xlsx")["x"]
+        found = [sheet.cell(7, first + k).value for first in (8, 20) for k in range(3)]
+        assert found == ["··" if leave_out else 1] * 6
+        assert sheet.cell(8, 8).value == sheet.cell(8, 20).value == 1
 
 
 def test_what_stays_has_its_mark_beside_it(folder: Path) -> None:
