@@ -1,7 +1,10 @@
 // The third page: errors before data. Budgets scale what was planned; weights plan anew, the old figures greyed.
 
-import { $, attempt, budgetFields, budgetOf, change, complain, count, data, fill, h, listing, number, options, post, say, size } from "./common.js";
+import { $, attempt, budgetFields, budgetOf, change, complain, count, data, fill, h, listing, number, options, post, refuse, say, size } from "./common.js";
+import { doubtOfCondition, marksOf, readNumber } from "./notation.js";
 
+/** The number of a field, as the table writes numbers. */
+const typed = (id) => Number(readNumber($(id).value, marksOf(data.spec.data)) ?? $(id).value.replace(",", "."));
 let plan = null;
 let factor = 1;
 const weights = new Map(); // part: weight as it was changed here
@@ -186,7 +189,7 @@ $("keep-weights").addEventListener("click", async () => {
 $("wanted").addEventListener("submit", async (event) => {
   event.preventDefault();
   const line = plan.lines[Number($("line").value)];
-  const margin = Number($("margin").value.replace(",", "."));
+  const margin = typed("margin");
   const found = await attempt($("takes"), () => post("margin", { version: data.version, changes: changes(), margin, part: line.key, order: line.order, unit: line.unit }));
   if (!found) return;
   fill($("takes"), `A budget of ${found.statement}. `, tryAbove(found.budget), h("span", { id: "people" }));
@@ -198,7 +201,10 @@ const tryAbove = (wanted) => h("button", { type: "button", className: "small", o
 } }, "Try it above");
 $("guess").addEventListener("submit", async (event) => {
   event.preventDefault();
-  const [size, within] = ["size", "within"].map((id) => Number($(id).value.replace(",", ".")));
+  const doubt = doubtOfCondition($("condition").value, marksOf(data.spec.data));
+  refuse($("condition"), doubt);
+  if (doubt) return;
+  const [size, within] = ["size", "within"].map(typed);
   const found = await attempt($("known"), () => post("guess", { version: data.version, changes: changes(), budget: budget(), condition: $("condition").value, count: size, within }));
   if (found) fill($("known"), `${found.text} `, tryAbove(found.budget));
 });
