@@ -181,11 +181,12 @@ def _measure_sentences(release: Release) -> list[str]:
     domain, said = release.plan.workload.domain, list[str]()
     found = list(itertools.islice(measure_tables(release, _CONFIDENCE), _NAMED))
     for name in dict.fromkeys(held.measure for held in found):
-        low, high = (local_number(_with_thousands(x)) for x in (domain[name].low, domain[name].high))
+        measure = domain.measures[name]
+        low, high = (local_number(_with_thousands(x)) for x in (measure.low, measure.high))
         cut = "Values of {measure} are cut to {low} to {high}."
         absent = "Values of {measure} are those from {low} to {high}; others are left out."
         called = safe_text(called_attribute(name))
-        said.append(say_words(cut if domain[name].outside == "clamp" else absent, measure=called, low=low, high=high))
+        said.append(say_words(cut if measure.outside == "clamp" else absent, measure=called, low=low, high=high))
     for held in found:
         errors = held.noise_errors()[held.labels[0].index("mean")] if "mean" in held.labels[0] else np.array([])
         known = errors[np.isfinite(errors)]
