@@ -80,6 +80,10 @@ def test_a_year_is_counted_and_a_release_published(page: Studio, browser: Browse
     browser.go(f"{page.keys.origin}/publish")
     browser.until(lambda: browser.all("#files a"))
     browser.type("#title", "People by age")
+    browser.type("#flags", "*=much")
+    browser.click("#told button.primary")
+    browser.until(lambda: "flags are marks" in browser.text("#told-refused"))
+    assert not browser.text("#problem"), "what is refused here is said beside the button, and over nothing"
     browser.type("#flags", "*=0,1; suppress=50 %")
     browser.click("#add-cells")
     lines = browser.find("#labels").get_attribute("value")
@@ -87,6 +91,7 @@ def test_a_year_is_counted_and_a_release_published(page: Studio, browser: Browse
     browser.type("#labels", "sex = Geschlecht\nsex.female = weiblich\nsex.(other) = unbekannt")
     browser.click("#told button.primary")
     browser.until(lambda: "Kept" in browser.text("#kept"))
+    assert not browser.find("#told-refused").is_displayed()
     told = folder_publication(page.desk.stored("2026-11"))
     assert told is not None
     assert (told.text("title"), dict(told.flags)) == ("People by age", {"*": 0.1, "suppress": 0.5})
@@ -173,6 +178,14 @@ def test_numbers_and_days_are_typed_as_the_table_has_them(tmp_path: Path, browse
         assert browser.find(label("pay", "or edges")).get_attribute("value") == "0; 10000; 20000,5"
         browser.go(f"{page.keys.origin}/questions")
         browser.until(lambda: browser.all("#matrix input"))
+        browser.go(f"{page.keys.origin}/what-if")
+        browser.until(lambda: browser.all("#lines td"))
+        browser.type("#condition", "pay >= 10000")
+        browser.type("#size", "1.000")
+        browser.click("#guess button")
+        browser.until(lambda: "pay >= 10000, about 1,000:" in browser.text("#known"))
+        browser.go(f"{page.keys.origin}/questions")
+        browser.until(lambda: browser.all("#matrix input"))
         browser.type("#where", "pay >= 10.000")
         browser.click("#add-where")
         browser.until(lambda: "write 10000 for 10.000" in browser.text("#where-refused"))
@@ -225,3 +238,13 @@ def test_groups_by_age_are_made_of_a_date_of_birth(tmp_path: Path, browser: Brow
         assert page.desk.plan(page.desk.text)
         assert browser.faults() == []
         assert browser.errors() == []
+
+
+def test_a_box_of_labels_fits_what_is_in_it(page: Studio, browser: Browser) -> None:
+    """Mutant: fourteen labels in three lines."""
+    place = f"[aria-labelledby={heading(browser, 'sex')[1]}] textarea"
+    assert int(browser.find(place).get_attribute("rows")) == 3
+    browser.type(place, "\n".join(f"place {i}" for i in range(14)))
+    assert int(browser.find(place).get_attribute("rows")) >= 14
+    browser.saved()
+    browser.until(lambda: "place 13" in page.desk.text)
