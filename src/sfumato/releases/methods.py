@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.releases.measure_tables import measure_tables
 
 if TYPE_CHECKING:
+    from sfumato.domain import Measure
     from sfumato.privacy.budget import Budget
     from sfumato.releases.release import Release
 
@@ -181,11 +182,12 @@ def _measure_sentences(release: Release) -> list[str]:
     domain, said = release.plan.workload.domain, list[str]()
     found = list(itertools.islice(measure_tables(release, _CONFIDENCE), _NAMED))
     for name in dict.fromkeys(held.measure for held in found):
-        low, high = (local_number(_with_thousands(x)) for x in (domain[name].low, domain[name].high))
+        declared = cast("Measure", domain[name])
+        low, high = (local_number(_with_thousands(float(x))) for x in (declared.low, declared.high))
         cut = "Values of {measure} are cut to {low} to {high}."
         absent = "Values of {measure} are those from {low} to {high}; others are left out."
         called = safe_text(called_attribute(name))
-        said.append(say_words(cut if domain[name].outside == "clamp" else absent, measure=called, low=low, high=high))
+        said.append(say_words(cut if declared.outside == "clamp" else absent, measure=called, low=low, high=high))
     for held in found:
         errors = held.noise_errors()[held.labels[0].index("mean")] if "mean" in held.labels[0] else np.array([])
         known = errors[np.isfinite(errors)]
