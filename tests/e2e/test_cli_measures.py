@@ -146,7 +146,8 @@ def test_init_says_how_a_measure_is_declared(stays: Run) -> None:
 
 def test_means_are_drawn(stays: Run) -> None:
     """The bars are Python's means, a group of nobody has none, and both say so. Mutants: counts drawn under the name of
-    a mean; a mean of what is left out; numbers as in English in a German chart."""
+    a mean; a mean of what is left out; numbers as in English in a German chart; no
+    flags."""
     found = load_release("out/one").with_errors()
     frame = found.mean("cost", by="ward")
     expected = dict(zip(frame["ward"], frame["mean cost"], strict=True))
@@ -155,6 +156,9 @@ def test_means_are_drawn(stays: Run) -> None:
         spec = chart.to_dict()
         assert {r["axis0"]: r["answer"] for r in _values(spec)} == expected
         assert "1 bar is missing" in json.dumps(spec)
+    marked = json.dumps(frame.plot(flags={"+": 1e-9}).to_dict())
+    assert marked.count('"flag": "+"') == 2
+    assert "Relative standard error: + above" in marked
     assert stays("chart", "out/one", "ward", "--mean", "cost", "-o", "mean.svg", "--title", "T").code == 0
     assert "mean of cost" in Path("mean.svg").read_text(encoding="utf-8")
     assert stays("chart", "out/one", "ward", "--mean", "cost", "-o", "de.svg", "--language", "de").code == 0

@@ -403,6 +403,14 @@ def single_answers(release: Release) -> tuple[list[Single], int]:
     return shown, omitted
 
 
+def given_text(text: str) -> str:
+    """A label or a part: those that sfumato gives by itself in the language that is spoken, others as they are."""
+    return say_words(text) if text in _GIVEN else text
+
+
+_GIVEN = ("total", "people", "counts")
+
+
 def singles_table(release: Release, flags: Mapping[str, float] | None = None) -> list[TitledTable]:
     """Answers that belong to no table and no distribution, one line each; nothing where there are none."""
     found, omitted = single_answers(release)
@@ -417,8 +425,8 @@ def singles_table(release: Release, flags: Mapping[str, float] | None = None) ->
         return [WITHHELD if left_out else round_to_error(*number) for left_out, number in pairs]
 
     columns = {
-        say_words("Query"): [say_words(s.label) for s in found],
-        say_words("Part"): [say_words(s.part) for s in found],
+        say_words("Query"): [given_text(s.label) for s in found],
+        say_words("Part"): [given_text(s.part) for s in found],
         say_words("Answer"): shown((s.value, s.error) for s in found),
         **({say_words("Before projection"): shown((s.before, s.error) for s in found)} if before else {}),
         say_words("Standard error before" if before else "Standard error"): [show_figures(s.error) for s in found],

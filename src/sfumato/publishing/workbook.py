@@ -16,7 +16,7 @@ from sfumato._util.catalogue import say_note, say_text, say_words, speak
 from sfumato._util.frames import Frame, optional_package, safe_text
 from sfumato.errors import NotAnswerable
 from sfumato.operators.base import FloatArray
-from sfumato.present.answers import single_answers
+from sfumato.present.answers import given_text, single_answers
 from sfumato.present.sections import guarantee_sentences, reading_advice
 from sfumato.publishing.site import tables_to_publish
 from sfumato.releases import Release, Table
@@ -89,7 +89,7 @@ def _fill(book: Any, release: Release, told: Publication, *, leave_out: bool) ->
     if single:
         names = {"label": "label", "value": "answer", "error": "standard_error", "low": "low", "high": "high"}
         frame = Frame({n: [getattr(s, k) for s in single] for k, n in names.items()})
-        frame = Frame({**frame.columns, "label": [say_words(text) for text in frame["label"]]})
+        frame = Frame({**frame.columns, "label": [given_text(text) for text in frame["label"]]})
         if marks.classes:
             flags = marks.flags(frame["answer"], frame["standard_error"])
             frame = Frame({**frame.columns, "flag": flags})

@@ -182,7 +182,7 @@ def _measure_sentences(release: Release) -> list[str]:
     found = list(itertools.islice(measure_tables(release, _CONFIDENCE), _NAMED))
     for name in dict.fromkeys(held.measure for held in found):
         measure = domain.measures[name]
-        low, high = (local_number(_with_thousands(x)) for x in (measure.low, measure.high))
+        low, high = (local_number(_with_thousands(float(x))) for x in (measure.low, measure.high))
         cut = "Values of {measure} are cut to {low} to {high}."
         absent = "Values of {measure} are those from {low} to {high}; others are left out."
         called = safe_text(called_attribute(name))
