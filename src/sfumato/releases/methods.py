@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.releases.measure_tables import measure_tables
 
 if TYPE_CHECKING:
+    from sfumato.domain import Measure
     from sfumato.privacy.budget import Budget
     from sfumato.releases.release import Release
 
@@ -181,7 +182,7 @@ def _measure_sentences(release: Release) -> list[str]:
     domain, said = release.plan.workload.domain, list[str]()
     found = list(itertools.islice(measure_tables(release, _CONFIDENCE), _NAMED))
     for name in dict.fromkeys(held.measure for held in found):
-        measure = domain.measures[name]
+        measure = cast("Measure", domain[name])
         low, high = (local_number(_with_thousands(float(x))) for x in (measure.low, measure.high))
         cut = "Values of {measure} are cut to {low} to {high}."
         absent = "Values of {measure} are those from {low} to {high}; others are left out."

@@ -186,7 +186,7 @@ function ages(name) {
   const list = h("input", { id: `ages-${i}`, type: "text", autocomplete: "off", placeholder: "18; 30; 45; 65" });
   const make = () => {
     const on = readDay(day.value, spec().schema[name].format);
-    const years = list.value.split(/[;,\s]+/).filter(Boolean).map(Number);
+    const years = list.value.split(/[;,\s]+/).filter(Boolean).map(Number).filter((age) => age !== 0); // the youngest begin at 0 by themselves
     refuse(day, on ? "" : `write the day as ${writtenDay("2025-12-31", given.format)}`);
     const fine = years.length > 0 && years.every((age) => Number.isInteger(age) && age > 0 && age < 120) && new Set(years).size === years.length;
     refuse(list, fine ? "" : "ages are whole numbers of years below 120, such as 18; 30; 45; 65");
