@@ -156,12 +156,12 @@ def _say_whole(text: str) -> str | None:
         values = found.groupdict()
         if any(_SENTENCE.search(v) or (k.startswith("n_") and not _NUMBER.fullmatch(v)) for k, v in values.items()):
             continue
-        told = {k: local_number(v) if _is_number(k, v) else _say_whole(v) or v for k, v in values.items()}
+        told = {k: local_number(v) if _stands_for_number(k, v) else _say_whole(v) or v for k, v in values.items()}
         return words[key].format(**told)
     return None
 
 
-def _is_number(name: str, value: str) -> bool:
+def _stands_for_number(name: str, value: str) -> bool:
     return name.startswith("n_") or (name in _ENDS and _NUMBER.fullmatch(value) is not None)
 
 
@@ -186,12 +186,12 @@ def _say_part(part: str) -> str:
     for text in _NOTES:
         pattern = re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>.+)", re.escape(text))
         if found := re.fullmatch(pattern, part):
-            told = {k: _cell_words(v) if k == "cell" else local_number(v) for k, v in found.groupdict().items()}
+            told = {k: _range_words(v) if k == "cell" else local_number(v) for k, v in found.groupdict().items()}
             return say_words(text, **told)
     return part
 
 
-def _cell_words(cell: str) -> str:
+def _range_words(cell: str) -> str:
     """A declared label: a range in words, a number with the marks of the language, another text as it is."""
     if found := _CELL.fullmatch(cell):
         return say_words("{low} to under {high}", low=local_number(found[1]), high=local_number(found[2]))

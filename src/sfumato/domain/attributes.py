@@ -27,7 +27,7 @@ NONE_FOUND = "(none found)"
 MOST_FOUND = 100_000  # labels: tables over more fit no plan
 MOST_UNDER_PREFIXES = 10_000  # of labels and of each of their prefixes, which have cells too
 MOST_PREFIXES = 3  # a look each; codes that nest have seldom more levels
-MOST_LETTERS = 32
+MOST_LETTERS = 32  # of a prefix: codes are shorter than names
 MAX_LEVELS = 16  # classifications of statistical offices have some four to six
 
 

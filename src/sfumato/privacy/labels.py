@@ -26,12 +26,12 @@ from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
 MOST_LABELS = 100_000  # shown at most: more cells of one attribute, and tables over it, fit no plan
 MOST_PER_PERSON = 1_000  # of each number up to it the chance is bounded: seconds; who has more labels counts for few
-_MOST_TIMES = 31
-_MOST_SIGMA = 2**40
+_MOST_TIMES = 31  # of sums cut at 2^58, which then fit 64 bits
+_MOST_SIGMA = 2**40  # no plan has as much; beyond, sums could be cut
 CLIPPED_AT = 2**58
 """Sums with noise that are added up are cut here: 31 of them fit 64 bits. Below it lies noise of a sigma of 2^40 with a
 probability of less than exp(-2^35), so `_CLIPPED` is more than enough for all labels of a person in all rounds."""
-_CLIPPED = Fraction(1, 2**200)
+_CLIPPED = Fraction(1, 2**200)  # see above: a bound on the chance that any sum was cut
 _MOST_WEIGHT = 2**16  # times 2^36 persons stays below the 2^53 to which noise can be added
 
 

@@ -54,7 +54,7 @@ def release_workbook(release: Release, publication: Publication | None = None, *
     out, told = io.BytesIO(), publication or Publication()
     options = {"in_memory": True, "strings_to_formulas": False, "strings_to_urls": False, "nan_inf_to_errors": False}
     with speak(told.language, told.called()), optional_package("xlsxwriter", "excel").Workbook(out, options) as book:
-        _fill(book, release, told, leave_out=leave_out)
+        _fill_book(book, release, told, leave_out=leave_out)
     return out.getvalue()
 
 
@@ -70,7 +70,7 @@ def write_workbook(
     path.write_bytes(release_workbook(release, publication, leave_out=leave_out))
 
 
-def _fill(book: Any, release: Release, told: Publication, *, leave_out: bool) -> None:
+def _fill_book(book: Any, release: Release, told: Publication, *, leave_out: bool) -> None:
     title = told.text("title") or release.provenance.name
     facts = {"title": title, "company": told.text("institution"), "comments": method_paragraph(release)}
     book.set_properties({name: safe_text(text) for name, text in facts.items()})
@@ -302,7 +302,7 @@ def _list_form(largest: float) -> str:
     return "#,##0" if largest >= _WHOLE else "#,##0.0" if largest >= 10 else "#,##0.000"
 
 
-_WHOLE = 100_000
+_WHOLE = 100_000  # from here on a decimal is less than a hundred-thousandth
 
 
 def _for_paper(sheet: Any, told: Publication, *, landscape: bool) -> None:

@@ -119,17 +119,17 @@ _Labelled = tuple[str, str | None]
 """An attribute, and which of its cells, or None for itself."""
 
 
-def _read_labels(text: str, domain: Domain) -> dict[_Labelled, str]:
+def _parse_labels(text: str, domain: Domain) -> dict[_Labelled, str]:
     """Lines such as "sex = Geschlecht" and "sex.f = Frauen"."""
     found: dict[_Labelled, str] = {}
     for line in text.splitlines():
         name, _, said = (part.strip() for part in line.partition(" = " if " = " in line else "="))
         if name and said:
-            found[_labelled(name, domain)] = said
+            found[_labelled_place(name, domain)] = said
     return found
 
 
-def _labelled(name: str, domain: Domain) -> _Labelled:
+def _labelled_place(name: str, domain: Domain) -> _Labelled:
     if name in domain:
         return name, None
     cuts = [(name[:i], name[i + 1 :]) for i, mark in enumerate(name) if mark == "."]
@@ -142,7 +142,7 @@ def _changed_labels(before: Publication, shown: str, given: str, spoken: str, do
     """Labels, units and texts of cells after an edit of their lines: lines that stayed keep all their languages."""
     labels, units = dict(before.labels), dict(before.units)
     categories = {name: dict(cells) for name, cells in before.categories.items()}
-    was, now = _read_labels(shown, domain), _read_labels(given, domain)
+    was, now = _parse_labels(shown, domain), _parse_labels(given, domain)
     for (name, cell), said in now.items():
         if was.get((name, cell)) == said:
             continue

@@ -450,7 +450,7 @@ def _coarse_times(stream: object) -> set[str]:
         _RELEASE(schema[7])(ctypes.addressof(schema))
 
 
-_BYTES = {"UTINYINT": 1, "USMALLINT": 2, "UINTEGER": 4}
+_BYTES = {"UTINYINT": 1, "USMALLINT": 2, "UINTEGER": 4}  # what DuckDB calls the columns that encoding makes
 
 
 def column_chunks(session: DuckDBSession, sql: str) -> Iterator[list[NDArray[Any]]]:
