@@ -18,18 +18,15 @@ from sfumato.maps import (
     BlockMap,
     DenseMap,
     FamilyMap,
-    KroneckerMap,
     Map,
     MergedMap,
     MultipleMap,
-    RangesMap,
-    SparseMap,
-    StackMap,
-    ToeplitzMap,
     TotalMap,
     base,
     check_price,
 )
+from sfumato.maps.structured import KroneckerMap, RangesMap, SparseMap, StackMap
+from sfumato.maps.toeplitz import ToeplitzMap
 from sfumato.operators import (
     AllRange,
     Block,
@@ -261,4 +258,4 @@ def test_every_map_of_the_set_is_trusted_code() -> None:
 
     stored_classes()
     ours = {c.__module__ for c in below(Map) if c.__module__.startswith("sfumato.")}
-    assert ours == {f"sfumato.maps.{name}" for name in ("base", "composite", "explicit")}
+    assert ours == {f"sfumato.maps.{name}" for name in ("base", "composite", "explicit", "structured", "toeplitz")}

@@ -16,16 +16,13 @@ from sfumato.maps import (
     BlockMap,
     CombinationMap,
     DenseMap,
-    KroneckerMap,
     Map,
     MergedMap,
     MultipleMap,
-    RangesMap,
-    SparseMap,
-    StackMap,
-    ToeplitzMap,
     TotalMap,
 )
+from sfumato.maps.structured import KroneckerMap, RangesMap, SparseMap, StackMap
+from sfumato.maps.toeplitz import ToeplitzMap
 from sfumato.privacy import columns as columns_module
 from sfumato.privacy.columns import distinct_columns
 from sfumato.privacy.replaced import Certificate, ColumnPairs

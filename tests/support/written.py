@@ -414,8 +414,8 @@ def _write_local() -> None:
 
 def _write_values() -> None:
     """One value of each class that files name and that no file above holds."""
-    from sfumato import maps
     from sfumato.cells import Grid
+    from sfumato.maps import structured, toeplitz
     from sfumato.operators import Block, Combination, Compose, Dense, Grouping, Identity, Prefix, Scaled, Total
     from sfumato.plans.iterative import Look
     from sfumato.privacy.accounting import PureEvent
@@ -440,10 +440,10 @@ def _write_values() -> None:
         Prefix(4).lowered(),
         Total(4).lowered(),
         Dense(np.arange(6).reshape(2, 3)).lowered(),
-        maps.KroneckerMap((Prefix(3).lowered(), Total(2).lowered())),
-        maps.StackMap((Prefix(3).lowered(), Total(3).lowered())),
-        maps.ToeplitzMap(np.array([3, 1, 0]), np.array([1, 2, 1])),
-        maps.SparseMap(np.array([2, -1]), np.array([0, 2]), np.array([0, 1, 2]), 3),
+        structured.KroneckerMap((Prefix(3).lowered(), Total(2).lowered())),
+        structured.StackMap((Prefix(3).lowered(), Total(3).lowered())),
+        toeplitz.ToeplitzMap(np.array([3, 1, 0]), np.array([1, 2, 1])),
+        structured.SparseMap(np.array([2, -1]), np.array([0, 2]), np.array([0, 1, 2]), 3),
         Grouping(groups, 2).lowered(),
         Compose(Prefix(2), Grouping(groups, 2)).lowered(),
         Scaled(Prefix(4), 3).lowered(),
