@@ -186,12 +186,12 @@ def _say_part(part: str) -> str:
     for text in _NOTES:
         pattern = re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>.+)", re.escape(text))
         if found := re.fullmatch(pattern, part):
-            told = {k: _range_words(v) if k == "cell" else local_number(v) for k, v in found.groupdict().items()}
+            told = {k: _spoken_label(v) if k == "cell" else local_number(v) for k, v in found.groupdict().items()}
             return say_words(text, **told)
     return part
 
 
-def _range_words(cell: str) -> str:
+def _spoken_label(cell: str) -> str:
     """A declared label: a range in words, a number with the marks of the language, another text as it is."""
     if found := _CELL.fullmatch(cell):
         return say_words("{low} to under {high}", low=local_number(found[1]), high=local_number(found[2]))

@@ -476,12 +476,12 @@ def range_text(domain: Domain, name: str) -> str:
     """The declared range of an attribute of numbers, from its first to its last."""
     declared = domain[name]
     if isinstance(declared, Measure):
-        return f"{_format_with_thousands(declared.low)} to {_format_with_thousands(declared.high)}"
+        return f"{format_with_thousands(declared.low)} to {format_with_thousands(declared.high)}"
     ends = declared.intervals
     assert ends is not None
     year = is_year(domain, name)
     last = ends[-1][1] - (1 if domain[domain.owner(name)].kind == "integer" else 0)
-    return " to ".join(str(x) if year else _format_with_thousands(x) for x in (ends[0][0], last))
+    return " to ".join(str(x) if year else format_with_thousands(x) for x in (ends[0][0], last))
 
 
 def range_restriction(domain: Domain, name: str) -> str:
@@ -499,12 +499,12 @@ def range_restriction(domain: Domain, name: str) -> str:
 
 def _range_words(low: Number, high: Number, *, whole: bool, year: bool) -> str:
     if not whole:
-        return f"{_format_with_thousands(low)} to under {_format_with_thousands(high)}"
-    first, last = (str(x) if year else _format_with_thousands(x) for x in (low, high - 1))
+        return f"{format_with_thousands(low)} to under {format_with_thousands(high)}"
+    first, last = (str(x) if year else format_with_thousands(x) for x in (low, high - 1))
     return first if first == last else f"{first} to {last}"
 
 
-def _format_with_thousands(value: Number) -> str:
+def format_with_thousands(value: Number) -> str:
     """As it is declared, to the last digit; thousands apart."""
     text = show_number(value)
     head, point, tail = text.lstrip("-").partition(".")

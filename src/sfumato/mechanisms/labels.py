@@ -128,7 +128,7 @@ def label_looks(domain: Domain, budget: Budget, unit: PrivacyUnit) -> tuple[Labe
 
 
 def label_rounds(name: str, attribute: Categories, price: ApproxGaussianEvent, unit: PrivacyUnit) -> list[LabelLook]:
-    """The looks that find an attribute's labels at a price: one for prefixes of each length, one or two for labels."""
+    """The looks that find an attribute's labels at a price: one for prefixes of each length, rounds for labels."""
     levels = [n for _, n in attribute.lengths]
     found: list[LabelLook] = []
 

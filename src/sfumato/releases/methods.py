@@ -14,6 +14,7 @@ import numpy as np
 from sfumato._util.catalogue import called_attribute, local_number, say_amount, say_day, say_words, superscript_exponent
 from sfumato._util.description import CodeLines, Description, Sentences
 from sfumato._util.frames import safe_text
+from sfumato.domain.core import format_with_thousands
 from sfumato.plans.explain import noise_name
 from sfumato.privacy.amounts import readable_number
 from sfumato.privacy.ledger.words import attack_success, percent_up
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from sfumato.releases.release import Release
 
 _NAMED = 3  # attributes that are named: more would fill the paragraph
+_CONFIDENCE = 0.95  # errors are the same at any
 
 _SOFTWARE = """@software{sfumato,
   author = {{The sfumato authors}},
@@ -183,7 +185,7 @@ def _measure_sentences(release: Release) -> list[str]:
     found = list(itertools.islice(measure_tables(release, _CONFIDENCE), _NAMED))
     for name in dict.fromkeys(held.measure for held in found):
         measure = cast("Measure", domain[name])
-        low, high = (local_number(_with_thousands(float(x))) for x in (measure.low, measure.high))
+        low, high = (local_number(format_with_thousands(x)) for x in (measure.low, measure.high))
         cut = "Values of {measure} are cut to {low} to {high}."
         absent = "Values of {measure} are those from {low} to {high}; others are left out."
         called = safe_text(called_attribute(name))
@@ -198,14 +200,6 @@ def _measure_sentences(release: Release) -> list[str]:
             called = safe_text(called_attribute(held.measure))
             said.append(say_words(same if ends[0] == ends[1] else text, measure=called, low=ends[0], high=ends[1]))
     return said
-
-
-def _with_thousands(value: float) -> str:
-    text = f"{abs(value):,.6f}".rstrip("0").rstrip(".")
-    return f"−{text}" if value < 0 else text
-
-
-_CONFIDENCE = 0.95  # errors are the same at any
 
 
 def _left_out(release: Release) -> list[str]:

@@ -69,15 +69,16 @@ class Reliability:
         names = {
             SUPPRESS: say_words("left out ({dots})" if left_out else "{dots} (too uncertain to print)", dots=WITHHELD)
         }
-        told = [
-            say_words("{flag} above {share} %", flag=names.get(flag, flag), share=local_number(f"{100 * above:.4g}"))
-            for flag, above in self.classes
-        ]
+        told = [_class_words(names.get(flag, flag), above) for flag, above in self.classes]
         return say_words(
             "Flags tell the relative standard error, the standard error divided by the answer: {classes}. They follow "
             "from the noise and the published answers alone, and hide nothing for privacy.",
             classes=", ".join(told),
         )
+
+
+def _class_words(flag: str, above: float) -> str:
+    return say_words("{flag} above {share} %", flag=flag, share=local_number(f"{100 * above:.4g}"))
 
 
 def chart_flagged(
@@ -97,11 +98,7 @@ def chart_flagged(
     known = [row for row in rows if row.get("flag") != SUPPRESS and math.isfinite(row["answer"])]
     unbounded = [{k: row["answer"] for k in ("low", "high") if not math.isfinite(row[k])} for row in known]
     drawn = [{**row, **ends} for row, ends in zip(known, unbounded, strict=True)]
-    told = [
-        say_words("{flag} above {share} %", flag=flag, share=local_number(f"{100 * above:.4g}"))
-        for flag, above in marks.classes
-        if any(row.get("flag") == flag for row in drawn)
-    ]
+    told = [_class_words(flag, above) for flag, above in marks.classes if any(row.get("flag") == flag for row in drawn)]
     below = [source] if source else []
     below += [say_words("Relative standard error: {classes}.", classes=", ".join(told))] if told else []
     if missing := len(rows) - len(drawn):
