@@ -16,7 +16,7 @@ NUMERICAL := tests/unit/test_kernels.py tests/unit/postprocess/test_tilted.py te
 # without FMA, with it, and with AVX-512 where the processor has that; the tests as a whole run on what it has best
 KERNELS := Prescott Haswell $(shell grep -qs avx512f /proc/cpuinfo && echo SkylakeX)
 
-.PHONY: demo docs setup test kernels check lint style types contracts changelog wheel format clean
+.PHONY: demo docs setup test deep kernels check lint style types contracts changelog wheel format clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -40,6 +40,9 @@ setup: $(DEV)  ## .venv with all that tests, lint and benches need
 # four processes, as tests wait for disks, browsers and processes of their own half of the time
 test: $(DEV)  ## the whole test suite
 	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder -q
+
+deep: $(DEV)  ## the same from bits of the operating system, and long tests four times as long
+	SFUMATO_TESTS_SEED=random SFUMATO_TESTS_DEPTH=4 $(MAKE) test
 
 kernels: $(DEV)  ## the numerical tests on the other kernels that OpenBLAS has for this processor
 	@own=$$($(BIN)/python tests/support/kernels.py); for kernel in $(KERNELS); do \

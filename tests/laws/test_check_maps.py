@@ -11,6 +11,7 @@ import pytest
 
 from sfumato import check_maps
 from sfumato.check_maps import Doc
+from support.seeded import draws
 from support.streams import drawn, drawn_window, heard
 from support.streams import response as entry
 
@@ -32,7 +33,7 @@ def _drawn_blocks(rng: np.random.Generator, sizes: dict[str, int]) -> list[Any]:
     return out
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", range(draws(40)))
 def test_distinct_columns_are_those_of_all_cells(seed: int) -> None:
     """Mutants: cells told apart by joint factors alone are one; a group that factors join is gone through by halves."""
     rng = np.random.default_rng([55, seed])
@@ -71,7 +72,7 @@ def _tree(rng: np.random.Generator, cells: int) -> list[Any]:
 
 @pytest.mark.parametrize("replace", [False, True])
 @pytest.mark.parametrize("power", [1, 2])
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", range(draws(50)))
 def test_tables_and_residuals_on_trees_cost_what_all_pairs_say(seed: int, power: int, replace: bool) -> None:
     """Brute force over all cells and pairs of cells, of the same group where only these replace each other.
 
@@ -182,7 +183,7 @@ def test_what_readers_could_read_in_two_ways_is_refused() -> None:
         check_maps.strategy_blocks(family, {"a": 3}, {})
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(draws(20)))
 def test_bounds_of_filters_are_above_the_truth_and_near_it(seed: int) -> None:
     """Response: the largest over all patterns, in rationals. Rounding: the lemma's sums, in rationals.
 

@@ -20,9 +20,10 @@ from sfumato.curator.conversations import open_conversation
 from sfumato.interactive import SessionAnswer
 from sfumato.interactive.opening import OnlineSession
 from sfumato.interactive.plan import SessionPlan
+from support.seeded import draws
 from support.words import plan_with
 
-SESSIONS, BETA, ALARM = 200, 0.2, 1e-10
+SESSIONS, BETA, ALARM = draws(60), 0.2, 1e-6
 CELLS, ASKED = 32, 20
 DOMAIN = sf.Domain({"x": CELLS})
 Table = NDArray[np.int64]

@@ -11,15 +11,16 @@ from pathlib import Path
 import pytest
 
 from support.experiments import experiment_of
+from support.seeded import draws
 
 experiment = partial(experiment_of, Path(__file__).with_name("stream_harness.py"))
 BROKEN = ("told_twice", "told_not_kept", "out_of_order", "debits", "readable", "other_state")
 
 
-def test_200_kills_draw_no_period_twice_and_lose_none() -> None:
+def test_kills_draw_no_period_twice_and_lose_none() -> None:
     """Mutants: a period told before its commit; a state kept in place; a debit at each resumption."""
-    found = experiment("kills", kills=200)
-    assert found["kills"] == 200
+    found = experiment("kills", kills=draws(50))
+    assert found["kills"] == draws(50)
     assert {k: found[k] for k in BROKEN} == dict.fromkeys(BROKEN, 0)
     assert found["unfinished"] == 0
     assert found["streams"] >= 2
@@ -27,9 +28,9 @@ def test_200_kills_draw_no_period_twice_and_lose_none() -> None:
 
 def test_kills_count_nobody_more_often_than_is_priced() -> None:
     """Mutants: people kept apart from the sums, in a file or a transaction of their own."""
-    found = experiment("kills", kills=30, people=True)
+    found = experiment("kills", kills=draws(10), people=True)
     assert {k: found[k] for k in BROKEN} == dict.fromkeys(BROKEN, 0)
-    assert (found["kills"], found["unfinished"]) == (30, 0)
+    assert (found["kills"], found["unfinished"]) == (draws(10), 0)
 
 
 def test_a_kill_at_every_boundary_of_a_period_loses_nothing() -> None:

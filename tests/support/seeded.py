@@ -5,6 +5,9 @@ once in thirty. So each test, and each file as it is collected, draws from a gen
 SFUMATO_TESTS_SEED (0 where it is not set). Any other seed draws all tests anew, and `random` leaves the operating
 system's bits as they are. Programs that a test starts, and processes that it forks, have the operating system's bits:
 the library itself has no seed.
+
+How often a long test draws is multiplied by SFUMATO_TESTS_DEPTH: `make deep` draws four times as often, from other
+bits.
 """
 
 from __future__ import annotations
@@ -17,10 +20,16 @@ import secrets
 from sfumato.privacy.noise import SystemBits
 from support.insecure_bits import InsecureTestBits, Words
 
-__all__ = ["RANDOM", "Seeded", "seed_noise"]
+__all__ = ["RANDOM", "Seeded", "draws", "seed_noise"]
 
 SEED = os.environ.get("SFUMATO_TESTS_SEED", "0")
 RANDOM = SEED == "random"
+DEPTH = int(os.environ.get("SFUMATO_TESTS_DEPTH", "1"))
+
+
+def draws(count: int) -> int:
+    """How often a long test draws: `count` times, times the depth of the suite."""
+    return count * DEPTH
 
 
 class Seeded:

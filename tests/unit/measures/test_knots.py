@@ -26,6 +26,7 @@ from sfumato.releases.means import cut_weights
 from sfumato.specs import read_spec
 from sfumato.workloads.schema import spec_text
 from support.forging import verdict
+from support.seeded import draws
 from support.shares import ADD, errs
 
 KNOTS = [10_000, 20_000, 40_000.5, 160_000]
@@ -283,21 +284,22 @@ def test_a_cut_below_what_higher_ones_show_is_not_taken() -> None:
 
 
 def test_intervals_of_a_cut_that_is_chosen_hold() -> None:
-    """200 releases of a heavy tail, over a range that is a hundred times what matters. With .95 each, fewer than 172
-    hold once in 100,000 runs. Mutants: the interval of the cut mean called that of the mean; one level for all."""
+    """Releases of a heavy tail, over a range that is a hundred times what matters. With .95 each, fewer than .85 of
+    60 hold once in 300 drawings, of 240 never. Mutants: the interval of the cut mean called that of the mean; one
+    level for all."""
     rng = np.random.default_rng(152)
     x = np.minimum(5_000 * (1 - rng.random(2_000)) ** (-1 / 1.5), 2**22)
     domain = sf.Domain({}, measures={"x": sf.Measure(0, 2**22, knots=[2**k for k in range(11, 22)])})
     plan = sf.plan(sf.means(domain, "x", clip="best"), sf.gdp(1), neighbours="add-remove")
     held, near, top = 0, [], []
-    for _ in range(200):
+    for _ in range(draws(60)):
         release = sf.release(plan, pd.DataFrame({"x": x}), ledger=None)
         row = release.mean("x", clip="best").rows()[0]
         held += row["low"] <= x.mean() <= row["high"]
         assert row["low"] <= row["mean x"] <= row["high"]
         near.append(row["mean x"] - x.mean())
         top.append(release.mean("x").rows()[0]["mean x"] - x.mean())
-    assert held >= 172
+    assert held >= 0.85 * draws(60)
     assert np.square(near).mean() < 0.1 * np.square(top).mean()
 
 
