@@ -23,10 +23,13 @@ from support import spark as of_spark
 from support.browser import Browser
 from support.patching import armed
 from support.postgres import Server
+from support.seeded import RANDOM, Seeded, seed_noise
 from support.spark import Running
 
 # no test asserts a speed, on a busy machine least of all
-settings.register_profile("sfumato", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "sfumato", deadline=None, derandomize=not RANDOM, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("sfumato")
 
 
@@ -35,6 +38,31 @@ def pytest_configure() -> None:
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     pytest.MonkeyPatch.setattr = armed(pytest.MonkeyPatch.setattr)  # type: ignore[method-assign]
+
+    if not RANDOM:
+        Noise.seeded = seed_noise()
+
+
+class Noise:
+    """Where the tests' noise comes from: the operating system (None), or seeds."""
+
+    seeded: Seeded | None = None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
+    """What a file draws when it is imported comes from its own name."""
+    if Noise.seeded:
+        Noise.seeded.begin(collector.nodeid)
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """What a test draws, with the fixtures made for it, comes from its own name (see support/seeded.py)."""
+    if Noise.seeded:
+        Noise.seeded.begin(item.nodeid)
+    return (yield)
 
 
 # Files that take longest, first: what a process begins last, the other one waits for. In order of seconds measured.
