@@ -18,6 +18,7 @@ from sfumato.errors import PlanError
 from sfumato.operators import Block, Identity, LinearOperator, Total
 from sfumato.operators.base import FloatArray
 from sfumato.privacy.budget import Budget
+from sfumato.privacy.same_column import SameColumn, same_columns
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.strategies.calibration import NoiseName
 from sfumato.strategies.strategy import Known, KnownGroups, Strategy
@@ -88,6 +89,14 @@ class Problem:
     def measures(self) -> tuple[str, ...]:
         """The measures that some query sums."""
         return self.workload.measures
+
+    @functools.cached_property
+    def same(self) -> tuple[SameColumn, ...]:
+        """The measures that some query sums and that read the column of an attribute that some query names."""
+        if not self.measures:
+            return ()
+        asked = {a for i in self.workload.items for a in i.attributes}
+        return tuple(s for s in same_columns(self.workload.domain.grid) if {s.attribute, s.measure} <= asked)
 
     @functools.cached_property
     def merged_cells(self) -> dict[str, NDArray[np.int64]]:

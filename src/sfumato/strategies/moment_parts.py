@@ -329,6 +329,7 @@ def _apart(problem: Problem, parts: Iterable[Names]) -> Design:
     bound = math.hypot(*known) if len(known) == len(bounds) and not problem.largest else None
     apart = sum(map(len, asked)) == len(frozenset().union(*asked))
     told = [p for p in proofs if p is not None]
+    apart = apart and not problem.same  # whose attribute would have weights of its own in one part
     if bound is not None and apart and problem.unit.neighbours is Neighbours.ADD_REMOVE and _merged_alike(told):
         bound = max(bound, moments.joint_curve_bound(told))
     title = f"sums of measures in {len(pieces)} parts, priced apart and added: " + "; ".join(
@@ -349,7 +350,7 @@ def _piece(part: Problem, design: Design) -> StackedPiece:
     """A design at unit price."""
     strategy = design.build(design.fine)
     power = part.power
-    price = exact_sensitivity(strategy.blocks, part.sizes, part.unit, power, part.measures)
+    price = exact_sensitivity(strategy.blocks, part.sizes, part.unit, power, part.measures, part.same)
     length = float(price.value) ** (1 / power)
     error = weighted_error(part, strategy, range(len(part.workload.blocks))) * length**2
     norm = length / design.fine

@@ -26,6 +26,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +37,7 @@ from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import Block, Compose, Dense, Grouping, Identity, Residual, Total
 from sfumato.operators.base import FloatArray, LinearOperator, Numbers
 from sfumato.privacy.measures import PIECES, WHOLE_BITS, corners
+from sfumato.privacy.same_column import SameColumn
 from sfumato.privacy.unit import Neighbours
 from sfumato.strategies.covariance import centred_cross_product, check_covariance_size, component_powers
 from sfumato.strategies.design import Design, Problem
@@ -71,7 +73,8 @@ class Moments(Strategy):
 
     sizes: cells of every attribute that some part names, and of `measures`, which are joined in every part. Where the
     number of records is public, nothing is measured of it. merged: of an attribute whose cells are merged, which of
-    `sizes` each declared cell counts in.
+    `sizes` each declared cell counts in. An attribute that reads the column of a measure may be one of `measures`;
+    `possible` then has those joint cells, rising, in which a record can have a share.
     """
 
     sizes: Mapping[str, int]
@@ -79,6 +82,7 @@ class Moments(Strategy):
     parts: tuple[MomentPart, ...]
     public_total: bool = False
     merged: Mapping[str, NDArray[np.int64]] | None = deferred_field(None)
+    possible: NDArray[np.int64] | None = deferred_field(None)  # noqa: RUF009  (as dataclasses.field is)
 
     @functools.cached_property
     def blocks(self) -> tuple[Block, ...]:  # type: ignore[override]
@@ -132,12 +136,17 @@ class Moments(Strategy):
         return {frozenset(p.attributes): i for i, p in enumerate(self.parts)}
 
     @functools.cached_property
+    def _matrices(self) -> tuple[FloatArray, ...]:
+        """Per part what is measured of the joint cells in which records can have a share."""
+        kept = slice(None) if self.possible is None else self.possible
+        return tuple(p.matrix[:, kept].astype(np.float64) for p in self.parts)
+
+    @functools.cached_property
     def _ways_back(self) -> tuple[FloatArray, ...]:
         """Per part A^+, at the scale in which a record is 1; but for the mean over cells where the total is public."""
         out: list[FloatArray] = []
-        for p in self.parts:
+        for p, matrix in zip(self.parts, self._matrices, strict=True):
             scale = _WHOLE * math.prod(float(self.sizes[a]) for a in p.attributes)
-            matrix = p.matrix.astype(np.float64)
             if self._is_known(p.attributes):
                 matrix = matrix - matrix.mean(axis=1, keepdims=True)
             out.append(np.asarray(np.linalg.pinv(matrix, rcond=RANK) / scale, dtype=np.float64))
@@ -152,7 +161,7 @@ class Moments(Strategy):
         place = self._places.get(frozenset())
         if place is None:
             return rows.mean(axis=1)
-        return (rows - rows @ self._ways_back[place] @ self.parts[place].matrix * _WHOLE).mean(axis=1)
+        return (rows - rows @ self._ways_back[place] @ self._matrices[place] * _WHOLE).mean(axis=1)
 
     # -- what a query asks -----------------------------------------------------------------------------------
 
@@ -178,7 +187,8 @@ class Moments(Strategy):
                 table = np.repeat(np.expand_dims(table, axis), self.sizes[a], axis=axis)
         held = [(query.groups[j], self._over_merged(query.groups[j], query.factors[j])) for j in ours]
         dims = Block(tuple(g for g, _ in held), tuple(f for _, f in held))
-        return dims, table.reshape(len(rows), -1), [*ours, *theirs]
+        found = table.reshape(len(rows), -1)
+        return dims, found if self.possible is None else found[:, self.possible], [*ours, *theirs]
 
     def _needed(self, dims: Block, rows: FloatArray, power: int) -> Iterator[tuple[int, list[FloatArray]]]:
         """(part, per factor of the attributes the power sums of its component there), what is zero left out."""
@@ -195,7 +205,7 @@ class Moments(Strategy):
             left = rows
             if i is not None:
                 scale = _WHOLE * math.prod(float(self.sizes[a]) for a in names)
-                left = rows - rows @ self._ways_back[i] @ self.parts[i].matrix * scale
+                left = rows - rows @ self._ways_back[i] @ self._matrices[i] * scale
             if known:
                 left = left - left.mean(axis=1, keepdims=True)
             if np.abs(left).max() > 1e-6 * np.abs(rows).max(initial=1e-300):
@@ -305,9 +315,8 @@ _LARGEST = 64  # coefficient of a whole row: more would take room from records
 _FAINT = 1e-6  # of the weight of what is asked: rows beside it that are measured because whole rows ask for them
 
 
-def _whole_basis(rows: FloatArray, cells: Sequence[int]) -> tuple[NDArray[np.int64], bool]:
-    """Whole rows that span the rows, and whether these span more."""
-    powers = reduce(np.kron, [_whole_rows(n) for n in cells])
+def _whole_basis(rows: FloatArray, powers: NDArray[np.int64]) -> tuple[NDArray[np.int64], bool]:
+    """Whole rows that span the rows, and whether these span more. powers: whole rows that span all."""
     found = rows @ np.linalg.inv(powers)
     found = found / np.abs(found).max(axis=1, keepdims=True)
     found[np.abs(found) < 1e-13] = 0.0
@@ -323,6 +332,15 @@ def _whole_basis(rows: FloatArray, cells: Sequence[int]) -> tuple[NDArray[np.int
     return table[independent_rows(table.astype(np.float64))] @ powers, False
 
 
+def _powers_in_use(rows: FloatArray, powers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Those of the whole rows that take part in the rows, which they span with more.
+
+    Where cells are many, combinations of rows of all of them lose by rounding what rows of one cell each do not.
+    """
+    found = np.abs(rows @ np.linalg.inv(powers))
+    return powers[(found / found.max(axis=1, keepdims=True)).max(axis=0) >= 1e-13]
+
+
 def _joint(table: Sequence[FloatArray]) -> FloatArray:
     return np.asarray(reduce(np.kron, table), dtype=np.float64)
 
@@ -334,15 +352,89 @@ def merge_cells(problem: Problem) -> Moments:
     return Moments(sizes, problem.measures, (), problem.unit.total_is_public, merged or None)
 
 
-def _asked(problem: Problem, faint: float = _FAINT) -> tuple[Moments, list[AskedRows]]:
+@dataclass(frozen=True, slots=True)
+class _Joined:
+    """What is joined in every part: the measures, and with `same` an attribute that reads the column of one of them.
+
+    The attribute comes first, and its cells are not merged.
+    """
+
+    problem: Problem
+    same: SameColumn | None = None
+
+    def strategy(self) -> Moments:
+        """A strategy that measures nothing yet."""
+        whole = merge_cells(self.problem)
+        if self.same is None:
+            return whole
+        a = self.same.attribute
+        merged = {n: c for n, c in (whole.merged or {}).items() if n != a} or None
+        sizes = {**whole.sizes, a: self.problem.sizes[a]}
+        names = (a, *self.problem.measures)
+        return replace(whole, sizes=sizes, measures=names, merged=merged, possible=self._possible())
+
+    def _sides(self, tables: Mapping[str, Any]) -> Iterator[list[NDArray[Any]]]:
+        """For every cell of the attribute, of each measure the lines (n, cells) of a table that can be in it."""
+        for cell in range(len(self.same.steps)) if self.same else (None,):
+            sides: list[NDArray[Any]] = []
+            for name in self.problem.measures:
+                side = tables[name]
+                if self.same is not None and name == self.same.measure:
+                    side = side[self.same.reaches(side.T)[cell]]
+                sides.append(side)
+            yield sides
+
+    def _possible(self) -> NDArray[np.int64]:
+        """The joint cells in which a record can have a share."""
+        found = [
+            reduce(np.multiply.outer, [side.any(axis=0) for side in sides]).reshape(-1)
+            for sides in self._sides({m: corners(self.problem.sizes[m]).T for m in self.problem.measures})
+        ]
+        return np.flatnonzero(np.concatenate(found))
+
+    def shares(self, tables: Mapping[str, FloatArray]) -> FloatArray:
+        """(records, joint cells that can be) of records with a line (n, cells) of each measure's table, in any cell."""
+        each = [_joint(sides) for sides in self._sides(tables)]
+        if self.same is None:
+            return each[0]
+        found = np.zeros((sum(map(len, each)), len(each), each[0].shape[1]))
+        start = 0
+        for cell, lines in enumerate(each):
+            found[start : start + len(lines), cell] = lines
+            start += len(lines)
+        return found.reshape(len(found), -1)[:, self._possible()]
+
+    def powers(self) -> NDArray[np.int64]:
+        """Whole rows that span all over the joint cells that can be."""
+        whole = {m: _whole_rows(self.problem.sizes[m]) for m in self.problem.measures}
+        if self.same is None:
+            return reduce(np.kron, whole.values())
+        parts: list[NDArray[np.int64]] = []
+        for sides in self._sides({m: corners(self.problem.sizes[m]).T for m in self.problem.measures}):
+            own: list[NDArray[np.int64]] = []
+            for rows, side in zip(whole.values(), sides, strict=True):
+                kept = np.flatnonzero(side.any(axis=0))
+                some = rows[np.ix_(kept, kept)]  # both ends of a range alone have no powers of their own
+                own.append(some if np.linalg.matrix_rank(some) == len(kept) else np.eye(len(kept), dtype=np.int64))
+            parts.append(reduce(np.kron, own))
+        found = np.zeros((sum(map(len, parts)),) * 2, dtype=np.int64)
+        start = 0
+        for part in parts:
+            found[start : start + len(part), start : start + len(part)] = part
+            start += len(part)
+        return found
+
+
+def _asked(joined: _Joined, faint: float = _FAINT) -> tuple[Moments, list[AskedRows]]:
     """A strategy that measures nothing yet, and what is asked by set of attributes. Raises PlanError for too many.
 
     faint: the weight of rows that are measured beside what is asked, of which it is 1.
     """
-    whole, measures = merge_cells(problem), problem.measures
-    if len(measures) > MAX_MEASURES:
+    problem = joined.problem
+    if len(problem.measures) > MAX_MEASURES:
         raise PlanError("sums of up to three measures are planned together; release others by a plan of their own")
-    sizes = whole.sizes
+    whole, powers = joined.strategy(), joined.powers()
+    measures, sizes = whole.measures, whole.sizes
     asked: dict[frozenset[str], tuple[FloatArray, list[FloatArray]]] = {}
     for query in problem.workload.blocks:
         dims, rows, _ = whole._split(query.block)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
@@ -370,7 +462,14 @@ def _asked(problem: Problem, faint: float = _FAINT) -> tuple[Moments, list[Asked
                 f"sums of {', '.join(measures)} by {', '.join(sorted(names))} take a table of {table:,} cells; at most "
                 f"{_MOST_TABLE:,} are counted at once: ask fewer attributes together"
             )
-        basis, more = _whole_basis(np.unique(np.concatenate(each), axis=0), cells)
+        rows = np.unique(np.concatenate(each), axis=0)
+        rows = rows[rows.any(axis=1)]  # others ask of cells in which no record can be
+        if not len(rows):
+            continue
+        if joined.same is None:
+            basis, more = _whole_basis(rows, powers)
+        else:  # how wide a cell is may matter so little to what is asked that it would be rounded away
+            basis, more = _powers_in_use(rows, powers), True
         if more:
             gram = gram + basis.T @ basis * (faint * np.trace(gram) / np.trace(basis.T @ basis))
         ordered = tuple(a for a in sizes if a in names)
@@ -383,7 +482,7 @@ def _asked(problem: Problem, faint: float = _FAINT) -> tuple[Moments, list[Asked
     return whole, sorted(out, key=lambda a: (len(a.attributes), a.attributes))
 
 
-def _middles(problem: Problem, asked: Sequence[AskedRows], changes: RecordChanges) -> list[FloatArray]:
+def _middles(joined: _Joined, asked: Sequence[AskedRows], changes: RecordChanges) -> list[FloatArray]:
     """Per set the W of M = C' W C, C its rows: the best for what is asked, a little for what its basis spans beside.
 
     What is asked alone is soon found: with faint rows beside it the search takes thousands of steps. A mean of two
@@ -391,7 +490,7 @@ def _middles(problem: Problem, asked: Sequence[AskedRows], changes: RecordChange
     """
     if not any(a.beside for a in asked):
         return best_matrices(asked, changes)[0]
-    alone = _asked(problem, 0.0)[1]
+    alone = _asked(joined, 0.0)[1]
     every = [replace(a, rows=a.basis * math.sqrt(a.length)) for a in asked]
     out = [np.zeros((len(a.rows), len(a.rows))) for a in asked]
     back = [np.linalg.pinv(a.rows) for a in asked]
@@ -402,9 +501,10 @@ def _middles(problem: Problem, asked: Sequence[AskedRows], changes: RecordChange
     return out
 
 
-def _places(problem: Problem, count: int) -> FloatArray:
+def _places(joined: _Joined, count: int) -> FloatArray:
     """(places, joint cells) shares of records at so many places of each measure, and of those without a number."""
-    sides: list[FloatArray] = []
+    problem = joined.problem
+    sides: dict[str, FloatArray] = {}
     for name in problem.measures:
         cells = problem.sizes[name]
         pieces = (cells - 1) // 2
@@ -417,8 +517,8 @@ def _places(problem: Problem, count: int) -> FloatArray:
                 [(1 - t) ** 2, 2 * t * (1 - t), t**2], axis=1
             )
         side[step * pieces + 1 :, last:] = np.eye(cells - last)
-        sides.append(side)
-    return _joint(sides)
+        sides[name] = side
+    return joined.shares(sides)
 
 
 # of each measure, by how many there are: a bound holds whichever places are taken
@@ -456,15 +556,21 @@ def curve_bound(problem: Problem) -> float | None:
 
 def curve_proof(problem: Problem) -> CurveProof | None:
     """What proves `curve_bound`; None where that is None."""
-    whole, asked = _asked(problem, 0.0)  # nobody asks what is measured beside
+    joined = _Joined(problem, problem.same[0] if problem.same else None)
+    if len(problem.same) > 1 or not all(s.is_exact for s in problem.same):  # what is looked at can not all be
+        return None
+    try:
+        whole, asked = _asked(joined, 0.0)  # nobody asks what is measured beside
+    except NotAnswerable:  # cells that are joined with those of other attributes
+        return None
     of_attributes = [whole._split(q.block)[0] for q in problem.workload.blocks]  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     alike = all(isinstance(f, Identity | Total) for dims in of_attributes for f in dims.factors)
     if not alike or problem.unit.within is not None or problem.unit.person is not None or problem.largest:
         return None
-    count = _PLACES[problem.unit.neighbours][len(whole.measures)]
+    count = _PLACES[problem.unit.neighbours][len(problem.measures)]
     if problem.unit.neighbours is Neighbours.REPLACE_ONE and _have_knots(problem):
-        count = _FEW_PLACES[len(whole.measures)]
-    changes = RecordChanges.of(problem, _places(problem, count), _named(asked), whole.sizes)
+        count = _FEW_PLACES[len(problem.measures)]
+    changes = RecordChanges.of(problem, _places(joined, count), _named(asked), whole.sizes)
     _, bound, _, weights = best_matrices(asked, changes, ROUNDS // 10)
     return CurveProof({a.attributes: a.rows for a in asked}, changes, weights, bound, whole.merged or {})
 
@@ -507,6 +613,13 @@ def _check_searchable(problem: Problem) -> None:
         )
 
 
+def _check_few(points: FloatArray, problem: Problem) -> None:
+    """Raise PlanError where an attribute joined with measures takes more than weights are looked for."""
+    many = len(points) ** (2 if problem.unit.neighbours is Neighbours.REPLACE_ONE else 1)
+    if many * points.shape[1] ** 2 > _MOST_SEARCHED:
+        raise PlanError("too many cells of an attribute are joined with measures of its column")
+
+
 def _named(asked: Sequence[AskedRows]) -> list[str]:
     return list(dict.fromkeys(n for a in asked for n in a.attributes))
 
@@ -514,17 +627,32 @@ def _named(asked: Sequence[AskedRows]) -> list[str]:
 def designs(problem: Problem) -> list[Design]:
     """The design of least mean error by attributes, with its bound over the curve.
 
-    Raises PlanError for more measures, or more sets of attributes, than are planned together.
+    An attribute that reads the column of a measure is joined with it where its cells end at knots and it can be. Raises
+    PlanError for more measures, or more sets of attributes, than are planned together.
     """
     _check_searchable(problem)
-    whole, asked = _asked(problem)
+    found: list[Design] = []
+    for same in problem.same[:1]:
+        with contextlib.suppress(PlanError, NotAnswerable):
+            found = _designs(_Joined(problem, same))
+    # what is best for summed squares need not be for other errors
+    return found if found and problem.power == 2 and not problem.largest else [*found, *_designs(_Joined(problem))]
+
+
+def _designs(joined: _Joined) -> list[Design]:
+    problem = joined.problem
+    whole, asked = _asked(joined)
     measures, sizes = whole.measures, whole.sizes
-    if problem.unit.neighbours is Neighbours.REPLACE_ONE and (len(measures) == MAX_MEASURES or _have_knots(problem)):
+    if problem.unit.neighbours is Neighbours.REPLACE_ONE and (
+        len(problem.measures) == MAX_MEASURES or _have_knots(problem)
+    ):
         # pairs of all corners would be too many; the strategy is priced at corners all the same
-        points = _places(problem, _FEW_PLACES[len(measures)])
+        points = _places(joined, _FEW_PLACES[len(problem.measures)])
     else:
-        points = _joint([corners(sizes[m]).T / PIECES**2 for m in measures])
-    middles = _middles(problem, asked, RecordChanges.of(problem, points, _named(asked), sizes))
+        points = joined.shares({m: corners(sizes[m]).T / PIECES**2 for m in problem.measures})
+    if joined.same is not None:
+        _check_few(points, problem)
+    middles = _middles(joined, asked, RecordChanges.of(problem, points, _named(asked), sizes))
     found: list[tuple[AskedRows, FloatArray]] = []
     measured: list[tuple[AskedRows, FloatArray]] = []
     for a, middle in zip(asked, middles, strict=True):
@@ -548,12 +676,22 @@ def designs(problem: Problem) -> list[Design]:
     fine = 2.0 ** (WHOLE_BITS + bits) / smallest
     public = problem.unit.total_is_public
 
+    def over_all(matrix: NDArray[np.int64]) -> NDArray[np.int64]:
+        if whole.possible is None:
+            return matrix
+        table = np.zeros((len(matrix), math.prod(sizes[m] for m in measures)), dtype=np.int64)
+        table[:, whole.possible] = matrix
+        return table
+
     def build(s: float, times: FloatArray) -> Moments:
         scales = zip(found, times.tolist(), strict=True)
         parts = [
-            MomentPart(a.attributes, np.rint(m * (t * s / _WHOLE)).astype(np.int64) @ a.basis) for (a, m), t in scales
+            MomentPart(a.attributes, over_all(np.rint(m * (t * s / _WHOLE)).astype(np.int64) @ a.basis))
+            for (a, m), t in scales
         ]
-        return Moments(sizes, measures, tuple(p for p in parts if p.matrix.any()), public, merged)
+        return Moments(
+            sizes, measures, tuple(p for p in parts if p.matrix.any()), public, merged, possible=whole.possible
+        )
 
     bound = curve_bound(problem) if problem.noise == "gaussian" else None
     made = [Design("factorization", functools.partial(build, times=np.ones(len(found))), fine, bound)]
