@@ -82,7 +82,7 @@ def over_hull(
     sides = {name: corners(sizes[name]) for name in measures}
     axes = {name: name for name in measures}
     for s in same:
-        if s.attribute in axes or s.measure not in measures or len({a for a in axes if axes[a] == s.measure}) > 1:
+        if s.measure not in measures or not s.is_small:
             continue
         cell, corner = np.nonzero(s.reaches(sides[s.measure]))
         if _fits(blocks, s, measures, sizes, len(cell)):
@@ -141,7 +141,7 @@ def _fits(
 ) -> bool:
     """Whether an attribute and a measure can be one axis of some blocks."""
     both = {same.attribute, same.measure}
-    if (len(same.steps), 2 * len(same.ends)) != (sizes[same.attribute], sizes[same.measure]):
+    if not all(any(a in b.attributes for b in blocks) for a in both):
         return False
     for block in blocks:
         if not isinstance(block, BlockMap):

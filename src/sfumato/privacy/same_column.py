@@ -6,6 +6,7 @@ and a number not every pair can be, and what no record can be is not priced. doc
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterable, Iterator
@@ -19,24 +20,39 @@ from sfumato.cells import POINTS, Amounts, Edges, Grid, Rule, Wholes
 Steps = tuple[int, int]
 """Codes of a measure from one to another, both of them among these: steps of its range, or that of no number."""
 
+_NONE = (POINTS + 1, POINTS + 1)
+_MOST_CELLS = 2**10  # that are looked at one by one, each with all corners: a tenth of a second
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True)
 class SameColumn:
-    """An attribute and a measure that read the same column.
+    """An attribute and a measure that read the same column, by name and by rule.
 
-    steps: for each cell of the attribute, the codes that the measure can have there. ends: those at which its pieces
-    end.
+    Both read one number v of a row. What is in a cell is at least its edge, and at most the next: closed at both ends,
+    so that it does not matter how an edge is rounded to a double. The step of v never falls as v rises, since doubles
+    are subtracted, multiplied, added and rounded in order. So the steps of a cell's numbers lie between those of its
+    edges.
     """
 
     attribute: str
     measure: str
-    steps: tuple[tuple[Steps, ...], ...]
-    ends: tuple[int, ...]
+    cells: Rule
+    amounts: Amounts
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the attribute has few cells: of others every pair is taken to be possible."""
+        return self.cells.size <= _MOST_CELLS
+
+    @functools.cached_property
+    def steps(self) -> tuple[tuple[Steps, ...], ...]:
+        """For each cell of the attribute, the codes that the measure can have there."""
+        return tuple(map(tuple, _cell_steps(self.cells, self.amounts)))
 
     @property
     def is_exact(self) -> bool:
-        """Whether each cell ends where a piece does, so that no piece holds numbers of two cells."""
-        known = {*self.ends, POINTS + 1}
+        """Whether each cell ends where a piece of the measure does, so that no piece holds numbers of two cells."""
+        known = {*self.amounts.ends, *_NONE}
         return all(code in known for cell in self.steps for some in cell for code in some)
 
     def reaches(self, shares: NDArray[np.int64] | NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -44,56 +60,49 @@ class SameColumn:
 
         They can be where all that is not 0 lies in one piece, or end of a piece, that the cell reaches.
         """
-        return np.array([_within_any(shares != 0, self._held(cell)) for cell in self.steps])
+        there = shares != 0
+        found = np.zeros((len(self.steps), there.shape[1]), dtype=np.bool_)
+        for line, cell in zip(found, self.steps, strict=True):
+            for some in set(itertools.chain.from_iterable(map(self._reached, cell))):
+                line |= there[slice(*some)].sum(axis=0) == there.sum(axis=0)
+        return found
 
-    def _held(self, cell: Iterable[Steps]) -> Iterator[slice]:
-        """The measure's cells of each piece that some codes reach, or of one end alone."""
-        for first, last in cell:
-            if first > POINTS:
-                yield slice(2 * len(self.ends) - 1, None)
-            elif first == last and first in self.ends:
-                yield slice(2 * self.ends.index(first), 2 * self.ends.index(first) + 1)
-            else:
-                for p in range(len(self.ends) - 1):
-                    low, high = self.ends[p : p + 2]
-                    if max(first, low) < min(last, high) or low < first == last < high:
-                        yield slice(2 * p, 2 * p + 3)
-
-
-def _within_any(there: NDArray[np.bool_], held: Iterable[slice]) -> NDArray[np.bool_]:
-    found = np.zeros(there.shape[1], dtype=np.bool_)
-    for some in held:
-        found |= there[some].sum(axis=0) == there.sum(axis=0)
-    return found
+    def _reached(self, codes: Steps) -> Iterator[tuple[int, int]]:
+        """The measure's cells (from, to) of each piece that some codes reach, or of one end alone."""
+        ends, (first, last) = self.amounts.ends, codes
+        if codes == _NONE:
+            yield 2 * len(ends) - 1, 2 * len(ends)
+        elif first == last and first in ends:
+            yield 2 * ends.index(first), 2 * ends.index(first) + 1
+        else:
+            for p, (low, high) in enumerate(itertools.pairwise(ends)):
+                if max(first, low) < min(last, high) or low < first == last < high:
+                    yield 2 * p, 2 * p + 3
 
 
 def same_columns(grid: Grid) -> tuple[SameColumn, ...]:
-    """Attributes of numbers and measures that read the same column: of each attribute the first such measure.
-
-    Both read one number v of a row, by one rule. Whatever is at least an edge and at most the next is in a cell, closed
-    at both ends so that no rounding of an edge to a double matters; and the step of v rises with v, as doubles are
-    subtracted, multiplied, added and rounded in order. So the steps of a cell's numbers lie between those of its edges.
-    """
-    found: list[SameColumn] = []
-    moved = {grid.names[a] for m in grid.moves for a in m.axes}
-    numbers = {c: (n, r) for c, n, r in _read(grid) if type(r) in (Edges, Wholes) and n not in moved}
-    for column, name, rule in _read(grid):
-        if type(rule) is Amounts and column in numbers and rule.edition > 1:
+    """Attributes of numbers and measures that read the same column: of each attribute the first such measure."""
+    if grid.moves:  # some records of impossible cells count in others
+        return ()
+    read = list(zip(grid.read_columns, grid.names, grid.rules, strict=True))
+    numbers = {column: (name, rule) for column, name, rule in read if _keeps_order(rule)}
+    found: dict[str, SameColumn] = {}
+    for column, name, rule in read:
+        if type(rule) is Amounts and column in numbers:
             attribute, cells = numbers[column]
-            if cells.edition > 1 and attribute not in {s.attribute for s in found}:
-                found.append(SameColumn(attribute, name, tuple(_cell_steps(cells, rule)), rule.ends))
-    return tuple(found)
+            found.setdefault(attribute, SameColumn(attribute, name, cells, rule))
+    return tuple(found.values())
 
 
-def _read(grid: Grid) -> list[tuple[str, str, Rule]]:
-    return list(zip(grid.read_columns, grid.names, grid.rules, strict=True))
+def _keeps_order(rule: Rule) -> bool:
+    """Whether the numbers of each declared cell lie between two edges; of whole numbers fractions may be outside."""
+    return type(rule) is Edges or (type(rule) is Wholes and (rule.edition > 1 or rule.outside == "clamp"))
 
 
-def _cell_steps(rule: Rule, measure: Amounts) -> Iterator[tuple[Steps, ...]]:
+def _cell_steps(rule: Rule, measure: Amounts) -> Iterator[Iterable[Steps]]:
     """The codes of a measure in each cell of an attribute that reads the same column."""
-    if isinstance(rule, Wholes):  # a fraction counts with the whole number below it, but for one beyond the last
-        starts = range(rule.low, rule.high + 1, rule.width)
-        edges = [*map(float, starts), float(rule.high + 1 if rule.outside == "clamp" else rule.high)]
+    if isinstance(rule, Wholes):  # a fraction counts with the whole number below it
+        edges = [*map(float, range(rule.low, rule.high + 1, rule.width)), float(rule.high)]
     else:
         assert isinstance(rule, Edges)
         edges = list(map(float, rule.edges))
@@ -101,11 +110,10 @@ def _cell_steps(rule: Rule, measure: Amounts) -> Iterator[tuple[Steps, ...]]:
     if rule.outside == "clamp":
         edges[0], edges[-1] = -math.inf, math.inf
     for low, high in itertools.pairwise(edges):
-        yield tuple(_steps_between(measure, low, high))
+        yield _steps_between(measure, low, high)
     if rule.size > rule.declared:
         beyond = [*_steps_between(measure, -math.inf, first), *_steps_between(measure, last, math.inf)]
-        none = [(POINTS + 1, POINTS + 1)] * (rule.missing == "other")
-        yield tuple(dict.fromkeys([*(beyond if rule.outside == "other" else []), *none]))
+        yield {*(beyond if rule.outside == "other" else []), *([_NONE] if rule.missing == "other" else [])}
 
 
 def _steps_between(measure: Amounts, low: float, high: float) -> Iterator[Steps]:
@@ -114,7 +122,7 @@ def _steps_between(measure: Amounts, low: float, high: float) -> Iterator[Steps]
     if clamps or (low <= measure.high and high >= measure.low):
         yield _step(measure, low), _step(measure, high)
     if not clamps and (low < measure.low or high > measure.high):
-        yield POINTS + 1, POINTS + 1
+        yield _NONE
 
 
 def _step(measure: Amounts, number: float) -> int:

@@ -557,8 +557,8 @@ def curve_bound(problem: Problem) -> float | None:
 def curve_proof(problem: Problem) -> CurveProof | None:
     """What proves `curve_bound`; None where that is None."""
     joined = _Joined(problem, problem.same[0] if problem.same else None)
-    if len(problem.same) > 1 or not all(s.is_exact for s in problem.same):  # what is looked at can not all be
-        return None
+    if len(problem.same) > 1 or not all(s.is_small and s.is_exact for s in problem.same):
+        return None  # not all that would be looked at can be
     try:
         whole, asked = _asked(joined, 0.0)  # nobody asks what is measured beside
     except NotAnswerable:  # cells that are joined with those of other attributes
@@ -632,7 +632,7 @@ def designs(problem: Problem) -> list[Design]:
     """
     _check_searchable(problem)
     found: list[Design] = []
-    for same in problem.same[:1]:
+    for same in filter(lambda s: s.is_small, problem.same[:1]):
         with contextlib.suppress(PlanError, NotAnswerable):
             found = _designs(_Joined(problem, same))
     # what is best for summed squares need not be for other errors
