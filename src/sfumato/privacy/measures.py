@@ -20,7 +20,8 @@ each cell, which costs no more than the norms of the columns, added up. docs/dec
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,7 @@ from numpy.typing import NDArray
 from sfumato.cells import MAX_MEASURES
 from sfumato.errors import PlanError
 from sfumato.maps import BlockMap, CombinationMap, DenseMap, FamilyMap, Map, MultipleMap
-from sfumato.maps.base import INT64, Numbers
+from sfumato.maps.base import INT64, LinearMap
 from sfumato.privacy.same_column import SameColumn
 from sfumato.privacy.terms import Sizes
 
@@ -43,7 +44,8 @@ _MOST_JOINT = (
     2**22
 )  # entries of a factor over pairs of a cell and a corner: 32 MB. With more an attribute is priced apart
 
-_TOO_LARGE = "the coefficients of sums of measures are too large; scale them down"
+Part = tuple[tuple[str, ...], LinearMap]
+"""Some attributes and a factor over their joint cells."""
 
 
 def corners(cells: int) -> NDArray[np.int64]:
@@ -76,20 +78,21 @@ def over_hull(
     """The same maps over corners, the numbers of these, and by how much what one record adds may be longer.
 
     An attribute and a measure of the same column are one axis there, called as the measure is, unless some block joins
-    them with other attributes in one factor, or has too many entries over both.
+    the attribute with others in one factor, or has too many entries over both.
     Raises PlanError for families and combinations with measures, and for more than three measures in one table.
     """
-    sides = {name: corners(sizes[name]) for name in measures}
+    shares = {name: corners(sizes[name]) for name in measures}
     axes = {name: name for name in measures}
     for s in same:
         if s.measure not in measures or not s.is_small:
             continue
-        cell, corner = np.nonzero(s.reaches(sides[s.measure]))
-        if _fits(blocks, s, measures, sizes, len(cell)):
-            each = np.eye(sizes[s.attribute], dtype=np.int64)[:, cell]
-            sides |= {s.attribute: each, s.measure: sides[s.measure][:, corner]}
+        cell, corner = np.nonzero(s.reaches(shares[s.measure]))
+        joint = {s.attribute: np.eye(len(s.steps), dtype=np.int64)[:, cell], s.measure: shares[s.measure][:, corner]}
+        if _fits(blocks, s, measures, shares | joint):
+            shares |= joint
             axes[s.attribute] = s.measure
-    cells = {name: sides[name].shape[1] if name in sides else n for name, n in sizes.items()}
+    tied = {a for a in axes if list(axes.values()).count(axes[a]) > 1}
+    cells = {name: shares[name].shape[1] if name in shares else n for name, n in sizes.items()}
     found: list[BlockMap | FamilyMap] = []
     rounded = 0
     for block in blocks:
@@ -104,28 +107,22 @@ def over_hull(
                 raise PlanError("multiples of tables beside sums of measures are too large; scale them down")
             found.append(FamilyMap(block.names, block.factors, block.sets, own * unit))
             continue
-        whole: dict[tuple[str, ...], Map] = {}
+        parts: list[list[Part]] = [[]]  # what one axis ties together, then each of the others
         longest, lengths = 1, [1]
-        for group, factor in zip(block.groups, block.factors, strict=True):
-            assert isinstance(factor, Map)
-            sums = factor.column_sums(power)
-            if any(a in measures for a in group):
+        for part in zip(block.groups, block.factors, strict=True):
+            sums = cast(Map, part[1]).column_sums(power)
+            if any(a in measures for a in part[0]):
                 lengths = [a * int(b) for a in lengths for b in sums]
             else:
                 longest *= int(max(sums))
-            if not any(a in sides for a in group):
-                whole[group] = factor
-                continue
-            to = tuple(dict.fromkeys(axes.get(a, a) for a in group))
-            shares = [sides[a] if a in sides else np.eye(sizes[a], dtype=np.int64) for a in group]
-            over = _over_corners(factor, _joint_shares(shares, [to.index(axes.get(a, a)) for a in group]))
-            for other in [g for g in whole if {*g} & {*to}]:
-                to, over = _product_over_axes((other, whole.pop(other).columns()), (to, over), cells)
-            whole[to] = DenseMap(over)
-        if not whole:
-            whole[()] = DenseMap(np.ones((1, 1), dtype=np.int64))
-        first, *others = whole.values()
-        found.append(BlockMap(tuple(whole), (MultipleMap(first, unit), *others)))
+            if tied & {*part[0]}:
+                parts[0].append(part)
+            else:
+                parts.append([part])
+        whole = [_over_corners(some, shares, axes, sizes) for some in parts if some]
+        whole = whole or [((), DenseMap(np.ones((1, 1), dtype=np.int64)))]
+        first, *others = (factor for _, factor in whole)
+        found.append(BlockMap(tuple(names for names, _ in whole), (MultipleMap(first, unit), *others)))
         if mine:
             long = (math.isqrt(longest * n) + 1 if power == 2 else longest * n for n in lengths if n)
             rounded += -(-_OFF[0] * sum(long) // _OFF[1])
@@ -136,63 +133,47 @@ def _fits(
     blocks: Sequence[BlockMap | FamilyMap | CombinationMap],
     same: SameColumn,
     measures: Sequence[str],
-    sizes: Sizes,
-    pairs: int,
+    shares: Mapping[str, NDArray[np.int64]],
 ) -> bool:
     """Whether an attribute and a measure can be one axis of some blocks."""
     both = {same.attribute, same.measure}
-    if not all(any(a in b.attributes for b in blocks) for a in both):
-        return False
     for block in blocks:
         if not isinstance(block, BlockMap):
             if same.attribute in block.attributes:
                 return False
             continue
         touched = [(g, f) for g, f in zip(block.groups, block.factors, strict=True) if both & {*g}]
-        names = {a for g, _ in touched for a in g}
-        others = (corners(sizes[a]).shape[1] for a in names - both if a in measures)
-        if (
-            names - both - {*measures}
-            or pairs * math.prod(others) * math.prod(f.shape[0] for _, f in touched) > _MOST_JOINT
-        ):
+        names = {a for g, _ in touched for a in g} - {same.attribute}
+        entries = math.prod(shares[a].shape[1] for a in {*names, same.measure} if a in measures)
+        if names - {*measures} or entries * math.prod(f.shape[0] for _, f in touched) > _MOST_JOINT:
             return False
-    return True
+    return all(any(a in b.attributes for b in blocks) for a in both)
 
 
-def _joint_shares(shares: Sequence[NDArray[np.int64]], axes: Sequence[int]) -> NDArray[np.int64]:
-    """(joint cells, joint corners) from the (cells, corners) of each name, some of which have one axis together."""
-    found = np.ones((1,) * (2 + max(axes)), dtype=np.int64)
-    for part, axis in zip(shares, axes, strict=True):
-        own = part.reshape([len(part), *(part.shape[1] if k == axis else 1 for k in range(found.ndim - 1))])
-        found = (found[:, None] * own[None]).reshape(-1, *np.broadcast_shapes(found.shape[1:], own.shape[1:]))
-    return found.reshape(len(found), -1)
-
-
-def _over_corners(factor: Map, shares: NDArray[np.int64]) -> NDArray[np.int64]:
-    # none is negative, so no entry is beyond what a column adds up to at most
-    if factor.max_abs * int(shares.sum(axis=0).max()) < INT64:
-        return factor.columns() @ shares
-    entries = factor.columns().astype(object) @ shares.astype(object)
-    if np.abs(entries).max() >= INT64:
-        raise PlanError(_TOO_LARGE)
-    return entries.astype(np.int64)
-
-
-_Over = tuple[tuple[str, ...], Numbers]
-
-
-def _product_over_axes(one: _Over, other: _Over, cells: Sizes) -> _Over:
-    """Products of rows of two factors (rows, joint corners), over the axes of both."""
-    names = tuple(dict.fromkeys((*one[0], *other[0])))
-    tables: list[Numbers] = []
-    for own, table in (one, other):
-        table = table.reshape(len(table), *(cells[a] for a in own))
-        table = table.transpose([0, *(1 + own.index(a) for a in names if a in own)])
-        tables.append(table.reshape(len(table), *(cells[a] if a in own else 1 for a in names)))
-    if int(np.abs(tables[0]).max()) * int(np.abs(tables[1]).max()) >= INT64:
-        raise PlanError(_TOO_LARGE)
-    found = tables[0][:, None] * tables[1][None]
-    return names, found.reshape(found.shape[0] * found.shape[1], -1)
+def _over_corners(
+    parts: Sequence[Part], shares: Mapping[str, NDArray[np.int64]], axes: Mapping[str, str], sizes: Sizes
+) -> Part:
+    """A product of factors, over all pairs and triples of corners of the axes that they have, or as it is without."""
+    if not any(a in shares for group, _ in parts for a in group):
+        return parts[0]
+    names = tuple(dict.fromkeys(axes.get(a, a) for group, _ in parts for a in group))
+    many = [shares[a].shape[1] if a in shares else sizes[a] for a in names]
+    at = dict(zip(names, np.indices(many).reshape(len(many), -1), strict=True))
+    found = np.ones((1, math.prod(many)), dtype=np.int64)
+    for group, factor in parts:
+        own = np.ones((1, math.prod(many)), dtype=np.int64)
+        for a in group:
+            side = (shares[a] if a in shares else np.eye(sizes[a], dtype=np.int64))[:, at[axes.get(a, a)]]
+            own = (own[:, None] * side).reshape(-1, own.shape[1])
+        entries = cast(Map, factor).columns()
+        # shares are not negative, so that no entry is beyond what a column adds up to at most
+        top = int(factor.max_abs) * int(own.sum(axis=0).max()) * int(np.abs(found).max())
+        if top >= INT64:
+            entries, found = entries.astype(object), found.astype(object)
+        found = (found[:, None] * (entries @ own)).reshape(-1, own.shape[1])
+    if found.dtype == object and np.abs(found).max() >= INT64:
+        raise PlanError("the coefficients of sums of measures are too large; scale them down")
+    return names, DenseMap(found.astype(np.int64))
 
 
 def widened(value: int, more: int, power: int) -> int:

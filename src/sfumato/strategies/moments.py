@@ -74,7 +74,7 @@ class Moments(Strategy):
     sizes: cells of every attribute that some part names, and of `measures`, which are joined in every part. Where the
     number of records is public, nothing is measured of it. merged: of an attribute whose cells are merged, which of
     `sizes` each declared cell counts in. An attribute that reads the column of a measure may be one of `measures`;
-    `possible` then has those joint cells, rising, in which a record can have a share.
+    `cells` then has those joint cells, rising, in which a record can have a share.
     """
 
     sizes: Mapping[str, int]
@@ -82,7 +82,7 @@ class Moments(Strategy):
     parts: tuple[MomentPart, ...]
     public_total: bool = False
     merged: Mapping[str, NDArray[np.int64]] | None = deferred_field(None)
-    possible: NDArray[np.int64] | None = deferred_field(None)  # noqa: RUF009  (as dataclasses.field is)
+    cells: NDArray[np.int64] | None = deferred_field(None)  # noqa: RUF009  (as dataclasses.field is)
 
     @functools.cached_property
     def blocks(self) -> tuple[Block, ...]:  # type: ignore[override]
@@ -138,7 +138,7 @@ class Moments(Strategy):
     @functools.cached_property
     def _matrices(self) -> tuple[FloatArray, ...]:
         """Per part what is measured of the joint cells in which records can have a share."""
-        kept = slice(None) if self.possible is None else self.possible
+        kept = slice(None) if self.cells is None else self.cells
         return tuple(p.matrix[:, kept].astype(np.float64) for p in self.parts)
 
     @functools.cached_property
@@ -188,7 +188,7 @@ class Moments(Strategy):
         held = [(query.groups[j], self._over_merged(query.groups[j], query.factors[j])) for j in ours]
         dims = Block(tuple(g for g, _ in held), tuple(f for _, f in held))
         found = table.reshape(len(rows), -1)
-        return dims, found if self.possible is None else found[:, self.possible], [*ours, *theirs]
+        return dims, found if self.cells is None else found[:, self.cells], [*ours, *theirs]
 
     def _needed(self, dims: Block, rows: FloatArray, power: int) -> Iterator[tuple[int, list[FloatArray]]]:
         """(part, per factor of the attributes the power sums of its component there), what is zero left out."""
@@ -371,7 +371,7 @@ class _Joined:
         merged = {n: c for n, c in (whole.merged or {}).items() if n != a} or None
         sizes = {**whole.sizes, a: self.problem.sizes[a]}
         names = (a, *self.problem.measures)
-        return replace(whole, sizes=sizes, measures=names, merged=merged, possible=self._possible())
+        return replace(whole, sizes=sizes, measures=names, merged=merged, cells=self._possible())
 
     def _sides(self, tables: Mapping[str, Any]) -> Iterator[list[NDArray[Any]]]:
         """For every cell of the attribute, of each measure the lines (n, cells) of a table that can be in it."""
@@ -677,10 +677,10 @@ def _designs(joined: _Joined) -> list[Design]:
     public = problem.unit.total_is_public
 
     def over_all(matrix: NDArray[np.int64]) -> NDArray[np.int64]:
-        if whole.possible is None:
+        if whole.cells is None:
             return matrix
         table = np.zeros((len(matrix), math.prod(sizes[m] for m in measures)), dtype=np.int64)
-        table[:, whole.possible] = matrix
+        table[:, whole.cells] = matrix
         return table
 
     def build(s: float, times: FloatArray) -> Moments:
@@ -689,9 +689,7 @@ def _designs(joined: _Joined) -> list[Design]:
             MomentPart(a.attributes, over_all(np.rint(m * (t * s / _WHOLE)).astype(np.int64) @ a.basis))
             for (a, m), t in scales
         ]
-        return Moments(
-            sizes, measures, tuple(p for p in parts if p.matrix.any()), public, merged, possible=whole.possible
-        )
+        return Moments(sizes, measures, tuple(p for p in parts if p.matrix.any()), public, merged, cells=whole.cells)
 
     bound = curve_bound(problem) if problem.noise == "gaussian" else None
     made = [Design("factorization", functools.partial(build, times=np.ones(len(found))), fine, bound)]
