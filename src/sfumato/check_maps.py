@@ -358,101 +358,38 @@ def hull(cells: int) -> Any:  # (corners, cells) of 64: around ((1-t)^2, 2t(1-t)
     return np.array(table, dtype=object)
 
 
-def numbers_of_cells(a: Any, m: Any) -> Any:
-    """For each cell of an attribute, which corners of a measure of the same column records there can be around.
-
-    A number v has the step of 2^30 nearest to (v - low) / (high - low): between those of its cell's ends, which knots
-    part into pieces. Whoever has no number, or one that does not count, is around the last corner.
-    """
-    low, high, clamp = float(m.low), float(m.high), m.outside == "clamp"
-    ends, many = [low, *map(float, m.knots or []), high], 2**30
-
-    def step(v: float) -> int:
-        return math.floor((min(max(v, low), high) - low) * (many / (high - low)) + 0.5)
-
-    steps, table = [0, *map(step, ends[1:-1]), many], hull(2 * len(ends)) > 0
-    edges = [float(e) for e in a.edges or (*range(a.low, a.high + 1, a.width or 1), a.high)]
-    beyond = [(-math.inf, edges[0]), (edges[-1], math.inf)] if a.outside == "other" else []
-    if a.outside == "clamp":
-        edges[0], edges[-1] = -math.inf, math.inf
-    found = list[Array]()
-    for some in [*([e] for e in pairwise(edges)), *([beyond] if "other" in (a.outside, a.missing) else [])]:
-        none = a.missing == "other" if some is beyond else False
-        spans = list[tuple[int, int]]()
-        for v, w in some:
-            if clamp or (v <= high and w >= low):
-                spans.append((step(v), step(w)))
-            none = none or (not clamp and (v < low or w > high))
-        line = np.zeros(len(table), dtype=bool)
-        line[-1] = none
-        for x, y in spans:
-            whole = [i for i, (p, q) in enumerate(pairwise(steps)) if max(x, p) < min(y, q) or p < x == y < q]
-            near = [range(2 * i, 2 * i + 3) for i in whole] or [range(2 * steps.index(x), 2 * steps.index(x) + 1)]
-            for cells in near:
-                line |= table[:, list(cells)].sum(axis=1) == table.sum(axis=1)
-        found.append(line)
-    return np.array(found)
-
-
-def shared(blocks: Any, ops: Any, sizes: Any, measures: Any, p: int, same: Any = ()) -> Any:
+def shared(blocks: Any, ops: Any, sizes: Any, measures: Any, p: int) -> Any:
     """The same blocks over the corners of the hull of what a record adds to measures, where it is 2^24 and rounded.
 
-    And the numbers of corners, and how much longer rounding makes what one record adds: 2.25 in a cell at most. same:
-    attributes that read the column of a measure, with the corners around which records of each cell can be: pairs of
-    these are corners of the two, unless some block joins the attribute with others.
+    And the numbers of corners, and how much longer rounding makes what one record adds: 2.25 in a cell at most.
     """
-    own = {a: hull(sizes[a]).T for a in measures}
+    own = {a: hull(sizes[a]) for a in measures}
     if not any(a in own for _, fs in blocks for names, _ in fs for a in names):
         return blocks, sizes, 0
-    axis = {a: a for a in own}
-    for a, m, held in same:
-        near = [{*names} for _, fs in blocks for names, _ in fs if {a, m} & {*names}]
-        if all(names <= {a, *measures} for names in near) and any(a in n for n in near) and any(m in n for n in near):
-            cell, corner = np.nonzero(held)
-            own |= {a: np.eye(sizes[a], dtype=object)[:, cell], m: own[m][:, corner]}
-            axis[a] = m
-    joined = {*axis.values()} if len(axis) > len(measures) else set[str]()
     out, more = list[Any](), 0
     for times, fs in blocks:
-        here = sum(a in measures for names, _ in fs for a in names)
+        here = sum(a in own for names, _ in fs for a in names)
         if here > 3:
             raise Cannot("tables of more than three measures")
-        kept, longest, each, together = list[Any](), 1, [abs(times) ** p], list[Any]()
+        kept, longest, each = list[Any](), 1, [abs(times) ** p]
         for names, key in fs:
             lengths = [int(x) for x in column_power_sums(ops[key], p)]
-            if {*names} & {*measures}:
+            if {*names} & {*own}:
                 each = [a * b for a in each for b in lengths]
+                sides = [own[a].T if a in own else np.eye(sizes[a], dtype=int).astype(object) for a in names]
+                m = map_entries(ops[key]).astype(object) @ reduce(np.kron, sides)
+                if abs(m).max() >= 2**63:
+                    raise Cannot("sums of measures with very large coefficients")
+                op = Doc({"~class": "Dense", "matrix": m.astype(np.int64)})
+                ops[key := document_fingerprint(op)] = op
             else:
                 longest *= max(lengths)
-            if {*names} & {*own}:
-                together.append((names, map_entries(ops[key]).astype(object)))
-            else:
-                kept.append((names, key))
-        # factors that meet an attribute and a measure of one axis are one factor over it
-        tied = [t for t in together if {axis.get(a) for a in t[0]} & joined]
-        for some in [tied, *([t] for t in together if t not in tied)] if tied else [[t] for t in together]:
-            over = [*dict.fromkeys(axis.get(a, a) for names, _ in some for a in names)]
-            many = [own[a].shape[1] if a in own else sizes[a] for a in over]
-            if math.prod(many) * math.prod(len(m) for _, m in some) > MOST:
-                raise Cannot("sums of measures over so many cells of an attribute")
-            at = dict(zip(over, np.indices(many).reshape(len(many), -1), strict=True))
-            m: Any = np.ones((1, math.prod(many)), dtype=object)
-            for names, entries in some:
-                side: Any = np.ones((1, math.prod(many)), dtype=object)
-                for a in names:
-                    part = own[a] if a in own else np.eye(sizes[a], dtype=object)
-                    side = (side[:, None] * part[:, at[axis.get(a, a)]][None]).reshape(-1, math.prod(many))
-                m = (m[:, None] * (entries @ side)[None]).reshape(-1, math.prod(many))
-            if abs(m).max() >= 2**63:
-                raise Cannot("sums of measures with very large coefficients")
-            op = Doc({"~class": "Dense", "matrix": m.astype(np.int64)})
-            ops[key := document_fingerprint(op)] = op
-            kept.append((tuple(over), key))
+            kept.append((names, key))
         out.append((times * 2 ** (24 - 6 * here), tuple(sorted(kept))))
         if here:
             lengths = [longest * x for x in each if x]
             more += -(-9 * sum(math.isqrt(x) + 1 if p == 2 else x for x in lengths) // 4)
-    return out, {a: own[a].shape[1] if a in own else n for a, n in sizes.items()}, more
+    return out, {a: len(own[a]) if a in own else n for a, n in sizes.items()}, more
 
 
 def longer(value: int, more: int, p: int) -> int:  # a length to a power, of what is longer by so much at most

@@ -210,18 +210,6 @@ def summed(plan: Any) -> list[str]:  # the attributes in whose cells a record ha
     return [name for name, a in plan.workload.domain.attributes["~map"] if a.kind == "Measure"]
 
 
-def same_columns(plan: Any, apart: Any) -> list[Any]:
-    """Attributes of numbers, but for some, with the measure that reads their column and where in it their cells lie."""
-    known, cells = plan.workload.domain.attributes["~map"], declared_cell_counts(plan)
-    found = list[Any]()
-    for name, a in known if not plan.workload.domain.impossible else ():
-        numbers = a.kind == "Bins" or (a.kind == "Integers" and (a.edition == 2 or a.outside == "clamp"))
-        read = [(m, b) for m, b in known if b.kind == "Measure" and b.column == name]
-        if numbers and read and name not in apart and cells[name] <= 2**10:
-            found.append((name, read[0][0], maps.numbers_of_cells(a, read[0][1])))
-    return found
-
-
 def is_total_public(
     plan: Any, unit: Any
 ) -> bool:  # whether neighbours have as many records, none of which may be dropped
@@ -511,9 +499,7 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         replaced, measures = unit[0] == "replace-one", summed(plan)
         if measures and any(b.kind.startswith("Combination") for b in m.blocks):
             raise Cannot("combined queries over a domain with measures")
-        apart = {*(plan.unit.once_per or ()), *([plan.unit.within.attribute] if plan.unit.within else [])}
-        same = same_columns(plan, apart) if measures else []
-        priced, cells_of, more = maps.shared(found, ops, sizes, measures, p, same)
+        priced, cells_of, more = maps.shared(found, ops, sizes, measures, p)
         value, exact = maps.largest_record_change(priced, ops, cells_of, p, replaced, public, plan.unit.within)
         value, exact = maps.longer(value, more * (1 + replaced), p), exact and not more
         cut = plan.cut or 0  # how often it is counted who had more rows than are counted: one person, so many

@@ -34,7 +34,6 @@ from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
 if TYPE_CHECKING:
     from sfumato.privacy.replaced import Certificate
-    from sfumato.privacy.same_column import SameColumn
 
 MAX_VALUES = 500_000_000  # of a measurement: 4 GB, in files where memory is short
 
@@ -293,13 +292,7 @@ class Curator:
         if type(cut) is not int or cut < 0 or (cut and self._holding.unit.person is None):
             raise PlanError("how many persons were cut is measured a whole number of times, where a column names them")
         # whoever changes the tables most may be one who is cut
-        same: Sequence[SameColumn] = ()
-        if self._summed(maps):
-            from sfumato.privacy.same_column import same_columns  # noqa: PLC0415
-
-            same = same_columns(grid)
-        found = certified_bound(maps, grid.sizes(), self._holding.unit, power, certificate, grid.measures, same)
-        found += cut**power
+        found = certified_bound(maps, grid.sizes(), self._holding.unit, power, certificate, grid.measures) + cut**power
         if stated is not None and (stated.power != power or stated.value < found):
             raise PlanError("the plan states another sensitivity than its integer maps have; plan again")
         if not noise_fits_price(Sensitivity(power, found, exact=False), noise, price):

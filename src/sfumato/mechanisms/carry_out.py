@@ -28,7 +28,6 @@ from sfumato.plans.plan import Plan
 from sfumato.plans.planned import Planned
 from sfumato.privacy.ledger import Entry, Ledger, Receipt
 from sfumato.privacy.reserved_budget import ReservedBudget
-from sfumato.privacy.same_column import same_columns
 from sfumato.releases import ModelRelease, Provenance, Release, load_release
 from sfumato.releases.files import (
     BUNDLE,
@@ -79,9 +78,7 @@ def look_once(plan: Plan, at: Access, owed: ReservedBudget | None = None) -> tup
         name=at.name,
         plan_hash=plan.fingerprint,
         stated=plan.sensitivity,
-        certificate=find_certificate(
-            blocks, grid.sizes(), plan.unit, plan.sensitivity.power, grid.measures, same_columns(grid)
-        ),
+        certificate=find_certificate(blocks, grid.sizes(), plan.unit, plan.sensitivity.power, grid.measures),
         folder=at.folder,
         cut=plan.cut,
     )

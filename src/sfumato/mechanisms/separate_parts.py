@@ -209,8 +209,7 @@ def _group(problem: Problem, items: Items, find: Find) -> Group | None:
     # at unit price and unit noise
     unit = float(plan.sensitivity.value - plan.cut**power) ** (2 / power)
     error = plan.weighted_squares(part) * unit
-    blocks = design.build(design.fine).blocks
-    change = exact_sensitivity(blocks, problem.sizes, problem.unit, power, problem.measures, problem.same)
+    change = exact_sensitivity(design.build(design.fine).blocks, problem.sizes, problem.unit, power, problem.measures)
     norm = float(change.value) ** (1 / power) / design.fine
     return Group(
         whole, piece_at_unit_price(design, error, norm), root_error(error, 1.0, power, largest=problem.largest), best

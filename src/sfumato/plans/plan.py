@@ -698,7 +698,6 @@ def price_design(design: Design, problem: Problem) -> Plan:
         problem.noise,
         unit_lattice=problem.unit_lattice,
         measures=problem.measures,
-        same=problem.same,
     )
     proved = design.bound is not None and problem.noise == "gaussian" and not problem.unit_lattice
     # what designs prove and say of bounds is of rows that may lie anywhere, unless they say otherwise

@@ -35,7 +35,6 @@ from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
 if TYPE_CHECKING:
     from sfumato.privacy.replaced import Certificate, ColumnPairs
-    from sfumato.privacy.same_column import SameColumn
 
 Blocks = BlockMap | FamilyMap | CombinationMap
 
@@ -62,7 +61,6 @@ def certified_bound(
     power: int,
     certificate: Certificate | None = None,
     measures: Sequence[str] = (),
-    same: Sequence[SameColumn] = (),
 ) -> int:
     """An upper bound of max ||B(x - x')||_p^p over neighbouring tables x, x', for all blocks together.
 
@@ -71,8 +69,8 @@ def certified_bound(
     Raises as `best_certified`, and PlanError for a certificate that does not fit.
     """
     if certificate is None:
-        return best_certified(blocks, sizes, unit, power, measures=measures, same=same)[0].value
-    return best_certified(blocks, sizes, unit, power, lambda _: (certificate,), (), measures, same)[0].value
+        return best_certified(blocks, sizes, unit, power, measures=measures)[0].value
+    return best_certified(blocks, sizes, unit, power, lambda _: (certificate,), (), measures)[0].value
 
 
 def best_certified(
@@ -83,14 +81,12 @@ def best_certified(
     propose: Callable[[ColumnPairs], Iterable[Certificate]] | None = None,
     passed_over: tuple[type[Exception], ...] = (PlanError, WorkloadError),
     measures: Sequence[str] = (),
-    same: Sequence[SameColumn] = (),
 ) -> tuple[Sensitivity, Certificate | None]:
     """The least that proposals prove, up to the first that is reached, and which it was: none for the simple bound.
 
     For replace-one; where a row may come or go, the largest column is it. Proposals that raise what is passed over
     are. Combinations are priced from their distinct columns, each by itself, and added; proposals are for the rest.
-    `measures` are attributes whose cells a record shares; see `measures.py`. same: those that read the column of
-    another attribute, as `same_columns` of the grid has them.
+    `measures` are attributes whose cells a record shares; see `measures.py`.
     Raises PlanError for another power, WorkloadError for factors that do not fit.
     """
     if type(power) is not int or power not in (1, 2):
@@ -101,10 +97,7 @@ def best_certified(
         from sfumato.privacy.measures import over_hull, widened  # noqa: PLC0415
 
         # of several rows, too: each is a mean of corners of its own cell, so all together one of corners' sums
-        # a person's rows are grouped by cells of attributes, not of corners
-        apart = {*unit.once_per, *([unit.within.attribute] if unit.within else [])}
-        tied = [s for s in same if s.attribute not in apart]
-        hull, cells, rounded = over_hull(blocks, sizes, measures, power, tied)
+        hull, cells, rounded = over_hull(blocks, sizes, measures, power)
         found, best = best_certified(hull, cells, unit, power, propose, passed_over)
         records = unit.rows_per_person * (2 if unit.neighbours is Neighbours.REPLACE_ONE else 1)
         return replace(found, value=widened(found.value, records * rounded, power), exact=False), best

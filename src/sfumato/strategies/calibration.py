@@ -14,7 +14,6 @@ from sfumato.privacy.amounts import Currency
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian
 from sfumato.privacy.rounding import sqrt_up
-from sfumato.privacy.same_column import SameColumn
 from sfumato.privacy.sensitivity import Sensitivity, noise_fits_price
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.strategies.certificates import exact_sensitivity
@@ -154,7 +153,6 @@ def calibrate(
     *,
     unit_lattice: bool = False,
     measures: Sequence[str] = (),
-    same: Sequence[SameColumn] = (),
 ) -> CalibratedStrategy:
     """Choose the lattice and the integer strategy for a budget.
 
@@ -170,7 +168,7 @@ def calibrate(
     share = 1 - share_for_tables(unit, power)
 
     def found(strategy: Strategy) -> Sensitivity:
-        return exact_sensitivity(strategy.blocks, sizes, unit, power, measures, same)
+        return exact_sensitivity(strategy.blocks, sizes, unit, power, measures)
 
     def fitted(strategy: Strategy) -> CalibratedStrategy:
         """A strategy as it is, with noise of the scale that it needs."""

@@ -19,7 +19,6 @@ from sfumato.operators import Block, Combination, Family
 from sfumato.operators.base import FloatArray, Numbers
 from sfumato.privacy.certified_sums import Clique, Products, elementary_symmetric, product_extremes, scaled_ends
 from sfumato.privacy.replaced import Certificate, ColumnPairs
-from sfumato.privacy.same_column import SameColumn
 from sfumato.privacy.sensitivity import Sensitivity, best_certified
 from sfumato.privacy.sums import SumOfProducts
 from sfumato.privacy.unit import PrivacyUnit
@@ -262,44 +261,26 @@ Strategy = Sequence[Block | Family | Combination]
 
 
 def exact_sensitivity(
-    blocks: Strategy,
-    sizes: Mapping[str, int],
-    unit: PrivacyUnit,
-    power: int,
-    measures: Sequence[str] = (),
-    same: Sequence[SameColumn] = (),
+    blocks: Strategy, sizes: Mapping[str, int], unit: PrivacyUnit, power: int, measures: Sequence[str] = ()
 ) -> Sensitivity:
     """The sensitivity of measuring all blocks together, in exact integers; `measures` are among the attributes.
-    same: those that read the column of another attribute.
 
     power 1: max ||B(x - x')||_1; power 2: max ||B(x - x')||_2^2; over neighbouring tables x, x'.
     Raises PlanError for another power or a strategy that is not integral, WorkloadError for factors that
     do not fit `sizes`.
     """
-    return search_certificate(blocks, sizes, unit, power, measures, same)[0]
+    return search_certificate(blocks, sizes, unit, power, measures)[0]
 
 
 def find_certificate(
-    blocks: Strategy,
-    sizes: Mapping[str, int],
-    unit: PrivacyUnit,
-    power: int,
-    measures: Sequence[str] = (),
-    same: Sequence[SameColumn] = (),
+    blocks: Strategy, sizes: Mapping[str, int], unit: PrivacyUnit, power: int, measures: Sequence[str] = ()
 ) -> Certificate | None:
     """What the planner hands to the wall with a replace-one price: how to prove it. None where none is needed."""
-    return search_certificate(blocks, sizes, unit, power, measures, same)[1]
+    return search_certificate(blocks, sizes, unit, power, measures)[1]
 
 
 def search_certificate(
-    blocks: Strategy,
-    sizes: Mapping[str, int],
-    unit: PrivacyUnit,
-    power: int,
-    measures: Sequence[str] = (),
-    same: Sequence[SameColumn] = (),
+    blocks: Strategy, sizes: Mapping[str, int], unit: PrivacyUnit, power: int, measures: Sequence[str] = ()
 ) -> tuple[Sensitivity, Certificate | None]:
     """Both at once."""
-    return best_certified(
-        [b.lowered() for b in blocks], sizes, unit, power, propose_certificates, measures=measures, same=same
-    )
+    return best_certified([b.lowered() for b in blocks], sizes, unit, power, propose_certificates, measures=measures)

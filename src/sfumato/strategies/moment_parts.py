@@ -32,7 +32,8 @@ from sfumato.strategies.budget_split import relative_scales
 from sfumato.strategies.certificates import exact_sensitivity
 from sfumato.strategies.covariance import check_covariance_size
 from sfumato.strategies.design import Design, Problem
-from sfumato.strategies.moments import MomentPart, Moments, end_shares, merge_cells
+from sfumato.strategies.moment_cells import end_shares
+from sfumato.strategies.moments import MomentPart, Moments, merge_cells
 from sfumato.strategies.stacked import StackedPiece, piece_at_unit_price, share_design, weighted_error
 from sfumato.strategies.strategy import Estimate
 from sfumato.workloads import QueryBlock
@@ -350,7 +351,7 @@ def _piece(part: Problem, design: Design) -> StackedPiece:
     """A design at unit price."""
     strategy = design.build(design.fine)
     power = part.power
-    price = exact_sensitivity(strategy.blocks, part.sizes, part.unit, power, part.measures, part.same)
+    price = exact_sensitivity(strategy.blocks, part.sizes, part.unit, power, part.measures)
     length = float(price.value) ** (1 / power)
     error = weighted_error(part, strategy, range(len(part.workload.blocks))) * length**2
     norm = length / design.fine

@@ -24,9 +24,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import reduce
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,13 +35,13 @@ from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import Block, Compose, Dense, Grouping, Identity, Residual, Total
 from sfumato.operators.base import FloatArray, LinearOperator, Numbers
 from sfumato.privacy.measures import PIECES, WHOLE_BITS, corners
-from sfumato.privacy.same_column import SameColumn
 from sfumato.privacy.unit import Neighbours
 from sfumato.strategies.covariance import centred_cross_product, check_covariance_size, component_powers
 from sfumato.strategies.design import Design, Problem
 from sfumato.strategies.grouped_residuals import weigh_parts
-from sfumato.strategies.merged_rows import independent_rows
+from sfumato.strategies.moment_cells import WITHOUT_KNOTS, JointCells, powers_in_use, whole_basis
 from sfumato.strategies.moment_search import AMONG, RANK, ROUNDS, AskedRows, RecordChanges, best_matrices
+from sfumato.strategies.same_column import SameColumn
 from sfumato.strategies.strategy import Estimate, Strategy
 
 _WHOLE = 2.0**WHOLE_BITS
@@ -125,7 +123,9 @@ class Moments(Strategy):
     @property
     def summary(self) -> str:
         rows = sum(len(p.matrix) for p in self.parts)
-        return f"sums of {', '.join(self.measures)} and counts: {rows:,} rows over {len(self.parts):,} attribute sets"
+        named = list(self.measures)
+        what = "counts" if self.cells is None else f"counts, jointly with {named.pop(0)} of the same column"
+        return f"sums of {', '.join(named)} and {what}: {rows:,} rows over {len(self.parts):,} attribute sets"
 
     @property
     def max_abs(self) -> int:
@@ -287,62 +287,7 @@ class Moments(Strategy):
 # ---- the best matrices ---------------------------------------------------------------------------------------
 
 
-# Sums of 1, x and x^2 of the records with a number, x from -1 to 1, and how many have none, over a measure's cells.
-_POWERS = np.array([[1, 1, 1, 0], [-1, 0, 1, 0], [1, -1, 1, 0], [0, 0, 0, 1]])
-
-
-def _whole_rows(cells: int) -> NDArray[np.int64]:
-    """(cells, cells) whole rows that span all over a measure's cells: powers without knots, else hats and middles."""
-    if cells <= len(_POWERS):
-        return _POWERS[[*range(3), *range(3, cells)], :cells]
-    table = np.eye(cells, dtype=np.int64)
-    table[: cells - 1 + cells % 2 : 2] = end_shares(cells)
-    return table
-
-
-def end_shares(cells: int) -> NDArray[np.int64]:
-    """(ends, cells) twice the shares of a record in the ends of its piece: a hat is 1 at an end, and half of it in the
-    middles beside it."""
-    last = cells - 1 + cells % 2  # what comes after are records without a number
-    table = np.zeros(((last + 1) // 2, cells), dtype=np.int64)
-    for row, end in zip(table, range(0, last, 2), strict=True):
-        row[end] = 2
-        row[[m for m in (end - 1, end + 1) if 0 <= m < last]] = 1
-    return table
-
-
-_LARGEST = 64  # coefficient of a whole row: more would take room from records
 _FAINT = 1e-6  # of the weight of what is asked: rows beside it that are measured because whole rows ask for them
-
-
-def _whole_basis(rows: FloatArray, powers: NDArray[np.int64]) -> tuple[NDArray[np.int64], bool]:
-    """Whole rows that span the rows, and whether these span more. powers: whole rows that span all."""
-    found = rows @ np.linalg.inv(powers)
-    found = found / np.abs(found).max(axis=1, keepdims=True)
-    found[np.abs(found) < 1e-13] = 0.0
-    whole: list[list[int]] = []
-    for row in found.tolist():
-        exact = [Fraction(v).limit_denominator(_LARGEST) for v in row]
-        common = math.lcm(*(v.denominator for v in exact))
-        near = all(abs(float(e) - v) <= 1e-12 for e, v in zip(exact, row, strict=True))
-        if not near or common > _LARGEST:
-            return powers[np.abs(found).max(axis=0) > 0], True
-        whole.append([int(v * common) for v in exact])
-    table = np.array(whole)
-    return table[independent_rows(table.astype(np.float64))] @ powers, False
-
-
-def _powers_in_use(rows: FloatArray, powers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Those of the whole rows that take part in the rows, which they span with more.
-
-    Where cells are many, combinations of rows of all of them lose by rounding what rows of one cell each do not.
-    """
-    found = np.abs(rows @ np.linalg.inv(powers))
-    return powers[(found / found.max(axis=1, keepdims=True)).max(axis=0) >= 1e-13]
-
-
-def _joint(table: Sequence[FloatArray]) -> FloatArray:
-    return np.asarray(reduce(np.kron, table), dtype=np.float64)
 
 
 def merge_cells(problem: Problem) -> Moments:
@@ -352,88 +297,29 @@ def merge_cells(problem: Problem) -> Moments:
     return Moments(sizes, problem.measures, (), problem.unit.total_is_public, merged or None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Joined:
-    """What is joined in every part: the measures, and with `same` an attribute that reads the column of one of them.
-
-    The attribute comes first, and its cells are not merged.
-    """
-
-    problem: Problem
-    same: SameColumn | None = None
-
-    def strategy(self) -> Moments:
-        """A strategy that measures nothing yet."""
-        whole = merge_cells(self.problem)
-        if self.same is None:
-            return whole
-        a = self.same.attribute
-        merged = {n: c for n, c in (whole.merged or {}).items() if n != a} or None
-        sizes = {**whole.sizes, a: self.problem.sizes[a]}
-        names = (a, *self.problem.measures)
-        return replace(whole, sizes=sizes, measures=names, merged=merged, cells=self._possible())
-
-    def _sides(self, tables: Mapping[str, Any]) -> Iterator[list[NDArray[Any]]]:
-        """For every cell of the attribute, of each measure the lines (n, cells) of a table that can be in it."""
-        for cell in range(len(self.same.steps)) if self.same else (None,):
-            sides: list[NDArray[Any]] = []
-            for name in self.problem.measures:
-                side = tables[name]
-                if self.same is not None and name == self.same.measure:
-                    side = side[self.same.reaches(side.T)[cell]]
-                sides.append(side)
-            yield sides
-
-    def _possible(self) -> NDArray[np.int64]:
-        """The joint cells in which a record can have a share."""
-        found = [
-            reduce(np.multiply.outer, [side.any(axis=0) for side in sides]).reshape(-1)
-            for sides in self._sides({m: corners(self.problem.sizes[m]).T for m in self.problem.measures})
-        ]
-        return np.flatnonzero(np.concatenate(found))
-
-    def shares(self, tables: Mapping[str, FloatArray]) -> FloatArray:
-        """(records, joint cells that can be) of records with a line (n, cells) of each measure's table, in any cell."""
-        each = [_joint(sides) for sides in self._sides(tables)]
-        if self.same is None:
-            return each[0]
-        found = np.zeros((sum(map(len, each)), len(each), each[0].shape[1]))
-        start = 0
-        for cell, lines in enumerate(each):
-            found[start : start + len(lines), cell] = lines
-            start += len(lines)
-        return found.reshape(len(found), -1)[:, self._possible()]
-
-    def powers(self) -> NDArray[np.int64]:
-        """Whole rows that span all over the joint cells that can be."""
-        whole = {m: _whole_rows(self.problem.sizes[m]) for m in self.problem.measures}
-        if self.same is None:
-            return reduce(np.kron, whole.values())
-        parts: list[NDArray[np.int64]] = []
-        for sides in self._sides({m: corners(self.problem.sizes[m]).T for m in self.problem.measures}):
-            own: list[NDArray[np.int64]] = []
-            for rows, side in zip(whole.values(), sides, strict=True):
-                kept = np.flatnonzero(side.any(axis=0))
-                some = rows[np.ix_(kept, kept)]  # both ends of a range alone have no powers of their own
-                own.append(some if np.linalg.matrix_rank(some) == len(kept) else np.eye(len(kept), dtype=np.int64))
-            parts.append(reduce(np.kron, own))
-        found = np.zeros((sum(map(len, parts)),) * 2, dtype=np.int64)
-        start = 0
-        for part in parts:
-            found[start : start + len(part), start : start + len(part)] = part
-            start += len(part)
-        return found
+def _joint_cells(problem: Problem, same: SameColumn | None = None) -> JointCells:
+    return JointCells({m: problem.sizes[m] for m in problem.measures}, same)
 
 
-def _asked(joined: _Joined, faint: float = _FAINT) -> tuple[Moments, list[AskedRows]]:
+def _unmeasured(problem: Problem, joint: JointCells) -> Moments:
+    """A strategy that measures nothing yet, of these joint cells."""
+    whole = merge_cells(problem)
+    if joint.same is None:
+        return whole
+    a = joint.same.attribute
+    merged = {n: c for n, c in (whole.merged or {}).items() if n != a} or None
+    sizes = {**whole.sizes, a: problem.sizes[a]}
+    return replace(whole, sizes=sizes, measures=(a, *problem.measures), merged=merged, cells=joint.possible)
+
+
+def _asked(problem: Problem, joint: JointCells, faint: float = _FAINT) -> tuple[Moments, list[AskedRows]]:
     """A strategy that measures nothing yet, and what is asked by set of attributes. Raises PlanError for too many.
 
     faint: the weight of rows that are measured beside what is asked, of which it is 1.
     """
-    problem = joined.problem
     if len(problem.measures) > MAX_MEASURES:
         raise PlanError("sums of up to three measures are planned together; release others by a plan of their own")
-    whole, powers = joined.strategy(), joined.powers()
+    whole, powers = _unmeasured(problem, joint), joint.powers()
     measures, sizes = whole.measures, whole.sizes
     asked: dict[frozenset[str], tuple[FloatArray, list[FloatArray]]] = {}
     for query in problem.workload.blocks:
@@ -466,12 +352,16 @@ def _asked(joined: _Joined, faint: float = _FAINT) -> tuple[Moments, list[AskedR
         rows = rows[rows.any(axis=1)]  # others ask of cells in which no record can be
         if not len(rows):
             continue
-        if joined.same is None:
-            basis, more = _whole_basis(rows, powers)
+        known = joint.same is not None and problem.unit.total_is_public and not names
+        if joint.same is None:
+            basis, more = whole_basis(rows, powers)
         else:  # how wide a cell is may matter so little to what is asked that it would be rounded away
-            basis, more = _powers_in_use(rows, powers), True
+            basis, more = powers_in_use(np.concatenate([rows, np.ones_like(rows[:known])]), powers), True
         if more:
             gram = gram + basis.T @ basis * (faint * np.trace(gram) / np.trace(basis.T @ basis))
+        if known:  # of many cells the number of all records would be nearly, not exactly, what no change tells apart
+            gram = gram - gram.mean(axis=0)
+            gram = gram - gram.mean(axis=1, keepdims=True)
         ordered = tuple(a for a in sizes if a in names)
         # of n I - J: the rows are divided by n, so that its noise counts 1 / n^2; and a column has n^2 - n
         length = math.prod(1 - 1 / sizes[a] for a in ordered)
@@ -482,7 +372,9 @@ def _asked(joined: _Joined, faint: float = _FAINT) -> tuple[Moments, list[AskedR
     return whole, sorted(out, key=lambda a: (len(a.attributes), a.attributes))
 
 
-def _middles(joined: _Joined, asked: Sequence[AskedRows], changes: RecordChanges) -> list[FloatArray]:
+def _middles(
+    problem: Problem, joint: JointCells, asked: Sequence[AskedRows], changes: RecordChanges
+) -> list[FloatArray]:
     """Per set the W of M = C' W C, C its rows: the best for what is asked, a little for what its basis spans beside.
 
     What is asked alone is soon found: with faint rows beside it the search takes thousands of steps. A mean of two
@@ -490,7 +382,7 @@ def _middles(joined: _Joined, asked: Sequence[AskedRows], changes: RecordChanges
     """
     if not any(a.beside for a in asked):
         return best_matrices(asked, changes)[0]
-    alone = _asked(joined, 0.0)[1]
+    alone = _asked(problem, joint, 0.0)[1]
     every = [replace(a, rows=a.basis * math.sqrt(a.length)) for a in asked]
     out = [np.zeros((len(a.rows), len(a.rows))) for a in asked]
     back = [np.linalg.pinv(a.rows) for a in asked]
@@ -499,26 +391,6 @@ def _middles(joined: _Joined, asked: Sequence[AskedRows], changes: RecordChanges
             rows = own.rows @ other
             middle += share * (rows.T @ w @ rows)
     return out
-
-
-def _places(joined: _Joined, count: int) -> FloatArray:
-    """(places, joint cells) shares of records at so many places of each measure, and of those without a number."""
-    problem = joined.problem
-    sides: dict[str, FloatArray] = {}
-    for name in problem.measures:
-        cells = problem.sizes[name]
-        pieces = (cells - 1) // 2
-        each = max(3, -(-(count - 1) // pieces) + 1)  # of a piece, both ends among them
-        t = np.linspace(0, 1, each)
-        step, last = each - 1, 2 * pieces + 1
-        side = np.zeros((step * pieces + 1 + cells - last, cells))
-        for p in range(pieces):
-            side[step * p : step * (p + 1) + 1, 2 * p : 2 * p + 3] = np.stack(
-                [(1 - t) ** 2, 2 * t * (1 - t), t**2], axis=1
-            )
-        side[step * pieces + 1 :, last:] = np.eye(cells - last)
-        sides[name] = side
-    return joined.shares(sides)
 
 
 # of each measure, by how many there are: a bound holds whichever places are taken
@@ -530,7 +402,7 @@ _FEW_PLACES = {1: 33, 2: 3, 3: 3}
 
 
 def _have_knots(problem: Problem) -> bool:
-    return any(problem.sizes[m] > len(_POWERS) for m in problem.measures)
+    return any(problem.sizes[m] > WITHOUT_KNOTS for m in problem.measures)
 
 
 @dataclass(frozen=True, slots=True)
@@ -556,11 +428,11 @@ def curve_bound(problem: Problem) -> float | None:
 
 def curve_proof(problem: Problem) -> CurveProof | None:
     """What proves `curve_bound`; None where that is None."""
-    joined = _Joined(problem, problem.same[0] if problem.same else None)
+    joint = _joint_cells(problem, problem.same[0] if problem.same else None)
     if len(problem.same) > 1 or not all(s.is_small and s.is_exact for s in problem.same):
         return None  # not all that would be looked at can be
     try:
-        whole, asked = _asked(joined, 0.0)  # nobody asks what is measured beside
+        whole, asked = _asked(problem, joint, 0.0)  # nobody asks what is measured beside
     except NotAnswerable:  # cells that are joined with those of other attributes
         return None
     of_attributes = [whole._split(q.block)[0] for q in problem.workload.blocks]  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
@@ -570,7 +442,7 @@ def curve_proof(problem: Problem) -> CurveProof | None:
     count = _PLACES[problem.unit.neighbours][len(problem.measures)]
     if problem.unit.neighbours is Neighbours.REPLACE_ONE and _have_knots(problem):
         count = _FEW_PLACES[len(problem.measures)]
-    changes = RecordChanges.of(problem, _places(joined, count), _named(asked), whole.sizes)
+    changes = RecordChanges.of(problem, joint.places(count), _named(asked), whole.sizes)
     _, bound, _, weights = best_matrices(asked, changes, ROUNDS // 10)
     return CurveProof({a.attributes: a.rows for a in asked}, changes, weights, bound, whole.merged or {})
 
@@ -627,32 +499,39 @@ def _named(asked: Sequence[AskedRows]) -> list[str]:
 def designs(problem: Problem) -> list[Design]:
     """The design of least mean error by attributes, with its bound over the curve.
 
-    An attribute that reads the column of a measure is joined with it where its cells end at knots and it can be. Raises
-    PlanError for more measures, or more sets of attributes, than are planned together.
+    An attribute that reads the column of a measure is joined with it, unless it has too many cells or a query joins it
+    with other attributes. Raises PlanError for more measures, or more sets of attributes, than are planned together.
     """
     _check_searchable(problem)
     found: list[Design] = []
     for same in filter(lambda s: s.is_small, problem.same[:1]):
         with contextlib.suppress(PlanError, NotAnswerable):
-            found = _designs(_Joined(problem, same))
+            made = _designs(problem, _joint_cells(problem, same))
+            whole = made[0].build(made[0].fine)
+            for query in problem.workload.blocks:  # where numbers are wide apart, rounding may lose some
+                whole.check(query.block)
+            found = made
     # what is best for summed squares need not be for other errors
-    return found if found and problem.power == 2 and not problem.largest else [*found, *_designs(_Joined(problem))]
+    return (
+        found
+        if found and problem.power == 2 and not problem.largest
+        else [*found, *_designs(problem, _joint_cells(problem))]
+    )
 
 
-def _designs(joined: _Joined) -> list[Design]:
-    problem = joined.problem
-    whole, asked = _asked(joined)
+def _designs(problem: Problem, joint: JointCells) -> list[Design]:
+    whole, asked = _asked(problem, joint)
     measures, sizes = whole.measures, whole.sizes
     if problem.unit.neighbours is Neighbours.REPLACE_ONE and (
         len(problem.measures) == MAX_MEASURES or _have_knots(problem)
     ):
         # pairs of all corners would be too many; the strategy is priced at corners all the same
-        points = _places(joined, _FEW_PLACES[len(problem.measures)])
+        points = joint.places(_FEW_PLACES[len(problem.measures)])
     else:
-        points = joined.shares({m: corners(sizes[m]).T / PIECES**2 for m in problem.measures})
-    if joined.same is not None:
+        points = joint.shares({m: corners(n).T / PIECES**2 for m, n in joint.sizes.items()})
+    if joint.same is not None:
         _check_few(points, problem)
-    middles = _middles(joined, asked, RecordChanges.of(problem, points, _named(asked), sizes))
+    middles = _middles(problem, joint, asked, RecordChanges.of(problem, points, _named(asked), sizes))
     found: list[tuple[AskedRows, FloatArray]] = []
     measured: list[tuple[AskedRows, FloatArray]] = []
     for a, middle in zip(asked, middles, strict=True):

@@ -1,7 +1,8 @@
 """Attributes and measures that read the same column: which numbers the records in each cell can have.
 
 Classes of pay beside pay itself: whoever is in the class from 20,000 to 30,000 has a number between these. So of a cell
-and a number not every pair can be, and what no record can be is not priced. docs/decisions/0186.
+and a number not every pair can be, and a plan need not look at the others. No privacy rests on it: `moment_cells.py`.
+docs/decisions/0186.
 """
 
 from __future__ import annotations
