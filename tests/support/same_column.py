@@ -66,6 +66,7 @@ def drawn_price(seed: int) -> tuple[int, int, float]:
     replaced = rng.random() < 0.4
     work = sf.stack(sums(domain, "m0", by=by), counts(domain, "c0"))
     plan = sf.plan(work, sf.gdp(1), neighbours="replace-one" if replaced else "add-remove")
+    assert getattr(plan.strategy, "cells", None) is not None, "the two are not joined"
     added = _added(plan, same, rng)
     others = added if replaced else [added[0] * 0]
     found = max(int(((added - other) ** 2).sum(axis=1).max()) for other in others)

@@ -83,10 +83,9 @@ class SameColumn:
 
 def same_columns(grid: Grid) -> tuple[SameColumn, ...]:
     """Attributes of numbers and measures that read the same column: of each attribute the first such measure."""
-    if grid.moves:  # some records of impossible cells count in others
-        return ()
+    moved = {grid.names[a] for m in grid.moves for a in m.axes}  # some records of impossible cells count in others
     read = list(zip(grid.read_columns, grid.names, grid.rules, strict=True))
-    numbers = {column: (name, rule) for column, name, rule in read if _keeps_order(rule)}
+    numbers = {column: (name, rule) for column, name, rule in read if _keeps_order(rule) and name not in moved}
     found: dict[str, SameColumn] = {}
     for column, name, rule in read:
         if type(rule) is Amounts and column in numbers:
