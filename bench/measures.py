@@ -2,7 +2,7 @@
 
     OPENBLAS_NUM_THREADS=1 python bench/measures.py price [10000] | plans | coverage [2000] | counting [10000000] |
         regression [500] | adassp [200] | clip [20] | lorenz [1000] | drawn [400] [FIRST] |
-        knots
+        knots | joint [200]
 
 Foreign tables are in measures_foreign.py. Seeds are those printed. CPU seconds are `time.process_time`, one thread,
 modules loaded.
@@ -31,6 +31,7 @@ from sfumato.operators import Block, Dense
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from support.drawn_measures import wrongs
+from support.same_column import drawn_price
 from support.shares import errs
 
 T = TypeVar("T")
@@ -497,8 +498,77 @@ def drawn(count: int, first: int = 0) -> None:
     print(f"{len(found)} wrong in {count:,} draws; {(time.process_time() - start) / count:.2f} CPU-s each")
 
 
+def joint(count: int) -> None:
+    """Classes of a column and sums of it: prices of drawn plans, errors beside those of a copy of the column, and how
+    often intervals hold."""
+    low, most, over = 0, 0.0, 0.0
+    for seed in range(count):
+        stated, found, above = drawn_price(1_000 + seed)
+        low, most, over = low + (stated < found), max(most, stated / found), max(over, above)
+    print(
+        f"{count} drawn plans, seeds [186, 1000] and on: {low} priced too low, at most {most:.4f} times what a record "
+        f"adds, at most {over:.4f} times the bound",
+        flush=True,
+    )
+    shapes: dict[str, Callable[[sf.Domain], sf.Workload]] = {
+        "means by class": lambda d: sf.means(d, "amount", by="pay"),
+        "moments by class": lambda d: sf.moments(d, "amount", by="pay"),
+        "prefix and sum": lambda d: sf.stack(sf.prefix(d, "pay"), sf.sums(d, "amount")),
+        "prefix and means by class": lambda d: sf.stack(sf.prefix(d, "pay"), sf.means(d, "amount", by="pay")),
+        "histogram and moments": lambda d: sf.stack(sf.identity(d, "pay"), sf.moments(d, "amount")),
+    }
+    for classes in (3, 10, 30):
+        rng = np.random.default_rng([186, classes])
+        uneven = [0.0, *np.sort(rng.uniform(0, 100, classes - 1)).round(4).tolist(), 100.0]
+        for what, edges in (("even", np.linspace(0, 100, classes + 1).tolist()), ("drawn", uneven)):
+            bins = sf.Bins(edges, outside="clamp", missing="other")
+            one = sf.Domain({"pay": bins}, measures={"amount": sf.Measure(0, 100, column="pay", knots=edges[1:-1])})
+            plain = sf.Domain({"pay": bins}, measures={"amount": sf.Measure(0, 100, column="pay")})
+            two = sf.Domain({"pay": bins}, measures={"amount": sf.Measure(0, 100)})
+            for name, make in shapes.items():
+                for relation in ("add-remove", "replace-one"):
+                    start = time.process_time()
+                    plan = sf.plan(make(one), sf.gdp(1), neighbours=relation)  # type: ignore[call-overload]
+                    seconds = time.process_time() - start
+                    others = [sf.plan(make(d), sf.gdp(1), neighbours=relation) for d in (two, plain)]  # type: ignore[call-overload]
+                    bound = f"{plan.objective_value / plan.lower_bound:.4f}" if plan.lower_bound else "none"
+                    print(
+                        f"{name}, {classes} {what} classes, {relation}: {plan.objective_value:.3f}, without knots "
+                        f"{others[1].objective_value:.3f}, a copy {others[0].objective_value:.3f} "
+                        f"({others[0].objective_value / plan.objective_value:.2f}); over its bound {bound}; "
+                        f"{seconds:.1f} CPU-s",
+                        flush=True,
+                    )
+    held = [0, 0]
+    for seed in range(20):
+        rng = np.random.default_rng([186, 1, seed])
+        n = int(rng.integers(300, 3_000))
+        pay = np.where(rng.random(n) < 0.1, np.nan, np.exp(rng.normal(3, float(rng.choice([0.5, 1.2])), n)))
+        frame = pd.DataFrame({"pay": pay, "sex": rng.integers(0, 2, n)})
+        edges = [0, 10, 20, 40, 100]
+        sex = sf.Integers(0, 1, outside="clamp", missing="other")
+        domain = sf.Domain(
+            {"pay": sf.Bins(edges, outside="clamp", missing="other"), "sex": sex},
+            measures={"amount": sf.Measure(0, 100, column="pay", knots=edges[1:-1])},
+        )
+        work = sf.stack(sf.means(domain, "amount", by=["pay", "sex"]), sf.prefix(domain, "pay"))
+        plan = sf.plan(work, sf.gdp("0.5"), neighbours="add-remove" if seed % 2 else "replace-one")
+        cut = frame.assign(pay=frame.pay.clip(0, 100))
+        cut["cell"] = np.minimum(np.searchsorted(edges, cut.pay, side="right") - 1, 3)
+        truth = cut[cut.pay.notna()].groupby(["cell", "sex"]).pay.agg(["mean", "size"])
+        for _ in range(50):
+            found = sf.release(plan, frame, ledger=None).mean("amount", by=["pay", "sex"])
+            for i, (low_end, high_end) in enumerate(zip(found["low"], found["high"], strict=True)):
+                at = (i // 3, i % 3)
+                if at in truth.index and truth["size"][at] >= 30 and low_end is not None:
+                    held[0] += 1
+                    held[1] += bool(low_end - 1e-9 <= truth["mean"][at] <= high_end + 1e-9)
+    print(f"{held[0]:,} intervals of means by class and sex, seeds [186, 1, 0 to 19]: {held[1] / held[0]:.4f} hold")
+
+
 RUNS: dict[str, tuple[Callable[..., None], int]] = {
     "drawn": (drawn, 400),
+    "joint": (joint, 200),
     "lorenz": (lorenz, 1_000),
     "price": (price, 10_000),
     "coverage": (coverage, 2_000),

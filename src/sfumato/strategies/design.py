@@ -20,6 +20,7 @@ from sfumato.operators.base import FloatArray
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.strategies.calibration import NoiseName
+from sfumato.strategies.same_column import SameColumn, same_columns
 from sfumato.strategies.strategy import Known, KnownGroups, Strategy
 from sfumato.workloads import RECORDS, QueryBlock, QueryFamily, Workload
 
@@ -88,6 +89,19 @@ class Problem:
     def measures(self) -> tuple[str, ...]:
         """The measures that some query sums."""
         return self.workload.measures
+
+    @functools.cached_property
+    def same(self) -> tuple[SameColumn, ...]:
+        """The measures that some query sums and that read the column of an attribute that some query names.
+
+        None where the attribute groups rows of a person, or records are replaced within its cells.
+        """
+        if not self.measures:
+            return ()
+        asked = {a for i in self.workload.items for a in i.attributes}.difference(self.unit.once_per)
+        if self.unit.within is not None:
+            asked.discard(self.unit.within.attribute)
+        return tuple(s for s in same_columns(self.workload.domain.grid) if {s.attribute, s.measure} <= asked)
 
     @functools.cached_property
     def merged_cells(self) -> dict[str, NDArray[np.int64]]:

@@ -32,7 +32,8 @@ from sfumato.strategies.budget_split import relative_scales
 from sfumato.strategies.certificates import exact_sensitivity
 from sfumato.strategies.covariance import check_covariance_size
 from sfumato.strategies.design import Design, Problem
-from sfumato.strategies.moments import MomentPart, Moments, end_shares, merge_cells
+from sfumato.strategies.moment_cells import end_shares
+from sfumato.strategies.moments import MomentPart, Moments, merge_cells
 from sfumato.strategies.stacked import StackedPiece, piece_at_unit_price, share_design, weighted_error
 from sfumato.strategies.strategy import Estimate
 from sfumato.workloads import QueryBlock
@@ -329,6 +330,7 @@ def _apart(problem: Problem, parts: Iterable[Names]) -> Design:
     bound = math.hypot(*known) if len(known) == len(bounds) and not problem.largest else None
     apart = sum(map(len, asked)) == len(frozenset().union(*asked))
     told = [p for p in proofs if p is not None]
+    apart = apart and not problem.same  # whose attribute would have weights of its own in one part
     if bound is not None and apart and problem.unit.neighbours is Neighbours.ADD_REMOVE and _merged_alike(told):
         bound = max(bound, moments.joint_curve_bound(told))
     title = f"sums of measures in {len(pieces)} parts, priced apart and added: " + "; ".join(

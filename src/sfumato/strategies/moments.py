@@ -24,7 +24,6 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import reduce
 
 import numpy as np
@@ -40,8 +39,9 @@ from sfumato.privacy.unit import Neighbours
 from sfumato.strategies.covariance import centred_cross_product, check_covariance_size, component_powers
 from sfumato.strategies.design import Design, Problem
 from sfumato.strategies.grouped_residuals import weigh_parts
-from sfumato.strategies.merged_rows import independent_rows
+from sfumato.strategies.moment_cells import WITHOUT_KNOTS, JointCells, powers_in_use, whole_basis
 from sfumato.strategies.moment_search import AMONG, RANK, ROUNDS, AskedRows, RecordChanges, best_matrices
+from sfumato.strategies.same_column import SameColumn
 from sfumato.strategies.strategy import Estimate, Strategy
 
 _WHOLE = 2.0**WHOLE_BITS
@@ -71,7 +71,8 @@ class Moments(Strategy):
 
     sizes: cells of every attribute that some part names, and of `measures`, which are joined in every part. Where the
     number of records is public, nothing is measured of it. merged: of an attribute whose cells are merged, which of
-    `sizes` each declared cell counts in.
+    `sizes` each declared cell counts in. An attribute that reads the column of a measure may be one of `measures`;
+    `cells` then has those joint cells, rising, in which a record can have a share.
     """
 
     sizes: Mapping[str, int]
@@ -79,6 +80,7 @@ class Moments(Strategy):
     parts: tuple[MomentPart, ...]
     public_total: bool = False
     merged: Mapping[str, NDArray[np.int64]] | None = deferred_field(None)
+    cells: NDArray[np.int64] | None = deferred_field(None)  # noqa: RUF009  (as dataclasses.field is)
 
     @functools.cached_property
     def blocks(self) -> tuple[Block, ...]:  # type: ignore[override]
@@ -121,7 +123,9 @@ class Moments(Strategy):
     @property
     def summary(self) -> str:
         rows = sum(len(p.matrix) for p in self.parts)
-        return f"sums of {', '.join(self.measures)} and counts: {rows:,} rows over {len(self.parts):,} attribute sets"
+        named = list(self.measures)
+        what = "counts" if self.cells is None else f"counts, jointly with {named.pop(0)} of the same column"
+        return f"sums of {', '.join(named)} and {what}: {rows:,} rows over {len(self.parts):,} attribute sets"
 
     @property
     def max_abs(self) -> int:
@@ -132,12 +136,17 @@ class Moments(Strategy):
         return {frozenset(p.attributes): i for i, p in enumerate(self.parts)}
 
     @functools.cached_property
+    def _matrices(self) -> tuple[FloatArray, ...]:
+        """Per part what is measured of the joint cells in which records can have a share."""
+        kept = slice(None) if self.cells is None else self.cells
+        return tuple(p.matrix[:, kept].astype(np.float64) for p in self.parts)
+
+    @functools.cached_property
     def _ways_back(self) -> tuple[FloatArray, ...]:
         """Per part A^+, at the scale in which a record is 1; but for the mean over cells where the total is public."""
         out: list[FloatArray] = []
-        for p in self.parts:
+        for p, matrix in zip(self.parts, self._matrices, strict=True):
             scale = _WHOLE * math.prod(float(self.sizes[a]) for a in p.attributes)
-            matrix = p.matrix.astype(np.float64)
             if self._is_known(p.attributes):
                 matrix = matrix - matrix.mean(axis=1, keepdims=True)
             out.append(np.asarray(np.linalg.pinv(matrix, rcond=RANK) / scale, dtype=np.float64))
@@ -152,7 +161,7 @@ class Moments(Strategy):
         place = self._places.get(frozenset())
         if place is None:
             return rows.mean(axis=1)
-        return (rows - rows @ self._ways_back[place] @ self.parts[place].matrix * _WHOLE).mean(axis=1)
+        return (rows - rows @ self._ways_back[place] @ self._matrices[place] * _WHOLE).mean(axis=1)
 
     # -- what a query asks -----------------------------------------------------------------------------------
 
@@ -178,7 +187,8 @@ class Moments(Strategy):
                 table = np.repeat(np.expand_dims(table, axis), self.sizes[a], axis=axis)
         held = [(query.groups[j], self._over_merged(query.groups[j], query.factors[j])) for j in ours]
         dims = Block(tuple(g for g, _ in held), tuple(f for _, f in held))
-        return dims, table.reshape(len(rows), -1), [*ours, *theirs]
+        found = table.reshape(len(rows), -1)
+        return dims, found if self.cells is None else found[:, self.cells], [*ours, *theirs]
 
     def _needed(self, dims: Block, rows: FloatArray, power: int) -> Iterator[tuple[int, list[FloatArray]]]:
         """(part, per factor of the attributes the power sums of its component there), what is zero left out."""
@@ -195,7 +205,7 @@ class Moments(Strategy):
             left = rows
             if i is not None:
                 scale = _WHOLE * math.prod(float(self.sizes[a]) for a in names)
-                left = rows - rows @ self._ways_back[i] @ self.parts[i].matrix * scale
+                left = rows - rows @ self._ways_back[i] @ self._matrices[i] * scale
             if known:
                 left = left - left.mean(axis=1, keepdims=True)
             if np.abs(left).max() > 1e-6 * np.abs(rows).max(initial=1e-300):
@@ -277,54 +287,7 @@ class Moments(Strategy):
 # ---- the best matrices ---------------------------------------------------------------------------------------
 
 
-# Sums of 1, x and x^2 of the records with a number, x from -1 to 1, and how many have none, over a measure's cells.
-_POWERS = np.array([[1, 1, 1, 0], [-1, 0, 1, 0], [1, -1, 1, 0], [0, 0, 0, 1]])
-
-
-def _whole_rows(cells: int) -> NDArray[np.int64]:
-    """(cells, cells) whole rows that span all over a measure's cells: powers without knots, else hats and middles."""
-    if cells <= len(_POWERS):
-        return _POWERS[[*range(3), *range(3, cells)], :cells]
-    table = np.eye(cells, dtype=np.int64)
-    table[: cells - 1 + cells % 2 : 2] = end_shares(cells)
-    return table
-
-
-def end_shares(cells: int) -> NDArray[np.int64]:
-    """(ends, cells) twice the shares of a record in the ends of its piece: a hat is 1 at an end, and half of it in the
-    middles beside it."""
-    last = cells - 1 + cells % 2  # what comes after are records without a number
-    table = np.zeros(((last + 1) // 2, cells), dtype=np.int64)
-    for row, end in zip(table, range(0, last, 2), strict=True):
-        row[end] = 2
-        row[[m for m in (end - 1, end + 1) if 0 <= m < last]] = 1
-    return table
-
-
-_LARGEST = 64  # coefficient of a whole row: more would take room from records
 _FAINT = 1e-6  # of the weight of what is asked: rows beside it that are measured because whole rows ask for them
-
-
-def _whole_basis(rows: FloatArray, cells: Sequence[int]) -> tuple[NDArray[np.int64], bool]:
-    """Whole rows that span the rows, and whether these span more."""
-    powers = reduce(np.kron, [_whole_rows(n) for n in cells])
-    found = rows @ np.linalg.inv(powers)
-    found = found / np.abs(found).max(axis=1, keepdims=True)
-    found[np.abs(found) < 1e-13] = 0.0
-    whole: list[list[int]] = []
-    for row in found.tolist():
-        exact = [Fraction(v).limit_denominator(_LARGEST) for v in row]
-        common = math.lcm(*(v.denominator for v in exact))
-        near = all(abs(float(e) - v) <= 1e-12 for e, v in zip(exact, row, strict=True))
-        if not near or common > _LARGEST:
-            return powers[np.abs(found).max(axis=0) > 0], True
-        whole.append([int(v * common) for v in exact])
-    table = np.array(whole)
-    return table[independent_rows(table.astype(np.float64))] @ powers, False
-
-
-def _joint(table: Sequence[FloatArray]) -> FloatArray:
-    return np.asarray(reduce(np.kron, table), dtype=np.float64)
 
 
 def merge_cells(problem: Problem) -> Moments:
@@ -334,15 +297,30 @@ def merge_cells(problem: Problem) -> Moments:
     return Moments(sizes, problem.measures, (), problem.unit.total_is_public, merged or None)
 
 
-def _asked(problem: Problem, faint: float = _FAINT) -> tuple[Moments, list[AskedRows]]:
+def _joint_cells(problem: Problem, same: SameColumn | None = None) -> JointCells:
+    return JointCells({m: problem.sizes[m] for m in problem.measures}, same)
+
+
+def _unmeasured(problem: Problem, joint: JointCells) -> Moments:
+    """A strategy that measures nothing yet, of these joint cells."""
+    whole = merge_cells(problem)
+    if joint.same is None:
+        return whole
+    a = joint.same.attribute
+    merged = {n: c for n, c in (whole.merged or {}).items() if n != a} or None
+    sizes = {**whole.sizes, a: problem.sizes[a]}
+    return replace(whole, sizes=sizes, measures=(a, *problem.measures), merged=merged, cells=joint.possible)
+
+
+def _asked(problem: Problem, joint: JointCells, faint: float = _FAINT) -> tuple[Moments, list[AskedRows]]:
     """A strategy that measures nothing yet, and what is asked by set of attributes. Raises PlanError for too many.
 
     faint: the weight of rows that are measured beside what is asked, of which it is 1.
     """
-    whole, measures = merge_cells(problem), problem.measures
-    if len(measures) > MAX_MEASURES:
+    if len(problem.measures) > MAX_MEASURES:
         raise PlanError("sums of up to three measures are planned together; release others by a plan of their own")
-    sizes = whole.sizes
+    whole, powers = _unmeasured(problem, joint), joint.powers()
+    measures, sizes = whole.measures, whole.sizes
     asked: dict[frozenset[str], tuple[FloatArray, list[FloatArray]]] = {}
     for query in problem.workload.blocks:
         dims, rows, _ = whole._split(query.block)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
@@ -370,9 +348,20 @@ def _asked(problem: Problem, faint: float = _FAINT) -> tuple[Moments, list[Asked
                 f"sums of {', '.join(measures)} by {', '.join(sorted(names))} take a table of {table:,} cells; at most "
                 f"{_MOST_TABLE:,} are counted at once: ask fewer attributes together"
             )
-        basis, more = _whole_basis(np.unique(np.concatenate(each), axis=0), cells)
+        rows = np.unique(np.concatenate(each), axis=0)
+        rows = rows[rows.any(axis=1)]  # others ask of cells in which no record can be
+        if not len(rows):
+            continue
+        known = joint.same is not None and problem.unit.total_is_public and not names
+        if joint.same is None:
+            basis, more = whole_basis(rows, powers)
+        else:  # how wide a cell is may matter so little to what is asked that it would be rounded away
+            basis, more = powers_in_use(np.concatenate([rows, np.ones_like(rows[:known])]), powers), True
         if more:
             gram = gram + basis.T @ basis * (faint * np.trace(gram) / np.trace(basis.T @ basis))
+        if known:  # of many cells the number of all records would be nearly, not exactly, what no change tells apart
+            gram = gram - gram.mean(axis=0)
+            gram = gram - gram.mean(axis=1, keepdims=True)
         ordered = tuple(a for a in sizes if a in names)
         # of n I - J: the rows are divided by n, so that its noise counts 1 / n^2; and a column has n^2 - n
         length = math.prod(1 - 1 / sizes[a] for a in ordered)
@@ -383,7 +372,9 @@ def _asked(problem: Problem, faint: float = _FAINT) -> tuple[Moments, list[Asked
     return whole, sorted(out, key=lambda a: (len(a.attributes), a.attributes))
 
 
-def _middles(problem: Problem, asked: Sequence[AskedRows], changes: RecordChanges) -> list[FloatArray]:
+def _middles(
+    problem: Problem, joint: JointCells, asked: Sequence[AskedRows], changes: RecordChanges
+) -> list[FloatArray]:
     """Per set the W of M = C' W C, C its rows: the best for what is asked, a little for what its basis spans beside.
 
     What is asked alone is soon found: with faint rows beside it the search takes thousands of steps. A mean of two
@@ -391,7 +382,7 @@ def _middles(problem: Problem, asked: Sequence[AskedRows], changes: RecordChange
     """
     if not any(a.beside for a in asked):
         return best_matrices(asked, changes)[0]
-    alone = _asked(problem, 0.0)[1]
+    alone = _asked(problem, joint, 0.0)[1]
     every = [replace(a, rows=a.basis * math.sqrt(a.length)) for a in asked]
     out = [np.zeros((len(a.rows), len(a.rows))) for a in asked]
     back = [np.linalg.pinv(a.rows) for a in asked]
@@ -400,25 +391,6 @@ def _middles(problem: Problem, asked: Sequence[AskedRows], changes: RecordChange
             rows = own.rows @ other
             middle += share * (rows.T @ w @ rows)
     return out
-
-
-def _places(problem: Problem, count: int) -> FloatArray:
-    """(places, joint cells) shares of records at so many places of each measure, and of those without a number."""
-    sides: list[FloatArray] = []
-    for name in problem.measures:
-        cells = problem.sizes[name]
-        pieces = (cells - 1) // 2
-        each = max(3, -(-(count - 1) // pieces) + 1)  # of a piece, both ends among them
-        t = np.linspace(0, 1, each)
-        step, last = each - 1, 2 * pieces + 1
-        side = np.zeros((step * pieces + 1 + cells - last, cells))
-        for p in range(pieces):
-            side[step * p : step * (p + 1) + 1, 2 * p : 2 * p + 3] = np.stack(
-                [(1 - t) ** 2, 2 * t * (1 - t), t**2], axis=1
-            )
-        side[step * pieces + 1 :, last:] = np.eye(cells - last)
-        sides.append(side)
-    return _joint(sides)
 
 
 # of each measure, by how many there are: a bound holds whichever places are taken
@@ -430,7 +402,7 @@ _FEW_PLACES = {1: 33, 2: 3, 3: 3}
 
 
 def _have_knots(problem: Problem) -> bool:
-    return any(problem.sizes[m] > len(_POWERS) for m in problem.measures)
+    return any(problem.sizes[m] > WITHOUT_KNOTS for m in problem.measures)
 
 
 @dataclass(frozen=True, slots=True)
@@ -456,15 +428,21 @@ def curve_bound(problem: Problem) -> float | None:
 
 def curve_proof(problem: Problem) -> CurveProof | None:
     """What proves `curve_bound`; None where that is None."""
-    whole, asked = _asked(problem, 0.0)  # nobody asks what is measured beside
+    joint = _joint_cells(problem, problem.same[0] if problem.same else None)
+    if len(problem.same) > 1 or not all(s.is_small and s.is_exact for s in problem.same):
+        return None  # not all that would be looked at can be
+    try:
+        whole, asked = _asked(problem, joint, 0.0)  # nobody asks what is measured beside
+    except NotAnswerable:  # cells that are joined with those of other attributes
+        return None
     of_attributes = [whole._split(q.block)[0] for q in problem.workload.blocks]  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     alike = all(isinstance(f, Identity | Total) for dims in of_attributes for f in dims.factors)
     if not alike or problem.unit.within is not None or problem.unit.person is not None or problem.largest:
         return None
-    count = _PLACES[problem.unit.neighbours][len(whole.measures)]
+    count = _PLACES[problem.unit.neighbours][len(problem.measures)]
     if problem.unit.neighbours is Neighbours.REPLACE_ONE and _have_knots(problem):
-        count = _FEW_PLACES[len(whole.measures)]
-    changes = RecordChanges.of(problem, _places(problem, count), _named(asked), whole.sizes)
+        count = _FEW_PLACES[len(problem.measures)]
+    changes = RecordChanges.of(problem, joint.places(count), _named(asked), whole.sizes)
     _, bound, _, weights = best_matrices(asked, changes, ROUNDS // 10)
     return CurveProof({a.attributes: a.rows for a in asked}, changes, weights, bound, whole.merged or {})
 
@@ -507,6 +485,13 @@ def _check_searchable(problem: Problem) -> None:
         )
 
 
+def _check_few(points: FloatArray, problem: Problem) -> None:
+    """Raise PlanError where an attribute joined with measures takes more than weights are looked for."""
+    many = len(points) ** (2 if problem.unit.neighbours is Neighbours.REPLACE_ONE else 1)
+    if many * points.shape[1] ** 2 > _MOST_SEARCHED:
+        raise PlanError("too many cells of an attribute are joined with measures of its column")
+
+
 def _named(asked: Sequence[AskedRows]) -> list[str]:
     return list(dict.fromkeys(n for a in asked for n in a.attributes))
 
@@ -514,17 +499,39 @@ def _named(asked: Sequence[AskedRows]) -> list[str]:
 def designs(problem: Problem) -> list[Design]:
     """The design of least mean error by attributes, with its bound over the curve.
 
-    Raises PlanError for more measures, or more sets of attributes, than are planned together.
+    An attribute that reads the column of a measure is joined with it, unless it has too many cells or a query joins it
+    with other attributes. Raises PlanError for more measures, or more sets of attributes, than are planned together.
     """
     _check_searchable(problem)
-    whole, asked = _asked(problem)
+    found: list[Design] = []
+    for same in filter(lambda s: s.is_small, problem.same[:1]):
+        with contextlib.suppress(PlanError, NotAnswerable):
+            made = _designs(problem, _joint_cells(problem, same))
+            whole = made[0].build(made[0].fine)
+            for query in problem.workload.blocks:  # where numbers are wide apart, rounding may lose some
+                whole.check(query.block)
+            found = made
+    # what is best for summed squares need not be for other errors
+    return (
+        found
+        if found and problem.power == 2 and not problem.largest
+        else [*found, *_designs(problem, _joint_cells(problem))]
+    )
+
+
+def _designs(problem: Problem, joint: JointCells) -> list[Design]:
+    whole, asked = _asked(problem, joint)
     measures, sizes = whole.measures, whole.sizes
-    if problem.unit.neighbours is Neighbours.REPLACE_ONE and (len(measures) == MAX_MEASURES or _have_knots(problem)):
+    if problem.unit.neighbours is Neighbours.REPLACE_ONE and (
+        len(problem.measures) == MAX_MEASURES or _have_knots(problem)
+    ):
         # pairs of all corners would be too many; the strategy is priced at corners all the same
-        points = _places(problem, _FEW_PLACES[len(measures)])
+        points = joint.places(_FEW_PLACES[len(problem.measures)])
     else:
-        points = _joint([corners(sizes[m]).T / PIECES**2 for m in measures])
-    middles = _middles(problem, asked, RecordChanges.of(problem, points, _named(asked), sizes))
+        points = joint.shares({m: corners(n).T / PIECES**2 for m, n in joint.sizes.items()})
+    if joint.same is not None:
+        _check_few(points, problem)
+    middles = _middles(problem, joint, asked, RecordChanges.of(problem, points, _named(asked), sizes))
     found: list[tuple[AskedRows, FloatArray]] = []
     measured: list[tuple[AskedRows, FloatArray]] = []
     for a, middle in zip(asked, middles, strict=True):
@@ -548,12 +555,20 @@ def designs(problem: Problem) -> list[Design]:
     fine = 2.0 ** (WHOLE_BITS + bits) / smallest
     public = problem.unit.total_is_public
 
+    def over_all(matrix: NDArray[np.int64]) -> NDArray[np.int64]:
+        if whole.cells is None:
+            return matrix
+        table = np.zeros((len(matrix), math.prod(sizes[m] for m in measures)), dtype=np.int64)
+        table[:, whole.cells] = matrix
+        return table
+
     def build(s: float, times: FloatArray) -> Moments:
         scales = zip(found, times.tolist(), strict=True)
         parts = [
-            MomentPart(a.attributes, np.rint(m * (t * s / _WHOLE)).astype(np.int64) @ a.basis) for (a, m), t in scales
+            MomentPart(a.attributes, over_all(np.rint(m * (t * s / _WHOLE)).astype(np.int64) @ a.basis))
+            for (a, m), t in scales
         ]
-        return Moments(sizes, measures, tuple(p for p in parts if p.matrix.any()), public, merged)
+        return Moments(sizes, measures, tuple(p for p in parts if p.matrix.any()), public, merged, cells=whole.cells)
 
     bound = curve_bound(problem) if problem.noise == "gaussian" else None
     made = [Design("factorization", functools.partial(build, times=np.ones(len(found))), fine, bound)]
