@@ -390,6 +390,10 @@ def _ordered_queries_reader(key: str, build: Callable[..., Workload]) -> Callabl
             given["values"] = entry.numbers("values")
         if "label" in entry:
             given["name"] = entry.text("label")
+        if "power" in entry:
+            given["power"] = entry.whole("power")
+        if "centre" in entry:
+            given["centre"] = entry.number("centre")
         return build(domain, _known_attribute(entry, domain, entry.raw(key), key), **given)
 
     return read
@@ -452,7 +456,7 @@ QUERIES: dict[str, tuple[Callable[[Section, Domain], Workload], tuple[str, ...]]
     "ranges": (_ordered_queries_reader("ranges", ranges), ("by",)),
     "windows": (_ordered_queries_reader("windows", windows), ("by", "width")),
     "hierarchy": (_ordered_queries_reader("hierarchy", hierarchy), ("by",)),
-    "sums": (_ordered_queries_reader("sums", sums), ("by", "values", "label")),
+    "sums": (_ordered_queries_reader("sums", sums), ("by", "values", "label", "power", "centre")),
     "means": (_means, ("by", "clip")),
     "gaps": (_gaps, ("by", "at")),
     "moments": (_summed("moments", moments), ("by",)),

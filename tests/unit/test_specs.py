@@ -316,6 +316,8 @@ def test_replace_one_refuses_rows_that_are_dropped(read, schema, at):
         ('sums = "sex"', "sums", "numeric"),
         ('sums = "wages"\nvalues = [1]', "sums", "wages has 3 cells"),
         ('sums = "wages"\nvalues = [1, nan]', "values", "finite"),
+        ('sums = "wages"\npower = 2', "sums", "numbers of a measure"),
+        ('sums = "wages"\npower = 2.5', "power", "whole number"),
         ("identity = []", "identity", "at least one attribute"),
         ("identity = [5]", "identity", "must be the name of an attribute in quotes, not 5"),
         ("where = []", "where", "non-empty list"),

@@ -8,10 +8,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from sfumato._util.bundles import check_text
 from sfumato._util.checks import Number, read_number, show_number
 from sfumato._util.codec import deferred_field, storable
-from sfumato.cells import MAX_KNOTS, Amounts, Rule
+from sfumato.cells import MAX_KNOTS, POINTS, Amounts, Rule
 from sfumato.domain.attributes import Attribute
 from sfumato.errors import DomainError
 
@@ -150,3 +153,59 @@ class Measure(Attribute):
     def squares(self) -> tuple[float, ...]:
         """What a share of 1 in each cell adds to the sum of squares."""
         return self.sums_of([v * v for v in self.ends], [a * b for a, b in itertools.pairwise(self.ends)])
+
+
+_UNIT = 2.0**-24  # of a record, to the nearest of which its shares are taken
+_STEP = 1 / POINTS  # of the range, and of a piece
+_DOUBLES = 1 + 2.0**-10  # what rounding of doubles adds to errors of 2^-31 and more
+
+
+def rounding_per_record(
+    rows: NDArray[np.float64], measures: Sequence[Measure], known: NDArray[np.float64] | float = 0.0
+) -> NDArray[np.float64]:
+    """By how much a sum may be off per record, since numbers and shares are put on a grid before they are added.
+
+    A place is off by half a step of the range, a knot likewise, a place in its piece by half a step of that, its square
+    by half a step, and shares by half of 2^-24. Of one measure these add up to the whole, so that what counts is how
+    the row bends; of several measures each share is rounded by itself.
+
+    Args:
+        rows: (rows, joint cells of the measures, in C order) what a share of 1 adds.
+        measures: Which are summed jointly.
+        known: (rows,) what every record adds that is not measured, where their number is public.
+
+    Returns:
+        (rows,) bounds.
+    """
+    table = rows.reshape(len(rows), *(m.size for m in measures))
+    constant = np.broadcast_to(np.abs(np.asarray(known, dtype=np.float64)), len(rows))
+    pieces = [_pieces(m) for m in measures]
+    plain, moved = np.zeros(len(rows)), np.zeros(len(rows))
+    for choice in itertools.product(*pieces):
+        own = table[np.ix_(np.arange(len(rows)), *(cells for cells, _ in choice))]
+        shifts = sum(shift for _, shift in choice)
+        if len(choice) == 1 and len(choice[0][0]) == 1:
+            continue  # whoever has no number is in one cell, whole
+        if len(choice) == 1:
+            first, middle, last = own.T
+            slope, bend = 2 * np.abs(middle - first), np.abs(first - 2 * middle + last)
+            here = slope * (_UNIT + _STEP) / 2 + bend * (_UNIT / 2 + 1.5 * _STEP)
+            there = (slope + 2 * bend) * shifts
+        else:
+            # a factor is off by a step, and twice what its place is; a product of factors by half a step more each
+            size = np.abs(own).reshape(len(rows), -1).sum(axis=1) + constant * own[0].size
+            here, there = size * (_UNIT / 2 + 2.5 * len(choice) * _STEP), size * 2 * shifts
+        # a number beside a knot may be put on its other side: both pieces move it then, and one has its shares
+        plain, moved = np.maximum(plain, here), np.maximum(moved, there)
+    return (plain + moved) * _DOUBLES
+
+
+def _pieces(measure: Measure) -> list[tuple[list[int], float]]:
+    """The cells of each piece, and how far steps at its ends move a place in it; and the cell of no number."""
+    ends = [float(e) for e in measure.ends]
+    span = ends[-1] - ends[0]
+    found = [
+        ([2 * p, 2 * p + 1, 2 * p + 2], 2 * _STEP * span / (b - a) if measure.knots else 0.0)
+        for p, (a, b) in enumerate(itertools.pairwise(ends))
+    ]
+    return [*found, *(([c], 0.0) for c in range(2 * len(found) + 1, measure.size))]

@@ -62,6 +62,10 @@ def plan_lines(plan: Plan) -> Iterator[tuple[str, str]]:
     if plan.forecast is not None:
         how, by = ("projects", "onto") if plan.forecast.proved else ("denoises", "by")
         yield how, f"{by} {plan.body!r}: {plan.forecast.verdict}"
+    if plan.rounding > 0:
+        many = f"{float(f'{0.1 / plan.rounding:.2g}'):,.0f}"
+        text = f"moves no answer by more than {plan.rounding:.2g} of its standard error per record"
+        yield "rounding", f"{text}: a tenth of it for {many} records"
     if plan.bias_records is not None:
         yield "bias", bias_text(plan)
     elif plan.bias_bound > 0:
@@ -151,6 +155,7 @@ def table_plan_facts(plan: Plan) -> dict[str, dict[str, Any]]:
             "lower_bound": plan.lower_bound,
             "any_noise_bound": plan.any_noise_bound,
             "bias_bound_per_record": plan.bias_bound,
+            **({"rounding_per_record": plan.rounding} if plan.rounding else {}),
             "bias": _bias_facts(plan),
             "projection": None if plan.forecast is None else {"body": plan.body, "rmse_before": plan.forecast.raw},
             "unit": plan.main_unit,

@@ -6,13 +6,14 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from sfumato._util.codec import deferred_field, storable
 from sfumato._util.description import Description
 from sfumato._util.frames import Frame
+from sfumato.domain import Measure
 from sfumato.errors import PlanError, SfumatoError
 from sfumato.operators.base import FloatArray
 from sfumato.plans.explain import chart_errors, plan_lines, predicted_errors, table_plan_facts
@@ -571,6 +572,24 @@ class Plan(WorkloadPlan):
         """The largest bias of an answer per record, from rounding real numbers or on purpose; 0 where there is none."""
         blocks = [e.item for e in self.entries if isinstance(e.item, QueryBlock)]
         return max((self.strategy.bias_bound(q.block) for q in blocks), default=0.0)
+
+    @functools.cached_property
+    def rounding(self) -> float:
+        """By how much of its standard error rounding may move an answer, per record; 0 where no measure is summed.
+
+        Numbers are put on 2^30 equal steps of their range, and what a record adds is in whole parts of 2^24 of it. So a
+        sum of n numbers is off by up to n times 3.0e-8 of the range, besides the noise. This is the largest over all
+        queries, whatever the numbers are: times the number of records it is how many standard errors no answer is
+        moved beyond. Intervals are those of the noise.
+        """
+        measures = {m: cast(Measure, self.workload.domain[m]) for m in self.workload.domain.measures}
+        most = 0.0
+        for e in self.entries if self.workload.measures else ():
+            if isinstance(e.item, QueryBlock):
+                errors = np.sqrt(e.powers * self.noise.variance)
+                off = np.broadcast_to(self.strategy.rounding(e.item.block, measures), errors.shape)
+                most = max(most, float(np.divide(off, errors, out=np.zeros_like(errors), where=errors > 0).max()))
+        return most
 
     @functools.cached_property
     def record_limit(self) -> int:

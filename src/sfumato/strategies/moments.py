@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 from sfumato._util.codec import deferred_field, storable
 from sfumato.cells import MAX_MEASURES
+from sfumato.domain.measures import Measure, rounding_per_record
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import Block, Compose, Dense, Grouping, Identity, Residual, Total
 from sfumato.operators.base import FloatArray, LinearOperator, Numbers
@@ -230,6 +231,15 @@ class Moments(Strategy):
             table = reduce(np.multiply.outer, sums, np.ones(()))
             out = out + np.multiply.outer(table, own)
         return np.transpose(out.reshape(out.shape), np.argsort(order))
+
+    def rounding(self, query: Block, measures: Mapping[str, Measure]) -> FloatArray:
+        dims, rows, order = self._split(query)
+        known = self._of_total(rows) if self.public_total else 0.0
+        own = rounding_per_record(rows, [measures[m] for m in self.measures], known)
+        measured = [query.factors[j].shape[0] for j in order[len(dims.groups) :]]
+        largest = math.prod(float(f.max_abs) for f in dims.factors)  # of a record's cell of other attributes
+        table = (own * largest).reshape([*(1 for _ in dims.groups), *measured])
+        return np.transpose(table, np.argsort(order))
 
     def covariance(self, first: Block, second: Block) -> FloatArray:
         check_covariance_size(first.rows, second.rows)

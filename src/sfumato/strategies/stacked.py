@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato._util.codec import deferred_field, storable, value_fingerprint
-from sfumato.domain import Domain
+from sfumato.domain import Domain, Measure
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import Block, Combination, Family, Identity, Kronecker, LinearOperator, OnMarginal
 from sfumato.operators.base import FloatArray, Numbers
@@ -121,6 +121,9 @@ class Stacked(Strategy):
 
     def source(self, query: Block) -> Strategy:
         return self.pieces[self._best(query)].source(query)
+
+    def rounding(self, query: Block, measures: Mapping[str, Measure]) -> FloatArray:
+        return self.source(query).rounding(query, measures)
 
     def covariance(self, first: Block, second: Block) -> FloatArray:
         check_covariance_size(first.rows, second.rows)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato._util.codec import storable
+from sfumato.domain.measures import Measure
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import Block, Combination, Family, Grouping, Identity, LinearOperator
 from sfumato.operators.base import FloatArray, Numbers
@@ -99,6 +100,11 @@ class Strategy(ABC):
     def bias_bound(self, query: Block) -> float:
         """Largest bias of a row per record, zero where R B = W holds exactly."""
         return 0.0
+
+    def rounding(self, query: Block, measures: Mapping[str, Measure]) -> FloatArray:
+        """By how much an answer may be off per record since what is summed lies on a grid; one axis per factor."""
+        del measures
+        return np.zeros((1,) * len(query.factors))
 
     def deviations(self, query: Block) -> FloatArray | None:
         """|R B - W| of a query that is answered near W on purpose, (rows, cells of what is measured); else None."""

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sfumato._util.bundles import check_text
-from sfumato._util.checks import show_count, show_number
+from sfumato._util.checks import Number, read_number, show_count, show_number
 from sfumato._util.codec import encode_value
 from sfumato.domain import Booleans, Domain, Measure
 from sfumato.domain.predicates import compile_predicate
@@ -200,25 +200,32 @@ def sums(
     by: Iterable[str] | str = (),
     *,
     name: str | None = None,
+    power: int = 1,
+    centre: Number = 0,
 ) -> Workload:
     """The sum of a numeric attribute, each cell counted with a public value.
 
-    Of a measure it is the sum of the numbers themselves.
+    Of a measure it is the sum of the numbers themselves, of what they are beyond a centre, or of the squares of that.
+    The nearer the centre is to the middle of the range, the less is the noise; `sf.moments` asks for all sums from
+    which variances follow.
 
     Args:
-        domain: The attributes.
-        attribute: The attribute or level that is summed.
+        domain: The attributes and measures.
+        attribute: The attribute, level or measure that is summed.
         values: One finite number per declared cell, or one per cell; the cells' midpoints, unless given. The extra cell
             counts 0 unless its value is given.
         by: Attributes or levels; the sum is asked within each of their cells.
         name: What given values are, such as "wages squared". It names the part and the unit of the answers.
+        power: Of a measure 1, the default, or 2 for squares.
+        centre: Of a measure the number that is taken off each before it is raised to the power.
 
     Returns:
         A workload of one query per cell of `by`, whose answers are in the attribute's unit, or in `name`.
 
     Raises:
-        WorkloadError: The attribute is not numeric and no values are given, or the values are not one per cell.
-        DomainError: A name is unknown, or two names belong to one attribute.
+        WorkloadError: The attribute is not numeric and no values are given, or the values are not one per cell; a power
+            or a centre is not allowed, or is asked of what is no measure.
+        DomainError: A name is unknown, two names belong to one attribute, or the centre is no finite number.
 
     >>> domain = sf.Domain({"wages": sf.Bins([0, 10_000, 30_000]), "sex": sf.Categories(["female", "male"])})
     >>> sums = sf.sums(domain, "wages", by="sex")
@@ -226,10 +233,22 @@ def sums(
     (['sum of wages, sex = female', 'sum of wages, sex = male'], ('wages',))
     >>> sums.answer([[1, 0], [1, 2]])
     array([25000, 40000])
+    >>> domain = sf.Domain({}, measures={"cost": sf.Measure(0, 50_000)})
+    >>> sf.sums(domain, "cost", power=2, centre=20_000).labels()
+    ['sum of (cost less 20000) squared']
     """
     names = _grouping_names(domain, attribute, by)
     declared = domain[attribute]
-    if values is None:
+    what, unit = (attribute, None) if name is None else (check_text(name, "name="),) * 2
+    if (power, centre) != (1, 0) or type(power) is not int:
+        if values is not None or not isinstance(declared, Measure):
+            raise WorkloadError(
+                "power= and centre= are of the numbers of a measure, without values=; of an attribute that is summed "
+                f"by its cells, as {attribute} is here, values= gives what each adds"
+            )
+        values, text, own = _powers_about(declared, attribute, power, centre)
+        what, unit = (text, own) if name is None else (what, unit)
+    elif values is None:
         if declared.midpoints is None:
             raise WorkloadError(f"{attribute} is not numeric; give the value of each cell with values=")
         values = declared.midpoints
@@ -239,11 +258,27 @@ def sums(
     if row.shape != (declared.size,):
         raise WorkloadError(f"{attribute} has {declared.size} cells; values of shape {row.shape} were given")
     owner, operator = lift_to_attribute(domain, attribute, Dense(row[None, :]))
-    what = check_text(name, "name=") if name is not None else attribute
     part = f"sum of {what}"
-    query = QueryBlock(part, Block(((owner,),), (operator,)), unit=owner if name is None else what, labels=((part,),))
+    query = QueryBlock(part, Block(((owner,),), (operator,)), unit=owner if unit is None else unit, labels=((part,),))
     work = Workload(domain, (query,))
     return (work * identity(domain, *names)).named(f"{query.part} by {', '.join(names)}") if names else work
+
+
+def _powers_about(measure: Measure, name: str, power: object, centre: object) -> tuple[tuple[float, ...], str, str]:
+    """What a share of 1 in each cell adds to the sum of powers of numbers less a centre; what these are, and their
+    unit."""
+    if type(power) is not int or power not in (1, 2):
+        raise WorkloadError(
+            f"power is 1 or 2, not {power!r}: what is counted of {name} gives sums and sums of squares. For others "
+            "make them a column of the table, and a measure of its own"
+        )
+    about = read_number(centre, "a centre")
+    text = name if about == 0 else _taken_off(name, about)
+    ends = [v - float(about) for v in measure.ends]
+    if power == 1:
+        return measure.sums_of(ends, [(a + b) / 2 for a, b in itertools.pairwise(ends)]), text, name
+    squares = measure.sums_of([v * v for v in ends], [a * b for a, b in itertools.pairwise(ends)])
+    return squares, f"{text if about == 0 else f'({text})'} squared", f"{name} squared"
 
 
 def _centred(measure: Measure) -> tuple[FloatArray, FloatArray, float]:
@@ -282,8 +317,11 @@ def _row(domain: Domain, rows: Mapping[str, FloatArray], part: str, unit: str, b
 
 def _less(domain: Domain, name: str) -> str:
     middle = _centred(cast(Measure, domain[name]))[2]
-    middle = int(middle) if middle == int(middle) else middle
-    return f"{name} less {show_number(middle)}" if middle > 0 else f"{name} plus {show_number(-middle)}"
+    return _taken_off(name, int(middle) if middle == int(middle) else middle)
+
+
+def _taken_off(name: str, centre: Number) -> str:
+    return f"{name} less {show_number(centre)}" if centre > 0 else f"{name} plus {show_number(-centre)}"
 
 
 def _there(domain: Domain, name: str) -> FloatArray:

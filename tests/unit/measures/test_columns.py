@@ -85,6 +85,9 @@ def test_specs_and_samples_know_the_column(tmp_path: Path) -> None:
     place.write_text(place.read_text(encoding="utf-8").replace('"pay"\n', "3\n"), encoding="utf-8")
     with pytest.raises(SpecError, match="column"):
         read_spec(place)
+    powers = rest.replace('means = "wage"', 'sums = "wage"\npower = 2\ncentre = 1.5')
+    place.write_text(f'{spec_text(_domain())}\n[data]\nsource = "t.csv"\n{powers}', encoding="utf-8")
+    assert read_spec(place).workload.labels() == sf.sums(_domain(), "wage", power=2, centre=1.5).labels()
     drawn = mock_columns(_domain(), 50)
     assert list(drawn) == ["pay"]
     pd.DataFrame(drawn).to_csv(tmp_path / "mock.csv", index=False)

@@ -27,7 +27,7 @@ const WORDS = {
   means: (q) => `means of ${[].concat(q.means).join(", ")}${by(q.by)}`,
   moments: (q) => `sums, squares and products of ${[].concat(q.moments).join(", ")}${by(q.by)}`,
   gaps: (q) => `how far ${q.gaps} is from ${[].concat(q.at ?? "its knots").join(", ")}${by(q.by)}`,
-  sums: (q) => `sums of ${q.sums}${by(q.by)}`,
+  sums: (q) => `sums of ${q.sums}${q.centre ? ` about ${q.centre}` : ""}${q.power === 2 ? ", squared" : ""}${by(q.by)}`,
   identity: (q) => `the table ${[].concat(q.identity).join(" × ")}`,
   total: () => "the number of records",
 };
