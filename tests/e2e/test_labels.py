@@ -299,11 +299,12 @@ def test_a_kill_at_every_boundary_is_gone_on_from_or_says_that_a_look_was_lost(
     """What lies in the folder after each step is what a kill there leaves; prefixes of two lengths, labels, tables.
 
     Mutants: a look that is written down after its noise is drawn, or not at all; a length that is looked at again; what
-    is found kept all at once; a debit for what was paid.
+    is found kept all at once; a debit for what was paid; an empty file that is refused as damaged.
     """
     work = sf.marginals(nested(most=20), order=1)
     plan, frame, here = sf.plan(work, WIDE, neighbours="add-remove"), coded(), tmp_path / "here"
     here.mkdir()
+    (here / "a.labels").touch(mode=0o600)  # of a process that was killed before it wrote a line
     ledger, left = sf.Ledger.create(here / "l.db", total=WIDE), list[str]()
     drawn: list[int] = []
 

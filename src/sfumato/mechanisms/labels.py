@@ -30,6 +30,7 @@ from sfumato.plans.plan import Plan
 from sfumato.privacy.accounting import ApproxGaussianEvent, GaussianEvent
 from sfumato.privacy.amounts import readable_number
 from sfumato.privacy.budget import Budget
+from sfumato.privacy.files import is_nonempty_file
 from sfumato.privacy.labels import MOST_PER_PERSON, LabelLook, LabelSelection, added_weight
 from sfumato.privacy.ledger import Entry, Ledger, Receipt
 from sfumato.privacy.noise import RoundedGaussian
@@ -232,7 +233,7 @@ def label_store(plan: LabelPlan, account: Ledger, name: str, out: str | PathLike
     if out is None or not account.durable:
         return LabelStore.create(None, opening)
     path = labels_beside(out)
-    if path.exists():
+    if is_nonempty_file(path):
         store = LabelStore.at(path)
         if store.opening == opening and (store.found is None or account.find(name) is not None):
             return store
@@ -247,7 +248,7 @@ def label_store(plan: LabelPlan, account: Ledger, name: str, out: str | PathLike
 
 def are_labels_owed(plan: LabelPlan, account: Ledger, entry: Entry, out: str | PathLike[str] | None) -> bool:
     """Whether labels were found under an entry of the ledger, and the tables over them were not yet looked at."""
-    if out is None or not labels_beside(out).exists():
+    if out is None or not is_nonempty_file(labels_beside(out)):
         return False
     if entry.released or (entry.plan_hash, entry.event) != (plan.fingerprint, plan.price):
         return False
