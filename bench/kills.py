@@ -2,11 +2,12 @@
 
     OPENBLAS_NUM_THREADS=1 python bench/kills.py [EXPERIMENT ...] [--every 1] [--first 1]
 
-Experiments: ledger (made), release (into a folder), sketch (into a file), session, histogram, stream (opened), append
-(a period), publish (a site). Each is killed before and after every open, write, sync, rename, removal and new folder
-that it does, SQLite's and DuckDB's included, and halfway through every write; then the same command is given again.
-Outcomes: "anew" nothing was paid and all was done; "finished" it was paid, and came out; "said" it was paid, nothing
-was shown, and it says so. Anything else is broken. Linux with a C compiler; a release takes some seconds a kill.
+Experiments: ledger (made), release (into a folder), sketch (into a file), labels (of codes that nest), session,
+histogram, stream (opened), append (a period), publish (a site). Each is killed before and after every open, write,
+sync, rename, removal and new folder that it does, SQLite's and DuckDB's included, and halfway through every write;
+then the same command is given again. Outcomes: "anew" nothing was paid and all was done; "finished" it was paid, and
+came out; "said" it was paid, nothing was shown, and it says so. Anything else is broken. Linux with a C compiler; a
+release takes some seconds a kill.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ sys.path.append(str(Path(__file__).parents[1] / "tests"))
 
 from support.kills import GOOD, struck
 
-ALL = ("ledger", "stream", "session", "histogram", "append", "sketch", "publish", "release")
+ALL = ("ledger", "stream", "session", "histogram", "append", "sketch", "labels", "publish", "release")
 
 
 def main() -> None:

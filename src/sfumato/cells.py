@@ -25,6 +25,10 @@ EDITION = 2
 """Of the rules. In 1, that of 0.2, texts are compared as they are stored, a fraction is no value of whole numbers, and
 the last of the bins does not hold its upper edge. Plans that were stored then keep these rules."""
 _EXACT = 2**53  # whole numbers below are doubles
+MOST_COLUMNS = 4
+"""Whose texts are read together: of more, hardly any combination is common."""
+BETWEEN = " | "
+"""What stands between the texts of columns that are read together. A text with such a line is part of none."""
 POINTS = 2**30
 """Equal steps of the range of a measure. A number counts as the nearest end of a step, from 0 to so many."""
 MAX_KNOTS = 30
@@ -93,7 +97,7 @@ class Codes(Rule):
 
     `trim` and `ignore_case` say how a text is read before it is looked up: `_util.text.comparable_text`. The codes are
     such texts themselves. A text that is no code counts in the cell, `prefix_cells`, of the longest of `prefixes` that
-    it begins with.
+    it begins with. With `columns`, the text is that of these columns of a row together, parted by `BETWEEN`.
     """
 
     codes: tuple[str, ...]
@@ -102,9 +106,14 @@ class Codes(Rule):
     ignore_case: bool = deferred_field(False)
     prefixes: tuple[str, ...] = deferred_field(())
     prefix_cells: tuple[int, ...] = deferred_field(())
+    columns: tuple[str, ...] = deferred_field(())
 
     def __post_init__(self) -> None:
         Rule.__post_init__(self)
+        if self.columns != ():
+            check_read_together(self.columns)
+            if self.edition < 2 or self.prefixes != ():
+                raise DomainError("texts of several columns are read by the rules of today, and have no prefixes")
         codes = self.codes
         if type(codes) is not tuple or not all(type(c) is str and c for c in codes) or not codes:
             raise DomainError("codes are texts, at least one, and none of them empty")
@@ -124,6 +133,13 @@ class Codes(Rule):
     @property
     def declared(self) -> int:
         return max(self.cells, default=len(self.codes) - 1) + 1
+
+
+def check_read_together(columns: object) -> None:
+    """Refuse what are no names of two to four different columns. Raises DomainError."""
+    texts = type(columns) is tuple and all(type(name) is str and name for name in columns)
+    if not texts or not 2 <= len(columns) <= MOST_COLUMNS or len({*columns}) != len(columns):
+        raise DomainError(f"columns that are read together are 2 to {MOST_COLUMNS} different ones, by name")
 
 
 @storable
@@ -356,9 +372,17 @@ class Grid:
         return [i for i, name in enumerate(self.names) if name in self.measures]
 
     @property
+    def columns(self) -> tuple[tuple[str, ...], ...]:
+        """The columns of the table that each attribute reads: the one of its own name, unless its rule says others."""
+        return tuple(
+            getattr(r, "columns", ()) or (getattr(r, "column", None) or n,)
+            for n, r in zip(self.names, self.rules, strict=True)
+        )
+
+    @property
     def read_columns(self) -> tuple[str, ...]:
-        """The column of the table that each attribute reads: of its own name, unless a measure says another."""
-        return tuple(getattr(r, "column", None) or n for n, r in zip(self.names, self.rules, strict=True))
+        """All columns of the table that are read, each once."""
+        return tuple(dict.fromkeys(c for columns in self.columns for c in columns))
 
     @property
     def drops(self) -> bool:

@@ -69,13 +69,14 @@ Candidates blocks:[Block|BlockMap] estimates:int64* weights:int64* penalties:int
 Canonical attribute:text tree:Tree multiple:size
 Categories outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none edition?:size
     values:{text:text} case?:'exact'|'ignore' trim?:bool discover?:ratio most?:size
-    prefixes?:[[text|size]]
+    prefixes?:[[text|size]] columns?:[text]
 CellCounts attributes:[text] values:float64*
 Cells n:size
 Certificate method:'apart'|'cells'|'pairs'|'classes'|'cliques'|'products' classes:[int] cliques:[[[count]]]
     products:Products|none
 Codes kind:text outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none edition?:size
     codes:[text] cells?:[count] trim?:bool ignore_case?:bool prefixes?:[text] prefix_cells?:[count]
+    columns?:[text]
 Combination blocks:[Block] matrix:int64*2
 CombinationMap blocks:[BlockMap] matrix:int64*2
 Compose left:Operator right:Operator
@@ -132,6 +133,7 @@ KnownGroups axis:count codes:int64*1 counts:float64*
 Kronecker factors:[Operator]
 KroneckerMap parts:[Map]
 LabelLook attribute:text trim:bool most:size selection:LabelSelection price:ApproxGaussianEvent letters?:size
+    columns?:[text]
 LabelOpening plan_hash:text ledger_id:text name:text looks:[LabelLook]
 LabelPlan workload:Workload budget:Budget unit:PrivacyUnit mechanism:text objective:text price:ApproxGaussianEvent
     looks:[LabelLook] expected:[Expected] records:count|none notes:[text] considered:[Candidate]

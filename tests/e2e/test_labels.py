@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import textwrap
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from typer.testing import CliRunner
 import sfumato as sf
 from sfumato.check_release import Check
 from sfumato.cli import app
-from sfumato.curator.labels import LabelStore, open_labels
+from sfumato.curator.labels import LabelOpening, LabelStore, LabelTable, ShownLabels, open_labels
 from sfumato.curator.rows.sources import open_source
 from sfumato.domain.mock import mock_columns
 from sfumato.errors import (
@@ -28,6 +30,7 @@ from sfumato.errors import (
     BudgetExceeded,
     DomainError,
     InvalidInput,
+    LedgerError,
     NameTaken,
     NotWritten,
     PlanError,
@@ -291,13 +294,88 @@ def test_a_kill_between_the_looks_is_resumed_with_the_labels_that_were_shown(
         sf.release(plan, source, ledger=ledger, name="a", out=tmp_path / "b")
 
 
-def test_a_second_look_that_was_taken_and_lost_is_not_taken_again(tmp_path: Path) -> None:
-    """Mutant: the look is marked after the noise is drawn, or not at all."""
-    plan, ledger = prepared(tmp_path)
-    killed(tmp_path, "carry_out.look_once", "kept(*args, **options)")
-    assert LabelStore.at(tmp_path / "a.labels").owed is None
-    with pytest.raises(NameTaken, match="never stored"):
-        sf.release(plan, tmp_path / "table.parquet", ledger=ledger, name="a", out=tmp_path / "a")
+def test_a_kill_at_every_boundary_is_gone_on_from_or_says_that_a_look_was_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What lies in the folder after each step is what a kill there leaves; prefixes of two lengths, labels, tables.
+
+    Mutants: a look that is written down after its noise is drawn, or not at all; a length that is looked at again; what
+    is found kept all at once; a debit for what was paid; an empty file that is refused as damaged.
+    """
+    work = sf.marginals(nested(most=20), order=1)
+    plan, frame, here = sf.plan(work, WIDE, neighbours="add-remove"), coded(), tmp_path / "here"
+    here.mkdir()
+    (here / "a.labels").touch(mode=0o600)  # of a process that was killed before it wrote a line
+    ledger, left = sf.Ledger.create(here / "l.db", total=WIDE), list[str]()
+    drawn: list[int] = []
+
+    def leaves(of: type, step: str) -> None:
+        real = getattr(of, step)
+
+        def copied(*args: Any, **options: Any) -> Any:
+            found = real(*args, **options)
+            if of is not LabelTable:
+                shutil.copytree(here, tmp_path / f"{len(left)}")
+                left.append(step)
+            drawn.append(of is LabelTable)
+            return found
+
+        monkeypatch.setattr(of, step, copied)
+
+    leaves(LabelStore, "take")
+    leaves(LabelStore, "keep")
+    leaves(sf.Ledger, "debit")
+    leaves(LabelTable, "shown")
+    release = sf.release(plan, frame, ledger=ledger, name="a", out=here / "a")
+    assert left == ["debit", "keep", *["take", "keep"] * 3, "take"]
+    assert sum(drawn) == 3
+    monkeypatch.undo()
+    for i, step in enumerate(left):
+        place = tmp_path / f"{i}"
+        ledger, store = sf.Ledger(place / "l.db"), LabelStore.at(place / "a.labels")
+        again = partial(sf.release, plan, frame, ledger=ledger, name="a", out=place / "a")
+        if step != "keep":
+            with pytest.raises(NameTaken, match="never stored"):
+                again()
+            continue
+        assert store.found is not None
+        kept, last = store.found.labels, i == 1  # a table that is gone for a while costs nothing
+        if last:
+            with pytest.raises(NotWritten, match=r"not all labels.*the same command again goes on"):
+                sf.release(plan, place / "gone.csv", ledger=ledger, name="a", out=place / "a")
+        drawn.clear()
+        leaves(LabelTable, "shown")
+        found = again()
+        monkeypatch.undo()
+        assert len(drawn) == 3 - len(kept)
+        assert {*found.table("chapter").labels[0]} == {*release.table("chapter").labels[0]}
+        assert [e.kind for e in ledger.entries()] == ["spend", "released"]
+        assert not (place / "a.labels").exists()
+
+
+def lay(store: LabelStore, lines: list[ShownLabels | None]) -> None:
+    """Write lines of what was shown, None for a look that is taken, and read them."""
+    for line in lines:
+        if line is None:
+            store.take()
+        else:
+            store.keep(line)
+        assert store.found == (line or store.found)
+
+
+def test_lines_of_labels_that_do_not_follow_are_refused(tmp_path: Path) -> None:
+    """Mutants: what was shown before is changed; labels without a look; a look that is taken twice."""
+    plan, _ = prepared(tmp_path)
+    opening = LabelOpening(plan.fingerprint, "l", "a", plan.looks)
+    paid = ShownLabels((), 1, "x")
+    for lines in ([paid, paid], [ShownLabels((("a",),), 1, "x")], [paid, None, ShownLabels((), 1, "x")], [None]):
+        with pytest.raises((LedgerError, ValueError)):
+            lay(LabelStore.create(None, opening), lines)
+    store = LabelStore.create(None, opening)
+    store.keep(paid)
+    store.take()
+    with pytest.raises(LedgerError):
+        store.take()
 
 
 def test_a_kill_before_the_debit_leaves_nothing_in_the_way(tmp_path: Path) -> None:

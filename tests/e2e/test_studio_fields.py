@@ -241,7 +241,8 @@ def test_a_measure_is_declared_asked_and_taken_back(tmp_path: Path, browser: Bro
 
 
 def test_labels_that_nobody_listed_are_looked_for_and_the_step_says_the_price(tmp_path: Path, browser: Browser) -> None:
-    """Mutants: labels kept beside; no delta set aside; a share of per cents; one label that few have told as shown."""
+    """Mutants: labels kept beside; no delta set aside; a share of per cents; one label that few have told as shown;
+    columns that stay behind where labels are listed."""
     import tomllib
 
     budget = 'epsilon = 1\ndelta = "1e-6"'
@@ -270,7 +271,9 @@ def test_labels_that_nobody_listed_are_looked_for_and_the_step_says_the_price(tm
         wanted = {"type": "category", "values": "discover", "discover": 0.45, "most": 77}
         browser.until(lambda: told()["schema"]["sex"] == wanted)
         browser.until(lambda: browser.text(f"{of} .told").startswith("45% of the budget"))
-        assert plan_from_spec(page.desk.spec()).looks
+        browser.all(f"{of} .fields input[type=text]")[2].send_keys("age")
+        browser.until(lambda: told()["schema"]["sex"] == wanted | {"columns": ["sex", "age"]})
+        assert plan_from_spec(page.desk.spec()).looks[0].columns == ("sex", "age")
         browser.click(f"{of} .fields input[type=checkbox]")
         browser.until(lambda: told()["schema"]["sex"] == {"type": "category", "values": ""})
         assert browser.errors() == []

@@ -67,8 +67,16 @@ def _acts() -> dict[str, Act]:
     histogram = sf.plan(keys, sf.pure(1), neighbours="add-remove", mechanism="histogram")
     online = sf.plan(WORK.domain, sf.approx(1, "1e-6"), neighbours="replace-one", records=3, mechanism="pmw")
     periods = sf.plan(WORK, sf.gdp(1), neighbours="add-remove", periods=4)
-    for made in (once, sketch, histogram, online, periods):
+    found = sf.Categories(discover=0.5, most=5, missing="other", prefixes={"chapter": 1, "group": 2})
+    aside = sf.approx(100, "1e-6", thresholds="5e-7")
+    nested = sf.plan(sf.marginals(sf.Domain({"code": found}), order=1), aside, neighbours="add-remove")
+    for made in (once, sketch, histogram, online, periods, nested):
         _ = made.fingerprint
+
+    def codes(place: Path) -> None:
+        rows = "".join(f"{code}\n" for code in ("A0x", "A0y", "A1x", "B1y") for _ in range(9))
+        (place / "t.csv").write_text(f"code\n{rows}", encoding="utf-8")
+        sf.Ledger.create(place / "l.db", total=nested.budget)
 
     def ready(place: Path) -> None:
         (place / "t.csv").write_text("a,b,who\n1,x,u\n2,y,v\n3,x,u\n", encoding="utf-8")
@@ -106,6 +114,7 @@ def _acts() -> dict[str, Act]:
         "ledger": Act(lambda _: None, ledger, 0),
         "release": Act(ready, released(once), 1),
         "sketch": Act(ready, released(sketch), 1),
+        "labels": Act(codes, released(nested), 1),
         "session": Act(ready, opened(online), 1),
         "histogram": Act(ready, opened(histogram), 1),
         "stream": Act(ready, opened(periods), 1),
@@ -150,7 +159,7 @@ def _judged(act: Act, place: Path) -> str:
     after = spends()
     if after != act.debits:
         return f"{after} debits"
-    left = sorted(p.name for p in place.iterdir() if p.name.startswith("."))
+    left = sorted(p.name for p in place.iterdir() if p.name.startswith(".") or p.suffix == ".labels")
     if left and outcome == "finished":
         return f"left: {len(left)} {left[0].rsplit('.')[-1]}"
     return outcome if before == act.debits else "anew"

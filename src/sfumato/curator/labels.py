@@ -1,15 +1,15 @@
 """The door that finds labels: those that many persons have, and nothing else, come out; decision 0163.
 
-The order of steps is that of `curator`: price, ledger, table, debit, look. Both looks are paid for before the first, so
-what the second may cost is owed from then on. What was shown and what is owed lies in a file, by which a process that
-was killed between them is gone on with: labels are looked for once, and the second look is taken once.
+The order of steps is that of `curator`: price, ledger, table, debit, look. All looks are paid for before the first: at
+each attribute and length of prefixes one, and one at the tables. What was shown and which look is owed lies in a file,
+by which a process that was killed between two of them is gone on with: none is taken twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,15 @@ from sfumato._util.elsewhere import find_engine
 from sfumato._util.text import normalize_nfc
 from sfumato.cells import Codes
 from sfumato.curator.curator import CuratedTable, rebuild_values
-from sfumato.curator.rows.encoding import UNREADABLE, Column, check_type, field_sql, sql_literal, whole_text_sql
+from sfumato.curator.rows.encoding import (
+    UNREADABLE,
+    Column,
+    attribute_column,
+    check_type,
+    field_sql,
+    sql_literal,
+    whole_text_sql,
+)
 from sfumato.curator.rows.readers import DuckDBSession, attempt, open_persons
 from sfumato.curator.rows.sources import Histogram
 from sfumato.curator.rows.written import source_of
@@ -124,7 +132,7 @@ def open_labels(source: object, look: LabelLook, unit: PrivacyUnit) -> LabelTabl
     A label is what `sf.Categories` compares a record's text with: composed, 1.0 and 1 as one. No label are missing
     ones, "(other)", and texts that no category may be called: of more than 256 bytes, or with characters that cannot be
     seen. They count where what is not declared counts. A label is counted once a person; which of a person's labels
-    come first hangs on a digest of the person's name and the label.
+    come first hangs on a digest of the person's name and the label. Of several columns their texts are one label.
 
     Guarantee: the lines of a person, and their order, depend on that person's rows alone.
 
@@ -132,14 +140,16 @@ def open_labels(source: object, look: LabelLook, unit: PrivacyUnit) -> LabelTabl
     """
     if isinstance(source, Histogram):
         raise InvalidInput("a histogram holds counts of cells, and no label that could be found; give a table of rows")
-    needed = [look.attribute] if unit.person in (None, look.attribute) else [look.attribute, unit.person]
-    rule = Codes(kind="category", outside="other", missing="other", codes=(OTHER,), trim=look.trim)
+    read = look.columns or (look.attribute,)
+    needed = [*dict.fromkeys((*read, *([] if unit.person is None else [unit.person])))]
+    rule = Codes(
+        kind="category", outside="other", missing="other", codes=(OTHER,), trim=look.trim, columns=look.columns
+    )
 
     def occurring(source: str, columns: Mapping[str, Column]) -> str:
-        check_type(look.attribute, rule, columns[look.attribute])
         if unit.person is not None:
             check_type(unit.person, None, columns[unit.person])
-        return _occurring_sql(source, columns, look.attribute, unit.person, rule)
+        return _occurring_sql(source, columns, read, unit.person, rule)
 
     engine = find_engine(source)
     if require := getattr(engine, "require_person", None):
@@ -152,7 +162,7 @@ def open_labels(source: object, look: LabelLook, unit: PrivacyUnit) -> LabelTabl
     try:
         handed = occurring(opened.sql, opened.columns)
         message = (
-            f"{opened.label} could not be read for its column {look.attribute!r}: "
+            f"{opened.label} could not be read for its columns {', '.join(map(repr, read))}: "
             "it is damaged or was cut short, or memory or disk ran out"
         )
 
@@ -199,9 +209,11 @@ def _label_table(session: DuckDBSession, person: str | None) -> LabelTable:
     return LabelTable(labels, place, np.ones(len(place), dtype=np.int64), nth)
 
 
-def _occurring_sql(source: str, columns: Mapping[str, Column], attribute: str, who: str | None, rule: Codes) -> str:
+def _occurring_sql(
+    source: str, columns: Mapping[str, Column], read: Sequence[str], who: str | None, rule: Codes
+) -> str:
     """SQL of persons and their different labels; without persons of labels, as such, and how often each is there."""
-    column = columns[attribute]
+    column = attribute_column(rule, read, columns)
     raw = f"SELECT {column.sql} AS r, {'NULL' if who is None else columns[who].sql} AS p FROM {source}"
     text = f"SELECT {field_sql(rule, column, 'r')} AS v, p FROM ({raw})"
     name = "NULL" if who is None else columns[who].name("p")
@@ -264,53 +276,80 @@ class LabelCurator:
     ) -> tuple[tuple[str, ...], ...]:
         """What is shown of each attribute, by its letters, after `price`, of these looks and one more, was debited.
 
-        It is in the store when this returns, with the receipt; what the price leaves is owed.
+        It is in the store when this returns, with the receipt; what the price leaves is owed. What the store holds from
+        an earlier process is gone on with, and not paid for again: each length of prefixes is looked at once.
 
         Guarantee: the labels, and what is measured with what is owed, satisfy together what `price` states.
 
         Refused before the table is touched: with PlanError what costs more than its price; with NameTaken,
         BudgetExceeded or LedgerError what the ledger would not pay. SourceError: the table cannot be loaded; nothing is
-        spent. NotWritten: spent, but looking failed.
+        spent, or no more than was. NotWritten: spent, but looking failed.
         """
         held = self._held
         looks, price = rebuild_values((tuple(looks), price))
         remaining_after(looks, price, held.unit)
-        held.expect(price, name, plan_hash)
+        levels, kept = rounds_of(looks), store.found
+        if kept is None:
+            held.expect(price, name, plan_hash)
+        else:
+            _check_receipt(held.ledger, kept, name, plan_hash)
+        shown = dict(zip(levels, () if kept is None else kept.labels, strict=False))
         # several rounds at one attribute read it once
-        first = {k.attribute: k for k in reversed(looks)}
-        found = {name: open_labels(self._source, first[name], held.unit) for name in reversed(first)}
-        # what is counted afterwards is opened once before it is paid for: nothing public is to fail after the debit
-        held.open()
-        held.counts = None
-        receipt = held.debit(price, name, plan_hash)
-        shown: dict[tuple[str, int], tuple[str, ...]] = {}
-        with suppress(Exception):  # what failed, and its text, may depend on the data
-            shown = show_labels(looks, found)
-            store.keep(ShownLabels(tuple(shown.values()), receipt.sequence, receipt.anchor))
-        if store.found is None:
-            raise NotWritten(
-                f"the budget is spent (entry {receipt.sequence}) but finding labels failed; there is no refund once "
-                "noise may be drawn"
-            )
+        first = {of: rounds[0] for (of, letters), rounds in reversed(levels.items()) if (of, letters) not in shown}
+        found = {of: open_labels(self._source, first[of], held.unit) for of in reversed(first)}
+        if kept is None:
+            # what is counted afterwards is opened once before it is paid for: nothing public is to fail after the debit
+            held.open()
+            held.counts = None
+            receipt = held.debit(price, name, plan_hash)
+            kept = ShownLabels((), receipt.sequence, receipt.anchor)
+            store.keep(kept)
+        for level, rounds in [*levels.items()][len(shown) :]:
+            store.take()
+            with suppress(Exception):  # what failed, and its text, may depend on the data
+                shown[level] = show_level(rounds, shown, found[level[0]])
+                store.keep(replace(kept, labels=tuple(shown.values())))
+            if store.owed is None:
+                raise NotWritten(
+                    f"the budget is spent (entry {kept.sequence}) but finding labels failed; there is no refund once "
+                    "noise may be drawn"
+                )
         return tuple(shown.values())
 
     def __repr__(self) -> str:
         return "<LabelCurator>"
 
 
+def _check_receipt(ledger: Any, kept: ShownLabels, name: str, plan_hash: str) -> None:
+    """Refuse to go on where another entry of the ledger pays than paid for what was shown. Raises LedgerError."""
+    paid = ledger.paid(name, plan_hash)
+    if paid is None or (paid.sequence, paid.anchor) != (kept.sequence, kept.anchor):
+        raise LedgerError("the ledger's entry is not the one that paid for these labels; restore the newest copies")
+
+
+def show_level(
+    rounds: Sequence[LabelLook],
+    before: Mapping[tuple[str, int], Sequence[str]],
+    table: LabelTable,
+    bits: BitSource | None = None,
+) -> tuple[str, ...]:
+    """What rounds of one length of prefixes show, under what those for shorter ones showed, by attribute and letters.
+
+    The rounds' noisy sums are added up, and never leave this: so they are taken together, or not at all.
+    """
+    name, letters = rounds[0].attribute, rounds[0].letters
+    _, length = last = next((k for k in reversed([*before]) if k[0] == name), ("", 0))
+    table = table.cut(letters, length, before.get(last, ())) if letters or length else table
+    return table.shown([k.selection for k in rounds], rounds[0].most, bits)
+
+
 def show_labels(
     looks: Sequence[LabelLook], tables: Mapping[str, LabelTable], bits: BitSource | None = None
 ) -> dict[tuple[str, int], tuple[str, ...]]:
-    """What looks show, by attribute and letters: under what those for shorter prefixes showed.
-
-    Several looks at the same are rounds.
-    """
+    """What looks show, by attribute and letters, length after length."""
     shown: dict[tuple[str, int], tuple[str, ...]] = {}
     for (name, letters), rounds in rounds_of(looks).items():
-        _, length = last = next((k for k in reversed(shown) if k[0] == name), ("", 0))
-        table = tables[name]
-        table = table.cut(letters, length, shown.get(last, ())) if letters or length else table
-        shown[name, letters] = table.shown([k.selection for k in rounds], rounds[0].most, bits)
+        shown[name, letters] = show_level(rounds, shown, tables[name], bits)
     return shown
 
 
@@ -359,8 +398,8 @@ class LabelOpening:
 @storable
 @dataclass(frozen=True, slots=True)
 class ShownLabels:
-    """What was shown of each attribute, in the order of its looks, prefixes of each length before labels; and the entry
-    of the ledger that paid, with the anchor after it."""
+    """What was shown so far of each attribute, in the order of its looks, prefixes of each length before labels; and
+    the entry of the ledger that paid, with the anchor after it."""
 
     labels: tuple[tuple[str, ...], ...]
     sequence: int
@@ -377,7 +416,10 @@ class _Lines:
 
 
 class LabelStore:
-    """The labels that were shown, and whether the second look was taken; in a file, or in memory alone.
+    """The labels that were shown, look after look, and whether the next one was taken; in a file, or in memory alone.
+
+    The next look is at the next length of prefixes, or attribute; where all was found, at the tables. It is written
+    down as taken before its noise is drawn: one of which nothing came is not taken again.
 
     Raises LedgerError for another file, LedgerCorrupted for one that was changed.
     """
@@ -407,25 +449,31 @@ class LabelStore:
 
     @property
     def found(self) -> ShownLabels | None:
-        """The labels that were shown; None before."""
+        """What was shown so far; None before it is paid for."""
         return self._chain.read().state.found
 
     @property
+    def whole(self) -> bool:
+        """Whether all labels were looked for."""
+        state = self._chain.read().state
+        return state.found is not None and len(state.found.labels) == len(rounds_of(state.opening.looks))
+
+    @property
     def owed(self) -> ShownLabels | None:
-        """The labels that were shown, where the second look is still to be taken."""
+        """What was shown so far, where the next look is still to be taken."""
         state = self._chain.read().state
         return None if state.taken else state.found
 
     def keep(self, found: ShownLabels) -> None:
-        """Store what was shown, for good."""
+        """Store what was shown so far, for good."""
         with self._chain.turn(write=True) as turn:
             turn.append(pack_value(found))
 
     def take(self) -> None:
-        """Take the second look: once, whatever becomes of it. Raises LedgerError where it was taken."""
+        """Take the next look: once, whatever becomes of it. Raises LedgerError where it was taken."""
         with self._chain.turn(write=True) as turn:
             if turn.state.found is None or turn.state.taken:
-                raise LedgerError("the second look was taken before, or nothing was found; there is no other")
+                raise LedgerError("the look was taken before, or is not paid for; there is no other")
             turn.append(_TAKEN)
 
     def remove(self) -> None:
@@ -445,9 +493,11 @@ def _read_lines(state: _Lines | None, bodies: Sequence[bytes]) -> _Lines:
         elif body == _TAKEN and state.found is not None and not state.taken:
             state = _Lines(state.opening, state.found, True)
         else:
-            found = unpack_value(body)
-            if type(found) is not ShownLabels or state.found is not None:
-                raise ValueError("labels are found once")
+            found, last = unpack_value(body), state.found
+            if type(found) is not ShownLabels or state.taken != (last is not None):
+                raise ValueError("labels are shown where a look was taken")
+            if found.labels[:-1] != (() if last is None else last.labels) or bool(found.labels) != (last is not None):
+                raise ValueError("what was shown stays, and more is added to it")
             state = _Lines(state.opening, found)
     if state is None:
         raise ValueError("it has no line")

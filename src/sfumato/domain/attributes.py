@@ -15,7 +15,7 @@ from sfumato._util.bundles import check_text, shorten
 from sfumato._util.checks import Number, read_number, show_count, show_number
 from sfumato._util.codec import deferred_field, storable
 from sfumato._util.text import comparable_text, normalize_nfc
-from sfumato.cells import EDITION, MAX_CELLS, Codes, Rule, Truths
+from sfumato.cells import BETWEEN, EDITION, MAX_CELLS, Codes, Rule, Truths, check_read_together
 from sfumato.errors import DomainError
 
 Outside = Literal["other", "clamp", "drop"]
@@ -189,6 +189,10 @@ class Categories(Attribute):
             are codes that nest: beginnings are looked for first, longer ones under those that were shown alone, labels
             last. What is found is a hierarchy with these levels; what begins as a shown group and is not shown itself
             counts there, in a cell "GROUP (other)". At most 10,000 labels then.
+        columns: Two to four columns whose texts are read together, as one label: "E11 | insulin" of a diagnosis and a
+            product. With `discover` the pairs are found that enough persons have, which is cheaper than to find the
+            labels of each and to count every combination. A row counts as missing where one of them is; a text with
+            "|" in it is part of no label.
 
     Raises:
         DomainError: There are no codes, a code is declared twice, two texts of different cells are compared as one, or
@@ -210,6 +214,7 @@ class Categories(Attribute):
     discover: Fraction | None = deferred_field(None)  # noqa: RUF009  (as dataclasses.field is)
     most: int = deferred_field(1_000, before=1_000)
     prefixes: Mapping[str, int] | Sequence[tuple[str, int]] = deferred_field(())
+    columns: Sequence[str] = deferred_field(())
     _labels: tuple[str, ...] = field(init=False, repr=False, compare=False)
     _places: dict[str, int] = field(init=False, repr=False, compare=False)
     _names: dict[str, int] = field(init=False, repr=False, compare=False)
@@ -217,6 +222,7 @@ class Categories(Attribute):
     def __post_init__(self) -> None:
         if self.discover is None and len(self.prefixes):
             raise DomainError("prefixes= is for labels that are to be found: give discover= too")
+        self._check_columns()
         given = self.values if self.discover is None else self._to_be_found()
         if isinstance(given, (str, bytes)) or not isinstance(given, (Mapping, Sequence)):
             raise DomainError(f"categories must be a list of values or a mapping code -> label, not {shorten(given)}")
@@ -241,8 +247,27 @@ class Categories(Attribute):
         object.__setattr__(self, "_places", self._placed(cells, texts))
         object.__setattr__(self, "_names", {texts[t]: i for t, i in cells.items()} | self._places)
         # of labels that are to be found nobody knows whether they are plain
-        plain = self.discover is None and all(map(str.isascii, values))
+        plain = self.discover is None and not self.columns and all(map(str.isascii, values))
         self.settle(alike=self.case == "exact" and not self.trim and plain)
+
+    def _check_columns(self) -> None:
+        """Read the columns whose texts are one label, and refuse codes that are none of them."""
+        given = self.columns
+        if isinstance(given, str) or not isinstance(given, Sequence):
+            raise DomainError(f'columns= names columns, ["diagnosis", "product"], not {shorten(given)}')
+        columns = tuple(check_text(name, "a column's name") for name in given)
+        object.__setattr__(self, "columns", columns)
+        if not columns:
+            return
+        check_read_together(columns)
+        if self.edition < 2 or len(self.prefixes):
+            raise DomainError("labels of several columns have no prefixes, and are read by the rules of today")
+        for code in self.values if self.discover is None else ():
+            parts = code.split(BETWEEN) if isinstance(code, str) else []
+            if code != NONE_FOUND and (len(parts) != len(columns) or BETWEEN.strip() in "".join(parts)):
+                raise DomainError(
+                    f"a code of {len(columns)} columns is their texts, parted by {BETWEEN!r}, not {shorten(code)}"
+                )
 
     def _to_be_found(self) -> tuple[str]:
         """The one code that stands for all, so that tables over them can be asked. Checks what goes with `discover`."""
@@ -372,6 +397,7 @@ class Categories(Attribute):
             cells=() if cells == tuple(range(len(cells))) else cells,
             trim=self.trim,
             ignore_case=self.case == "ignore",
+            columns=tuple(self.columns),
         )
 
     @property
@@ -384,7 +410,8 @@ class Categories(Attribute):
         return cast(dict[str, str], self.values)
 
     def _key(self) -> tuple[object, ...]:
-        own = (self.outside, self.missing, self.edition, self.case, self.trim, self.discover, self.most, self.prefixes)
+        own = (self.outside, self.missing, self.edition, self.case, self.trim, self.discover, self.most)
+        own = (*own, self.prefixes, self.columns)
         return (tuple(self._mapping.items()), *own)
 
     def __eq__(self, other: object) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 
 from sfumato._util.checks import Number, show_number
 from sfumato._util.text import date_format_fields
+from sfumato.cells import BETWEEN
 from sfumato.domain.attributes import Attribute, Categories
 from sfumato.domain.core import Domain
 from sfumato.domain.hierarchies import Hierarchy
@@ -31,10 +32,18 @@ def mock_columns(domain: Domain, rows: int, seed: int = 0) -> dict[str, list[str
     if seed < 0:
         raise DomainError(f"a seed is a whole number from 0 on, not {seed}")
     rng = np.random.default_rng(seed)
-    read = dict(zip(domain.grid.read_columns, domain.attributes.values(), strict=True))
+    given = dict(zip(domain.grid.columns, domain.attributes.values(), strict=True))
     # where a measure reads the column of an attribute, the attribute's cells say what is drawn
-    read |= {name: a for name, a in domain.attributes.items() if name in read}
-    return {name: [_mock_field(a, rng) for _ in range(rows)] for name, a in read.items()}
+    given |= {(name,): a for name, a in domain.attributes.items() if (name,) in given}
+    drawn: dict[str, list[str]] = {}
+    for names, attribute in sorted(given.items(), key=lambda item: len(item[0])):
+        fields = [_mock_field(attribute, rng) for _ in range(rows)]
+        split = [fields]
+        if len(names) > 1:  # a cell that stays empty has one text for all
+            split = zip(*((text.split(BETWEEN) * len(names))[: len(names)] for text in fields), strict=True)
+        # a column that an attribute has to itself keeps its values
+        drawn = {name: list(column) for name, column in zip(names, split, strict=True)} | drawn
+    return {name: drawn[name] for name in domain.grid.read_columns}
 
 
 _GROUPED = 5  # digits from which on thousands stand apart: below, most tables leave a year or a size as it is
@@ -59,7 +68,7 @@ def _mock_field(attribute: Attribute, rng: np.random.Generator) -> str:
         written = {"%Y": f"{day.year:04}", "%m": f"{day.month:02}", "%d": f"{day.day:02}"}
         return "".join(written.get(p, p) for p in date_format_fields(attribute.format or "%Y-%m-%d"))
     if isinstance(attribute, Categories) and attribute.discover is not None:
-        return f"label {int(rng.integers(1, _LABELS + 1))}"
+        return BETWEEN.join([f"label {int(rng.integers(1, _LABELS + 1))}" for _ in attribute.columns or ("",)])
     if isinstance(attribute, (Categories, Hierarchy)):
         codes: Sequence[str] = attribute.codes
         return codes[int(rng.integers(len(codes)))]

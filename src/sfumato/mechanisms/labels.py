@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import ndtri
 
+from sfumato.cells import BETWEEN
 from sfumato.curator.labels import LabelCurator, LabelOpening, LabelStore, OwedLook
 from sfumato.domain import Categories, Domain
 from sfumato.domain.attributes import MOST_LETTERS
@@ -29,6 +30,7 @@ from sfumato.plans.plan import Plan
 from sfumato.privacy.accounting import ApproxGaussianEvent, GaussianEvent
 from sfumato.privacy.amounts import readable_number
 from sfumato.privacy.budget import Budget
+from sfumato.privacy.files import is_nonempty_file
 from sfumato.privacy.labels import MOST_PER_PERSON, LabelLook, LabelSelection, added_weight
 from sfumato.privacy.ledger import Entry, Ledger, Receipt
 from sfumato.privacy.noise import RoundedGaussian
@@ -135,7 +137,7 @@ def label_rounds(name: str, attribute: Categories, price: ApproxGaussianEvent, u
     def look(letters: int, mu_squared: Fraction, delta: Fraction, **rounds: Any) -> None:
         own = ApproxGaussianEvent(price.mu_squared * mu_squared, price.delta * delta)
         law = select_labels(unit, own.mu_squared, own.delta, **rounds)
-        found.append(LabelLook(name, attribute.trim, attribute.most, law, own, letters))
+        found.append(LabelLook(name, attribute.trim, attribute.most, law, own, letters, tuple(attribute.columns)))
 
     for letters in levels:
         look(letters, _PREFIXES, _PREFIXES)
@@ -179,15 +181,16 @@ def _set_aside(budget: Budget) -> str:
 
 
 @lru_cache(maxsize=64)
-def _names(count: int, letters: int | None) -> tuple[str, ...]:
+def _names(count: int, letters: int | None, columns: int) -> tuple[str, ...]:
     """Labels that stand for those that will be shown; or of so many letters, of which short ones begin long ones."""
-    return tuple(f"label {i}" if letters is None else chr(_LETTER + i) * letters for i in range(1, count + 1))
+    texts = (f"label {i}" if letters is None else chr(_LETTER + i) * letters for i in range(1, count + 1))
+    return tuple(BETWEEN.join([text] * columns) for text in texts)
 
 
 def _expected(plan: LabelPlan, count: int) -> Expected:
     nested = {name for name, letters in plan.rounds if letters}
     names = [
-        _names(min(count, looks[0].most), (n or MOST_LETTERS) if name in nested else None)
+        _names(min(count, looks[0].most), (n or MOST_LETTERS) if name in nested else None, len(looks[0].columns) or 1)
         for (name, n), looks in plan.rounds.items()
     ]
     second = plan_of_found(plan, names)
@@ -230,7 +233,7 @@ def label_store(plan: LabelPlan, account: Ledger, name: str, out: str | PathLike
     if out is None or not account.durable:
         return LabelStore.create(None, opening)
     path = labels_beside(out)
-    if path.exists():
+    if is_nonempty_file(path):
         store = LabelStore.at(path)
         if store.opening == opening and (store.found is None or account.find(name) is not None):
             return store
@@ -245,7 +248,7 @@ def label_store(plan: LabelPlan, account: Ledger, name: str, out: str | PathLike
 
 def are_labels_owed(plan: LabelPlan, account: Ledger, entry: Entry, out: str | PathLike[str] | None) -> bool:
     """Whether labels were found under an entry of the ledger, and the tables over them were not yet looked at."""
-    if out is None or not labels_beside(out).exists():
+    if out is None or not is_nonempty_file(labels_beside(out)):
         return False
     if entry.released or (entry.plan_hash, entry.event) != (plan.fingerprint, plan.price):
         return False
@@ -264,6 +267,15 @@ def remove_labels(out: str | PathLike[str] | None) -> None:
             LabelStore.at(labels_beside(out)).remove()
 
 
+def _not_finished(sequence: int, error: SfumatoError, store: LabelStore, out: str | PathLike[str] | None) -> NotWritten:
+    """Why not all looks could be taken that were paid for, and what becomes of what was shown."""
+    after = "there is no refund once noise was drawn"
+    if out is not None and store.owed is not None:
+        after = f"what was shown is kept in {labels_beside(out)}, and the same command again goes on with it, free"
+    what = "labels were found, but the tables over them" if store.whole else "not all labels"
+    return NotWritten(f"the budget is spent (entry {sequence}) and {what} could not be looked at: {error}; {after}")
+
+
 def look_for_labels() -> PlanKind:
     """How a plan of labels that are to be found is carried out: a look for them, and one at the tables over them."""
     from sfumato.mechanisms.carry_out import Access, Made, PlanKind, look_once  # noqa: PLC0415  (plans look at nothing)
@@ -272,14 +284,17 @@ def look_for_labels() -> PlanKind:
         """Find labels, unless an earlier process did and was killed, and then look at the tables over them."""
         name, hashed = at.name, plan.fingerprint
         store = label_store(plan, at.account, name, at.out)
-        if store.found is None:
-            try:
+        try:
+            if not store.whole:
                 curator = LabelCurator(at.source, plan.workload.domain, plan.unit, at.account, table=at.table)
                 curator.find(plan.looks, plan.price, name=name, plan_hash=hashed, store=store)
-            except BaseException:
-                if at.account.find(name) is None:
-                    store.remove()
-                raise
+        except BaseException as error:
+            entry = at.account.find(name)
+            if entry is None:
+                store.remove()
+            elif isinstance(error, SfumatoError) and store.owed is not None:
+                raise _not_finished(entry.sequence, error, store, at.out) from error
+            raise
         paid, owed = at.account.paid(name, hashed), store.owed
         if paid is None or owed is None:  # another process was faster
             raise NameTaken(f"{name!r} was paid for by another process, which looks at the tables now")
@@ -287,13 +302,7 @@ def look_for_labels() -> PlanKind:
             second = plan_of_found(plan, owed.labels)
             _, made = look_once(second, at, OwedLook(plan.looks, plan.price, plan.unit, paid, store))
         except SfumatoError as error:
-            after = "there is no refund once noise was drawn"
-            if at.out is not None and store.owed is not None:
-                after = f"these are kept in {labels_beside(at.out)}, and the same command again goes on with them, free"
-            raise NotWritten(
-                f"the budget is spent (entry {paid.sequence}) and labels were found, but the tables over them could "
-                f"not be looked at: {error}; {after}"
-            ) from error
+            raise _not_finished(paid.sequence, error, store, at.out) from error
         return paid, made
 
     return PlanKind(look, owed=are_labels_owed, stored=remove_labels)

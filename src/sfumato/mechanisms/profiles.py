@@ -45,6 +45,7 @@ from sfumato.postprocess.column_shapes import (
 from sfumato.postprocess.dependence import least_dependence
 from sfumato.privacy.accounting import ApproxGaussianEvent, Event, GaussianEvent, PureEvent, ZcdpEvent
 from sfumato.privacy.budget import Budget
+from sfumato.privacy.files import is_nonempty_file
 from sfumato.privacy.ledger import Entry, Ledger, Receipt
 from sfumato.privacy.noise import NoiseLaw
 from sfumato.privacy.replaced import Certificate
@@ -494,7 +495,7 @@ def _step_store(plan: ProfilePlan, account: Ledger, name: str, out: str | PathLi
     if out is None or not account.durable:
         return StepStore.create(None, opening)
     path = steps_beside(out)
-    if path.exists():
+    if is_nonempty_file(path):
         store = StepStore.at(path)
         if store.opening == opening and (store.paid is None or account.find(name) is not None):
             return store
@@ -509,7 +510,7 @@ def _step_store(plan: ProfilePlan, account: Ledger, name: str, out: str | PathLi
 
 def _are_looks_owed(plan: ProfilePlan, account: Ledger, entry: Entry, out: str | PathLike[str] | None) -> bool:
     """Whether an entry of the ledger paid for looks of which not all were taken."""
-    if out is None or not steps_beside(out).exists() or entry.released:
+    if out is None or not is_nonempty_file(steps_beside(out)) or entry.released:
         return False
     if (entry.plan_hash, entry.event) != (plan.fingerprint, plan.price):
         return False

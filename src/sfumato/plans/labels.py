@@ -140,10 +140,9 @@ class LabelPlan(WorkloadPlan):
         super().check()
         _ = self.left
         domain = self.workload.domain
-        wanted = {
-            n: [*(k for _, k in a.lengths), 0] for n in domain.discovered if isinstance(a := domain[n], Categories)
-        }
-        if list(self.rounds) != [(name, n) for name, lengths in wanted.items() for n in lengths]:
+        sought = {n: a for n in domain.discovered if isinstance(a := domain[n], Categories)}
+        wanted = [(name, n) for name, a in sought.items() for n in (*(k for _, k in a.lengths), 0)]
+        if list(self.rounds) != wanted or any(k.columns != sought[k.attribute].columns for k in self.looks):
             raise PlanError("its looks are for other labels than those that are to be found: it is damaged, plan again")
         if not are_rounds_whole(self.looks):
             raise PlanError("a look adds up other rounds than those before it: it is damaged, plan again")
@@ -205,6 +204,7 @@ class LabelPlan(WorkloadPlan):
                     {
                         "attribute": k.attribute,
                         **({"letters": k.letters} if k.letters else {}),
+                        **({"columns": list(k.columns)} if k.columns else {}),
                         "most": k.most,
                         "threshold": k.selection.threshold,
                         "weight": k.selection.weight,
@@ -269,7 +269,9 @@ class LabelPlan(WorkloadPlan):
         yield "guarantee", str(self.budget)
         yield "price", f"{event_price_text(self.price)}, debited as a whole before the first look"
         for (name, letters), looks in self.rounds.items():
-            most = f"up to {looks[0].most:,} labels of {safe_text(name)}{_letters_text(letters)}, without their counts"
+            together = f" ({' and '.join(map(safe_text, looks[0].columns))} together)" if looks[0].columns else ""
+            called = f"{safe_text(name)}{together}{_letters_text(letters)}"
+            most = f"up to {looks[0].most:,} labels of {called}, without their counts"
             spent = (sum((getattr(k.price, part) for k in looks), Fraction(0)) for part in ("mu_squared", "delta"))
             both = "" if len(looks) == 1 else f", in {len(looks)} rounds"
             yield "first look", f"{most}{both}: {event_price_text(ApproxGaussianEvent(*spent))}"

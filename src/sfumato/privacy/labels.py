@@ -195,6 +195,7 @@ class LabelLook:
         price: What the look costs.
         letters: The look is for prefixes of so many letters, of labels that have as many; 0 for whole labels. After a
             look for shorter ones those count that begin with one that was shown.
+        columns: The columns whose texts together are the labels, if not the one that is called as the attribute.
 
     Raises:
         PlanError: The number is not allowed, or a part is of another class.
@@ -206,11 +207,14 @@ class LabelLook:
     selection: LabelSelection
     price: ApproxGaussianEvent
     letters: int = deferred_field(0)
+    columns: tuple[str, ...] = deferred_field(())
 
     def __post_init__(self) -> None:
         parts = (self.attribute, self.trim, self.most, self.selection, self.price)
         if tuple(map(type, parts)) != (str, bool, int, LabelSelection, ApproxGaussianEvent):
             raise PlanError("a look for labels names its attribute, how many are shown, by which law, and its price")
+        if type(self.columns) is not tuple or not all(type(name) is str for name in self.columns):
+            raise PlanError("columns that are read together have names")
         if type(self.letters) is not int or self.letters < 0:
             raise PlanError("prefixes have a whole number of letters")
         if not 1 <= self.most <= MOST_LABELS:

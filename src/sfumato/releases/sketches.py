@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any
@@ -217,6 +217,43 @@ class SketchRelease(ReleaseBase):
         order = order[[bool(found.heavy_texts[i]) for i in order]] if len(order) else order
         return texts[order], found.heavy_counts[order]
 
+    def top(self, count: int = _HEAVY_SHOWN, *, confidence: float = 0.95, simultaneous: bool = False) -> Frame:
+        """The keys that were shown with the largest noisy counts, with intervals that hold given that they were shown.
+
+        Keys are shown where their noisy count reaches a threshold, so counts near it are too large on average. The
+        intervals know that: they are those of the noise, cut off at the threshold. Of a key near it the lower end is 1,
+        for keys that are much rarer come out as it did.
+
+        Args:
+            count: How many keys, from 1 on.
+            confidence: The probability, strictly between 0 and 1, with which each interval holds.
+            simultaneous: Whether all of them hold together with that probability.
+
+        Returns:
+            One row per key: its noisy count in records, and the ends of its interval.
+
+        Raises:
+            InvalidInput: The number is none, or the sketch shows no keys.
+            PlanError: The confidence is no such probability.
+            WorkloadError: The texts of the keys were not stored, as in files of version 0.2.
+
+        Guarantee: given that a key was shown, its interval holds its count with at least that probability, whatever
+            other keys were shown. It does not hold of two texts with one hash, whose counts are added up.
+
+        Source:
+            [FST14]
+        """
+        level = check_confidence(confidence)
+        law = self.plan.stability
+        if type(count) is not int or count < 1 or law is None:
+            raise InvalidInput(f"a hybrid shows keys, and a number of them is a whole number from 1 on, not {count!r}")
+        keys, counts = self.heavy
+        first = np.argsort(-counts, kind="stable")[:count]
+        miss = (1 - level) / max(1, len(self.measurement.heavy)) if simultaneous else 1 - level
+        low, high = count_ends(counts[first], float(law.noise.scale), law.threshold, miss)
+        columns = {"key": keys[first], "records": counts[first], "low": low, "high": high}
+        return Frame({name: column.tolist() for name, column in columns.items()})
+
     def describe(self) -> Description:
         facts = [
             ("guarantee", str(self.plan.budget)),
@@ -231,16 +268,60 @@ class SketchRelease(ReleaseBase):
         """The heavy keys, where they can be named: shown and measured already, so to print them costs nothing."""
         if not self.measurement.heavy.size or (self.plan.keys.kind == "text" and not self.measurement.heavy_texts):
             return
-        keys, counts = self.heavy
-        order = np.argsort(-counts, kind="stable")[:_HEAVY_SHOWN]
-        names = [safe_text(str(keys[i])) for i in order]
-        yield TitledTable("Heavy keys", Frame({"key": names, "records": [int(counts[i]) for i in order]}))
+        found = self.top()
+        columns = {name: list(found[name]) for name in found.columns}
+        yield TitledTable("Heavy keys", Frame(columns | {"key": [safe_text(str(key)) for key in columns["key"]]}))
 
     def brief(self) -> str:
         return f"{self.plan.mechanism}: {self.plan.map.rows:,} noisy integers{self._heavy()}"
 
     def _heavy(self) -> str:
         return f", {self.measurement.heavy.size:,} heavy keys" if self.plan.stability else ""
+
+
+def count_ends(
+    counts: NDArray[np.int64], scale: float, threshold: int, miss: float
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The ends of intervals of counts that are known with discrete Laplace noise, given that they reach a threshold.
+
+    counts: (keys,) noisy counts, in records, each at least the threshold. miss: half of it is the probability with
+    which a key that was shown has a noisy count as large, if it has fewer records than the lower end; and as small, if
+    it has more than the upper end. Both only fall as a count moves away, so the ends are found by halving. A key that
+    occurs has one record. An interval holds the noisy count itself, which makes it no smaller.
+    """
+    rate = 1 / scale
+    whole = math.exp(-rate) + 1
+
+    def tail(k: NDArray[np.int64]) -> NDArray[np.float64]:  # P(Z >= k)
+        far = np.exp(-rate * np.where(k > 0, k, 1 - k)) / whole
+        return np.where(k > 0, far, 1 - far)
+
+    def as_large(n: NDArray[np.int64]) -> NDArray[np.bool_]:
+        return tail(counts - n) / tail(threshold - n) > miss / 2
+
+    def as_small(n: NDArray[np.int64]) -> NDArray[np.bool_]:
+        # n is the noisy count or more, so that all of this is below the middle of the noise, where it is a difference
+        below = np.exp(-rate * (n - counts)) * -np.expm1(-rate * (counts + 1 - threshold)) / whole
+        return below / tail(threshold - n) > miss / 2
+
+    reach = math.ceil(scale * math.log(2 / miss)) + 2
+    low = _halved(np.ones_like(counts) - 1, counts, as_large)
+    high = _halved(counts + reach, counts, as_small)
+    return low, high
+
+
+def _halved(
+    without: NDArray[np.int64], within: NDArray[np.int64], holds: Callable[[NDArray[np.int64]], NDArray[np.bool_]]
+) -> NDArray[np.int64]:
+    """The last whole numbers from `within` towards `without`, which is left out, for which something holds."""
+    out, into = without.copy(), within.copy()
+    while (np.abs(out - into) > 1).any():
+        middle = (out + into) // 2
+        # where both are neighbours the middle is one of them
+        middle = np.where(np.abs(out - into) > 1, middle, into)
+        found = holds(middle)
+        into, out = np.where(found, middle, into), np.where(found, out, middle)
+    return into
 
 
 def load_sketch(path: str | PathLike[str]) -> SketchRelease:

@@ -219,7 +219,8 @@ class Workspace:
             tables = drafts.spec_tables(self.text)
             parts = [tables.get(k) for k in ("schema", "privacy")]
             schema, privacy = (p if isinstance(p, dict) else {} for p in parts)
-            wanted = (*schema, privacy.get("person"))
+            read = [(d.get("columns") if isinstance(d, dict) else None) or [n] for n, d in schema.items()]
+            wanted = (*(n for names in read if isinstance(names, list) for n in names), privacy.get("person"))
         return tuple(n for n in wanted if isinstance(n, str) and n and header is not None and n not in header)
 
     # -- plans ---------------------------------------------------------------------------------------

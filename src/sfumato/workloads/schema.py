@@ -25,7 +25,7 @@ _TYPES = {
     "integer": ("min", "max", "width", "edges", "levels"),
     "number": ("min", "max", "width", "edges", "levels"),
     "date": ("min", "max", "by", "format", "starts"),
-    "category": ("values", "values_from", "case", "trim", "discover", "most", "prefixes"),
+    "category": ("values", "values_from", "case", "trim", "discover", "most", "prefixes", "columns"),
     "hierarchy": ("levels", "values", "values_from", "labels"),
     "boolean": (),
 }
@@ -111,6 +111,7 @@ def _read_attribute(table: Section, defaults: Section, folder: Path) -> Attribut
         policies["trim"] = table.raw("trim") if "trim" in table else False
         if not isinstance(policies["trim"], bool):
             raise table.refuse("must be true or false", "trim")
+        policies["columns"] = (table.texts("columns") or ()) if "columns" in table else ()
         if table.raw("values") == DISCOVER:
             return Categories(**policies, **_read_discovery(table))
         for key in ("discover", "most", "prefixes"):
@@ -385,6 +386,7 @@ def _toml_declaration(key: str, attribute: Attribute | None) -> list[str]:
     elif isinstance(attribute, Categories):
         lines += [f'case = "{attribute.case}"'] if attribute.case != "exact" else []
         lines += ["trim = true"] if attribute.trim else []
+        lines += [f"columns = {_toml_list(attribute.columns)}"] if attribute.columns else []
         pairs = list(attribute.code_labels.items())
         if attribute.discover is not None:
             lines += [f'values = "{DISCOVER}"', f"discover = {float(attribute.discover)!r}", f"most = {attribute.most}"]
@@ -477,7 +479,8 @@ source = {source}   # a table: .csv, .xlsx, .parquet, .json, or an address, "duc
 #   type = "date"       min = "2020-01-01", max = "2026-12-31", by = "month" (day, week, month, quarter, year); format =
 #                       "%d.%m.%Y" where texts are not written year-month-day
 #   type = "category"   values = ["a", "b"], or {{ "1" = "a", "2" = "b" }} (code = label; several may share one), or
-#                       values_from = "codes.csv"; case = "ignore", trim = true where capitals and blanks do not count
+#                       values_from = "codes.csv"; case = "ignore", trim = true where capitals and blanks do not count;
+#                       values = "discover" where nobody listed them, of pairs too: columns = ["diagnosis", "product"]
 #   type = "boolean"
 #   type = "hierarchy"  levels = ["state", "county"], values_from = "counties.csv" with a column for each
 # A number of many values (money, a weight, a duration) of which sums, means and variances are asked is a measure: its

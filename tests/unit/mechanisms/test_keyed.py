@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -14,11 +15,12 @@ import sfumato as sf
 from sfumato.cli import app
 from sfumato.curator.keys.counts import KeyTable, NamedKeys
 from sfumato.curator.keys.curator import _heavy_hitters
-from sfumato.errors import BudgetError
+from sfumato.errors import BudgetError, InvalidInput
 from sfumato.plans.keys import KeyPlan
 from sfumato.privacy.accounting import ApproxEvent, GaussianEvent, PureEvent, event_from_text, event_to_text
 from sfumato.privacy.keyed import Stability
 from sfumato.privacy.noise import DiscreteLaplace, RoundedGaussian
+from sfumato.releases.sketches import count_ends
 from sfumato.sketches import Buckets
 from support.words import plan_with
 
@@ -157,6 +159,55 @@ def test_heavy_texts_are_shown_as_texts(tmp_path: Path) -> None:
     assert "</td>" in told.output
     asked = CliRunner().invoke(app, ["keys", "ask", str(tmp_path / "s"), "1"])
     assert asked.exit_code == 0, asked.output
+
+
+@pytest.mark.parametrize("share", ["31/32", "1/8"])
+@pytest.mark.parametrize("miss", [0.05, 0.001])
+def test_intervals_of_shown_counts_hold_given_that_they_were_shown(share: str, miss: float) -> None:
+    """Every true count, every noisy count: the exact probability, given the threshold was reached.
+
+    Mutants: intervals of the noise alone, which hold of a count of 1 in none; a threshold off by one.
+    """
+    asked = sf.Keys("k", kind="text"), sf.approx(1, "1e-6")
+    law = sf.plan(*asked, neighbours="add-remove", mechanism=sf.mechanisms.hybrid(share=share)).stability
+    scale = float(law.noise.scale)
+    noisy = law.threshold + np.arange(int(60 * scale))
+    low, high = count_ends(noisy, scale, law.threshold, miss)
+    assert (low <= noisy).all()
+    assert (noisy <= high).all()
+    assert (np.diff(low) >= 0).all()
+    assert (np.diff(high) >= 0).all()
+    true = np.arange(1, law.threshold + int(20 * scale))[:, None]
+    chance = np.exp(-np.abs(noisy - true) / scale)
+    chance /= chance.sum(axis=1, keepdims=True)
+    held = (chance * ((low <= true) & (true <= high))).sum(axis=1)
+    assert held.min() >= 1 - miss - 1e-9
+    # as wide as they must be: some are hardly above, but for the steps of whole numbers
+    assert held.min() <= 1 - miss * (0.3 if scale < 2 else 0.8)
+    assert low[0] == 1
+    plain = np.abs(noisy - true) <= scale * np.log(1 / miss) + 1
+    assert (chance * plain).sum(axis=1).min() < 0.1
+    # far from the threshold they are those of the noise
+    assert abs(high[-1] - noisy[-1] - (noisy[-1] - low[-1])) <= 1
+
+
+def test_the_largest_of_shown_keys_come_with_intervals() -> None:
+    texts = ["flu"] * 400 + ["cold"] * 300 + ["rare"] * 3 + ["gout"] * 200
+    asked = {"mechanism": "hybrid", "share": "31/32", "neighbours": "add-remove"}
+    plan = plan_with(sf.Keys("k", kind="text"), sf.approx(1, "1e-6"), width=16, **asked)
+    release = sf.release(plan, pd.DataFrame({"k": texts}), ledger=None)
+    found = release.top(2, confidence=1 - 1e-8)
+    assert list(found["key"]) == ["flu", "cold"]
+    assert all(low <= n <= high for n, low, high in zip([400, 300], found["low"], found["high"], strict=True))
+    together = release.top(9, confidence=1 - 1e-8, simultaneous=True)
+    assert len(together["key"]) == 3
+    assert together["high"][0] - together["low"][0] > found["high"][0] - found["low"][0]
+    assert "low" in str(release)
+    with pytest.raises(InvalidInput, match="whole number"):
+        release.top(0)
+    sketch = plan_with(sf.Keys("k", kind="text"), sf.pure(1), mechanism="count-sketch", neighbours="add-remove")
+    with pytest.raises(InvalidInput, match="hybrid"):
+        sf.release(sketch, pd.DataFrame({"k": texts}), ledger=None).top()
 
 
 def test_a_hash_that_texts_share_tells_nothing_of_one_record() -> None:

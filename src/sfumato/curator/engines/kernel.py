@@ -25,9 +25,9 @@ from sfumato.curator.rows.encoding import (
     Column,
     Statement,
     Truncation,
+    attribute_column,
     attribute_statements,
     cell_sql,
-    check_type,
     field_sql,
     truncation_sql,
 )
@@ -123,12 +123,13 @@ def library_versions() -> tuple[str, ...]:
 class Encoding(WordLayout):
     """How the rows of a partition become words: public, made of what is declared and of the types of columns.
 
-    raw: by position, the DuckDB type of a field that arrives as it is, in column r{i}; others arrive in w0, w1, ...
+    raw: by position, the DuckDB types of fields that arrive as they are, in columns `raw_names`; others arrive in w0,
+    w1, and so on.
     person: the DuckDB type of the column `r` that names persons, of whose rows `most` are kept.
     notation: decimal mark and separator of thousands in texts.
     """
 
-    raw: dict[int, str] = field(default_factory=dict[int, str])
+    raw: dict[int, tuple[str, ...]] = field(default_factory=dict[int, tuple[str, ...]])
     person: str | None = None
     truncation: Truncation = field(default_factory=lambda: Truncation(1))
     buckets: int = 1
@@ -139,12 +140,12 @@ class Encoding(WordLayout):
         first: list[Statement] = []
         raw = [f"w{k}" for k in range(self.words)]
         fields, words = list(raw), [[w] for w in raw]
-        columns = byte_texts({f"r{i}": Column(f"r{i}", kind, *self.notation) for i, kind in self.raw.items()})
+        given = [pair for i, kinds in self.raw.items() for pair in zip(raw_names(i, kinds), kinds, strict=True)]
+        columns = byte_texts({name: Column(name, kind, *self.notation) for name, kind in given})
         for i, (word, shift, _) in enumerate(self.places()):
             if i in self.raw:
                 rule = self.grid.rules[i]
-                column = columns[f"r{i}"]
-                check_type(f"r{i}", rule, column)
+                column = attribute_column(rule, raw_names(i, self.raw[i]), columns)
                 first += attribute_statements(rule, i)
                 raw.append(f"{column.sql} AS f{i}")
                 fields.append(f"{field_sql(rule, column, f'f{i}')} AS v{i}")
@@ -158,6 +159,11 @@ class Encoding(WordLayout):
             kept.append("person")
         inner = f"SELECT {', '.join(fields)} FROM (SELECT {', '.join(raw)} FROM source)"
         return first, f"SELECT {', '.join(kept)} FROM ({inner})"
+
+
+def raw_names(i: int, columns: Sequence[str]) -> list[str]:
+    """What the columns are called that an attribute reads where rows lie, one or several."""
+    return [f"r{i}"] if len(columns) == 1 else [f"r{i}_{k}" for k in range(len(columns))]
 
 
 def encode(batches: Iterable[Any], how: Encoding, part: int) -> Iterator[PartitionRow]:
@@ -189,7 +195,8 @@ def _encode_chunks(batches: Iterable[Any], how: Encoding) -> Iterator[tuple[Word
 def _query_fields(session: DuckDBSession, query: str, table: Any, how: Encoding) -> Any:
     """What DuckDB makes of the fields of some rows, which have to be of the types that were announced."""
     session.connection.register("source", table)
-    expected = [how.raw[i] for i in sorted(how.raw)] + ([] if how.person is None else [how.person])
+    expected = [kind for i in sorted(how.raw) for kind in how.raw[i]]
+    expected += [] if how.person is None else [how.person]
     if [c.type for name, c in session.columns("source").items() if name.startswith("r")] != expected:
         raise TypeError
     return _fetch_arrow(session, query)

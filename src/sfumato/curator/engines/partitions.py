@@ -107,7 +107,7 @@ class Engine(ABC):
     def counts(self, grid: Grid, person: str | None, truncation: Truncation, packing: Packing) -> PartCounts:
         """The table, encoded and checked. Raises SourceError, or what `Engine.encode` raises."""
         found = self.columns()
-        asked = zip(grid.read_columns, grid.rules, strict=True)
+        asked = [(n, rule) for names, rule in zip(grid.columns, grid.rules, strict=True) for n in names]
         for name, rule in [*asked, *([] if person is None else [(person, None)])]:
             if name not in found:
                 raise missing_column(self.label, name)

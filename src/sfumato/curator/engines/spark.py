@@ -40,6 +40,7 @@ from sfumato.curator.engines.kernel import (
     PartitionRow,
     TableShare,
     library_versions,
+    raw_names,
     table_from_arrow,
 )
 from sfumato.curator.engines.partitions import (
@@ -220,20 +221,22 @@ class Spark(Engine):
         f = _import_spark_module("pyspark.sql.functions")
         kinds = self.columns()
         plain, columns = self.named_columns(f)
-        read = grid.read_columns
+        read = grid.columns
         placed = {
-            i: spark_cell(r, kinds[n], columns[n], f) for i, (n, r) in enumerate(zip(read, grid.rules, strict=True))
+            i: None if more else spark_cell(r, kinds[n], columns[n], f)
+            for i, ((n, *more), r) in enumerate(zip(read, grid.rules, strict=True))
         }
         if self.notation[0] != ".":  # "1,0" is 1 then, which DuckDB knows
-            placed |= {i: None for i, n in enumerate(read) if kinds[n] == "VARCHAR"}
-        raw = {i: kinds[read[i]] for i, found in placed.items() if found is None}
+            placed |= {i: None for i, (n, *_) in enumerate(read) if kinds[n] == "VARCHAR"}
+        raw = {i: tuple(kinds[n] for n in read[i]) for i, found in placed.items() if found is None}
         parts = self._partitions()
         how = self._how = Encoding(grid, raw, person and kinds[person], truncation, parts, self.notation)
         words = [f.lit(0).cast("bigint")] * how.words
         for i, (word, shift, _) in enumerate(how.places()):
             if i not in raw:
                 words[word] = words[word].bitwiseOR(f.shiftleft(placed[i], shift))
-        asked = [w.alias(f"w{k}") for k, w in enumerate(words)] + [columns[read[i]].alias(f"r{i}") for i in raw]
+        asked = [w.alias(f"w{k}") for k, w in enumerate(words)]
+        asked += [columns[n].alias(r) for i in raw for n, r in zip(read[i], raw_names(i, read[i]), strict=True)]
         asked += [] if person is None else [columns[person].alias("r")]
 
         def run() -> tuple[int, list[PartitionRow]]:

@@ -116,7 +116,7 @@ class SeveralTables(ABC):
         Raises InvalidInput where a plan is not of persons, or tables lie in several places.
         """
         self.require_person(person)
-        there = self._made_there(list(dict.fromkeys([self.key, *grid.names])))
+        there = self._made_there(list(dict.fromkeys([self.key, *grid.read_columns])))
         if there is None:
             return None
         engine, sent, made = there

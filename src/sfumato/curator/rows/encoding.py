@@ -20,6 +20,8 @@ is raised or reported about it. What a field means does not depend on where it i
   that, a whole number written with zero decimals is that whole number ("1.0" is code 1, and 1 is the code "1.0"). Other
   columns are read by
   their text.
+* `Categories` of several columns: their texts together, each read as a name is ("1.0" is 1), parted by " | ". Missing
+  where one of them is; a text with "|" in it is part of none.
 * `Hierarchy`: its finest codes, as categories are; where it says so, what is none by the longest beginning it knows.
 * Persons and keys are told apart by their text; the text of a number is that of its value, and a text that writes a
   whole number with zero decimals is that number: 1, 1.0, "1" and "1.0" are one name, "01" and "1e0" two others.
@@ -44,7 +46,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato._util.text import BLANKS, SHARP, case_folding_pairs, date_pattern
-from sfumato.cells import POINTS, WHOLE, Amounts, Codes, Days, Edges, Grid, Kinds, Rule, Truths, Wholes, whole_text
+from sfumato.cells import (
+    BETWEEN,
+    POINTS,
+    WHOLE,
+    Amounts,
+    Codes,
+    Days,
+    Edges,
+    Grid,
+    Kinds,
+    Rule,
+    Truths,
+    Wholes,
+    whole_text,
+)
 from sfumato.errors import DomainError, SourceError
 
 Statement = tuple[str, tuple[list[float], ...]]
@@ -183,6 +199,21 @@ def check_type(name: str, rule: Rule | None, column: Column) -> None:
         raise SourceError(f"column {name!r} is of type {kind}, which cannot be read as {use}; convert the column")
 
 
+def attribute_column(rule: Rule, names: Sequence[str], columns: Mapping[str, Column]) -> Column:
+    """The column that an attribute reads, or as one the texts of several. Raises SourceError as `check_type`."""
+    for name in names:
+        check_type(name, rule, columns[name])
+    first, *more = (columns[name] for name in names)
+    if not more:
+        return first
+    texts = [whole_text_sql(field_sql(rule, c, c.sql), c.decimal) for c in (first, *more)]
+    line, odd = sql_literal(BETWEEN.strip()), sql_literal(UNREADABLE)
+    joined = f"CASE WHEN list_bool_or(list_transform(t, lambda x: contains(x, {line}) OR x = {odd})) THEN {odd}"
+    joined = f"{joined} ELSE array_to_string(t, {sql_literal(BETWEEN)}) END"
+    found = f"CASE WHEN list_count(t) = {len(texts)} THEN {joined} END"
+    return Column(f"list_extract(list_transform([[{', '.join(texts)}]], lambda t: {found}), 1)", "VARCHAR")
+
+
 def encoding_statements(
     grid: Grid, columns: Mapping[str, Column], source: str, person: str | None, how: Truncation
 ) -> list[Statement]:
@@ -197,9 +228,8 @@ def encoding_statements(
     raw: list[str] = []
     fields: list[str] = []
     cells: list[str] = []
-    for i, (name, rule) in enumerate(zip(grid.read_columns, grid.rules, strict=True)):
-        column = columns[name]
-        check_type(name, rule, column)
+    for i, (names, rule) in enumerate(zip(grid.columns, grid.rules, strict=True)):
+        column = attribute_column(rule, names, columns)
         statements += attribute_statements(rule, i)
         raw.append(f"{column.sql} AS r{i}")
         fields.append(f"{field_sql(rule, column, f'r{i}')} AS v{i}")

@@ -19,7 +19,7 @@ from typing import Any, cast
 from sfumato._util.checks import same_table
 from sfumato._util.elsewhere import find_engine
 from sfumato.curator.rows import text_files
-from sfumato.curator.rows.encoding import attribute_statements, cell_sql, check_declared, check_type, field_sql
+from sfumato.curator.rows.encoding import attribute_column, attribute_statements, cell_sql, check_declared, field_sql
 from sfumato.curator.rows.readers import OpenedTable, attempt, missing_column, open_table
 from sfumato.curator.rows.sources import open_source
 from sfumato.curator.rows.text_files import OtherEncoding as OtherEncoding  # for who shows samples
@@ -108,7 +108,7 @@ def place_sample(sample: str | Path | Source, domain: Domain, unit: PrivacyUnit)
         once_per=unit.once_per,
         rows_per_group=unit.rows_per_group,
     ).rows
-    opened = open_table(sample, list(dict.fromkeys(domain.grid.read_columns)))
+    opened = open_table(sample, domain.grid.read_columns)
     try:
         message = f"{opened.label} could not be read"
         if find_engine(sample) is not None:  # its rows come once
@@ -116,7 +116,7 @@ def place_sample(sample: str | Path | Source, domain: Domain, unit: PrivacyUnit)
             attempt(message, lambda: opened.session.connection.execute(kept))
             opened = replace(opened, sql="sample")
         (rows,), *_ = attempt(message, lambda: opened.session.rows(f"SELECT count(*) FROM {opened.sql}"))
-        read = zip(domain.grid.read_columns, domain.attributes.items(), strict=True)
+        read = zip(domain.grid.columns, domain.attributes.items(), strict=True)
         placed = tuple(
             attempt(message, lambda n=name, a=attribute, c=column, j=i: _place_attribute(opened, n, a, c, j))
             for i, (column, (name, attribute)) in enumerate(read)
@@ -126,11 +126,10 @@ def place_sample(sample: str | Path | Source, domain: Domain, unit: PrivacyUnit)
     return Sample(int(rows), counted, placed)
 
 
-def _place_attribute(opened: OpenedTable, name: str, attribute: Attribute, read: str, i: int) -> PlacedRows:
+def _place_attribute(opened: OpenedTable, name: str, attribute: Attribute, read: Sequence[str], i: int) -> PlacedRows:
     every = replace(attribute, outside="other", missing="other")
-    column = opened.columns[read]
     # by the rules that encode a table
-    check_type(f"r{i}", every.rule, column)
+    column = attribute_column(every.rule, read, opened.columns)
     field, cell = field_sql(every.rule, column, f"r{i}"), cell_sql(every.rule, i, column.decimal)
     for statement in attribute_statements(every.rule, i):
         opened.session.connection.execute(*statement)

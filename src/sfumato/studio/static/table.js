@@ -239,7 +239,7 @@ function sought(name) {
     const given = table("schema", name);
     const changes = [{ place: ["schema", name, "values"], value: on ? SOUGHT : "" }];
     for (const key of ["values_from", "case", "outside"]) if (on && given[key] !== undefined) changes.push({ place: ["schema", name, key], value: null });
-    for (const key of ["discover", "most", "prefixes"]) if (!on && given[key] !== undefined) changes.push({ place: ["schema", name, key], value: null });
+    for (const key of ["discover", "most", "prefixes", "columns"]) if (!on && given[key] !== undefined) changes.push({ place: ["schema", name, key], value: null });
     // half of delta is set aside for labels that one person alone has
     const { delta, thresholds } = table("privacy");
     if (on && delta !== undefined && thresholds === undefined) changes.push({ place: ["privacy", "thresholds"], value: number(Number(delta) / 2) });
@@ -256,7 +256,17 @@ function searching(name) {
   };
   const percent = (text) => (Number.isFinite(Number(text)) ? String(Number((Number(text) / 100).toPrecision(12))) : text);
   return [sought(name), field("discover", "Share of the budget that finds them, in %", String(Number((100 * Number(given.discover ?? 0.2)).toPrecision(6))), percent),
-    field("most", "shown at most", given.most ?? "1000", (text) => text)];
+    field("most", "shown at most", given.most ?? "1000", (text) => text), together(name)];
+}
+
+/** Labels of several columns: this one's and those named here, read together. */
+function together(name) {
+  const others = (table("schema", name).columns ?? []).filter((column) => column !== name);
+  const save = later((text) => {
+    const named = text.split(",").map((part) => part.trim()).filter(Boolean);
+    write(name, "columns", named.length ? [name, ...named] : null);
+  });
+  return h("label", {}, "together with the labels of ", h("input", { type: "text", autocomplete: "off", value: others.join(", "), oninput: (event) => save(event.target.value) }));
 }
 
 function categories(name) {
