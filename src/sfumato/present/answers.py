@@ -260,7 +260,7 @@ def attribute_distribution(release: Release, attribute: str, by: tuple[str, ...]
         frame = release.cdf(attribute, by=by, confidence=CONFIDENCE)
     except NotAnswerable:
         return None
-    groups = [safe_text(", ".join(cell)) for cell in itertools.product(*(domain[b].labels for b in by))]
+    groups = [", ".join(cell) for cell in itertools.product(*(shown_cells(domain, b) for b in by))]
     labels = shown_cells(domain, attribute)[: domain[attribute].declared_size]
     shape = (len(groups), len(labels))
     share, low, high = (np.array(frame[c], dtype=np.float64).reshape(shape) for c in ("share", "low", "high"))

@@ -92,7 +92,7 @@
     await drawer();
     const look = { config: site.config, renderer: "svg", actions: false, defaultStyle: false };
     if (wantedSpec.get(place) !== spec) return;
-    const { view } = await vegaEmbed(place, spec, { ...look, ast: true, logLevel: 1, tooltip: { disableDefaultStyle: true }, formatLocale: site.locale });
+    const { view } = await vegaEmbed(place, spec, { ...look, ast: true, logLevel: 1, tooltip: { disableDefaultStyle: true }, formatLocale: site.locale.number, timeFormatLocale: site.locale.time });
     place.setAttribute("aria-label", text);
     drawn.set(place, [view, text]);
     if (wantedSpec.get(place) !== spec) place.replaceChildren(); // it was drawn while something else was chosen

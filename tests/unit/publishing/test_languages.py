@@ -15,7 +15,9 @@ import pytest
 
 import sfumato as sf
 from sfumato._util.catalogue import ENGLISH, say_amount, say_day, say_note, say_text, speak
+from sfumato.domain.hierarchies import nest_labels
 from sfumato.publishing import Publication, publish, write_formats
+from sfumato.releases.ends import shown_cells
 from sfumato.releases.methods import method_paragraph
 
 TOLD = Publication(
@@ -69,7 +71,9 @@ def test_a_german_workbook_has_no_english_sentence(files: Path) -> None:
     assert [text for text in said if len(text.split()) > 3 and ENGLISH.search(text) and "==" not in text] == []
     first = _words(book["Lies mich"])
     (caution,) = (first[i + 1] for i, text in enumerate(first) if text == "Vorsicht")
-    assert re.match(r"age: 1?\d(,\d)? % der Datensätze sind in \(other\); stimmt der Bereich 0 bis 65, oder", caution)
+    assert re.match(
+        r"age: 1?\d(,\d)? % der Datensätze sind in \(sonstige\); stimmt der Bereich 0 bis 65, oder", caution
+    )
     assert "Lohn nach Geschlecht" in first
     named = _words(book["benannte Anzahlen"])
     assert "insgesamt" in named
@@ -102,22 +106,57 @@ def test_the_method_tells_what_was_asked_and_what_means_err(release: sf.Release)
 
 
 def test_labels_are_in_words_on_the_site_and_beside_csv_files(release: sf.Release, files: Path, tmp_path: Path) -> None:
-    """Mutants: ranges as Python writes them; the category's text left out; codes of a table that is not there."""
+    """Mutants: ranges and what has no label in English; the category's text left out; codes of a table that is not
+    there; stored codes in German."""
     site = publish(release, tmp_path / "site", publication=TOLD)
     facts = json.loads((site / "site.json").read_text(encoding="utf-8"))["attributes"]
-    ages = ["0 bis unter 18", "18 bis unter 45", "45 bis unter 65", "(other)"]
+    ages = ["0 bis unter 18", "18 bis unter 45", "45 bis unter 65", "(sonstige)"]
     assert facts["age"]["labels"] == ages
-    assert facts["sex"]["labels"] == ["weiblich", "m", "(other)"]
+    assert facts["sex"]["labels"] == ["weiblich", "m", "(sonstige)"]
     with (files / "csv" / "codes.csv").open(encoding="utf-8", newline="") as held:
         rows = list(csv.DictReader(held))
     told = {(r["attribute"], r["code"]): r["label"] for r in rows}
     table = pd.read_csv(files / "csv" / "age.sex.csv")
     assert [told["age", code] for code in dict.fromkeys(table["age"])] == ages
     assert told["statistic", "mean"] == "Mittelwert"
+    assert set(table["sex"]) == {"f", "m", "(other)"}
+    px = (files / "px" / "age.sex.px").read_text(encoding="utf-8")
+    assert ('"(sonstige)"' in px.split("CODES")[0], '"(other)"' in px.split("CODES")[2]) == (True, True)
     page = (site / "index.html").read_text(encoding="utf-8")
     assert re.search(r"mit einem typischen Fehler von [\d,]+ Datensätzen\.", page)
     assert "<td>Personen</td>" in page
     assert "<td>Anzahlen</td>" in page
+
+
+def test_labels_that_are_ours_are_said_in_every_language() -> None:
+    """Mutants: labels that people gave translated; quarters, weeks, true, false, rests and empty finds left English."""
+    rest = nest_labels([["A"], ["A1", "A2"]], ["group", "code"], "other")
+    mine = sf.Categories(["true", "(none found)", "2024-Q1"], outside="other")
+    axes = {
+        "quarter": sf.Dates("2024-11-15", "2025-01-31", by="quarter", outside="other"),
+        "week": sf.Dates("2025-01-06", "2025-01-12", by="week"),
+        "month": sf.Dates("2025-01-06", "2025-01-12", by="month"),
+        "flag": sf.Booleans(missing="other"),
+        "code": rest,
+        "mine": mine,
+        "lost": sf.Categories(["(none found)"], outside="other"),
+    }
+    domain = sf.Domain(axes)
+    english = {n: shown_cells(domain, n) for n in domain.names}
+    assert english == {n: list(domain[n].labels) for n in domain.names}
+    with speak("de"):
+        german = {n: shown_cells(domain, n) for n in domain.names}
+    assert german == {
+        "quarter": ["4. Quartal 2024", "1. Quartal 2025", "(sonstige)"],
+        "week": ["2. Woche 2025"],
+        "month": ["2025-01"],
+        "flag": ["falsch", "wahr", "(sonstige)"],
+        "code": ["A1", "A2", "A (sonstige)", "(sonstige)"],
+        "mine": ["true", "(none found)", "2024-Q1", "(sonstige)"],
+        "lost": ["(keine gefunden)", "(sonstige)"],
+    }
+    with speak("fr"):
+        assert shown_cells(domain, "quarter") == ["T4 2024", "T1 2025", "(autres)"]
 
 
 def test_words_in_sentences_and_notes() -> None:
@@ -135,7 +174,7 @@ def test_words_in_sentences_and_notes() -> None:
         assert say_day("2026-11-05") == "05.11.2026"
         assert say_text("mean gap below 12,000.5") == "mittlerer Abstand unter 12.000,5"
         assert say_text("x: 2.0 % of records are in (other); is the range −1,000 to 5 right?") == (
-            "x: 2,0 % der Datensätze sind in (other); stimmt der Bereich −1.000 bis 5?"
+            "x: 2,0 % der Datensätze sind in (sonstige); stimmt der Bereich −1.000 bis 5?"
         )
     with speak("fr"):
         assert say_day("2026-11-05") == "05/11/2026"
