@@ -40,6 +40,14 @@ def test_examples_say_how_texts_are_written_and_changes_are_taken_back(page: Stu
     browser.until(lambda: browser.all("#columns h3")[-1].text == "born")
     browser.choose(f"[aria-labelledby={heading(browser, 'born')[1]}] .head select", "dates")
     browser.saved()
+    # an end of the range says how days are written, where it can be read in one way alone
+    from_ = f"[aria-labelledby={heading(browser, 'born')[1]}] .fields label input"
+    for text, told in (("05.06.1926", "cannot be told apart"), ("31.12.1926", "")):
+        browser.type(from_, text)
+        if told:
+            browser.until(lambda told=told: told in browser.text("#columns"))
+            assert "1926" not in page.desk.text
+    browser.until(lambda: 'min = "1926-12-31"' in page.desk.text and 'format = "%d.%m.%Y"' in page.desk.text)
     example = f"#example-{heading(browser, 'born')[0]}"
     for text, told in (("05.06.2026", "cannot be told apart"), ("28.11.2026", "")):
         browser.type(example, text)

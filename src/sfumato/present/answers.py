@@ -290,6 +290,17 @@ def _largest_groups(release: Release, by: tuple[str, ...], groups: list[int]) ->
     return sorted(groups, key=lambda g: -sizes[g])
 
 
+def measures_asked_first(release: Release) -> bool:
+    """Whether sums of measures were asked before single queries."""
+    measures = set(release.plan.workload.domain.measures)
+    for query in _other_blocks(release):
+        if measures & set(query.block.attributes):
+            return True
+        if _distribution_of(query) is None:
+            return False
+    return False
+
+
 def measures_table(release: Release, flags: Mapping[str, float] | None = None) -> list[TitledTable]:
     """Sums, means, variances, gaps, inequality and what pairs have of measures, one line each, where they follow.
 

@@ -107,7 +107,7 @@ def test_the_method_tells_what_was_asked_and_what_means_err(release: sf.Release)
 
 def test_labels_are_in_words_on_the_site_and_beside_csv_files(release: sf.Release, files: Path, tmp_path: Path) -> None:
     """Mutants: ranges and what has no label in English; the category's text left out; codes of a table that is not
-    there; stored codes in German."""
+    there; stored codes in German; means first whatever was asked first."""
     site = publish(release, tmp_path / "site", publication=TOLD)
     facts = json.loads((site / "site.json").read_text(encoding="utf-8"))["attributes"]
     ages = ["0 bis unter 18", "18 bis unter 45", "45 bis unter 65", "(sonstige)"]
@@ -125,6 +125,8 @@ def test_labels_are_in_words_on_the_site_and_beside_csv_files(release: sf.Releas
     page = (site / "index.html").read_text(encoding="utf-8")
     assert re.search(r"mit einem typischen Fehler von [\d,]+ Datensätzen\.", page)
     assert "<td>Personen</td>" in page
+    # the total and the count were asked before the means
+    assert page.index("Einzelne Abfragen mit") < page.index("Summen, Mittelwerte und Varianzen")
     assert "<td>Anzahlen</td>" in page
 
 
