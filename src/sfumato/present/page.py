@@ -251,7 +251,7 @@ def protection_section(plan: WorkloadPlan, reading: Sentences, *, released: bool
 
 
 def glance_tables(release: Release, told: Publication) -> list[DescriptionBlock]:
-    """Single answers and measures, as they were asked, and typical values, with a publication's marks and their rule."""
+    """Single answers and measures, as they were asked, and typical values, with the marks of a publication."""
     marks = read_reliability(told.flags)
     asked = [measures_table, singles_table] if measures_asked_first(release) else [singles_table, measures_table]
     flagged = [block for made in asked for block in made(release, told.flags)]
