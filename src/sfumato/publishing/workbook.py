@@ -255,10 +255,15 @@ def _cross_sheet(
     _for_paper(sheet, told, landscape=True)
 
 
+def error_decimals(errors: FloatArray) -> int:
+    """Decimals that show two figures of a table's typical standard error; none where it is exact."""
+    known = errors[np.isfinite(errors) & (errors > 0)]
+    return 0 if not known.size else max(0, 1 - math.floor(math.log10(float(np.median(known)))))
+
+
 def _form(errors: FloatArray, share: bool, mark: str) -> str:
     """A number format with as many decimals as errors let be read, and the mark behind the number."""
-    known = errors[np.isfinite(errors) & (errors > 0)] * (100 if share else 1)
-    decimals = 0 if not known.size else min(4, max(0, 1 - math.floor(math.log10(float(np.median(known))))))
+    decimals = min(4, error_decimals(errors * (100 if share else 1)))
     text = f"#,##0{'.' * bool(decimals)}{'0' * decimals}" if not share else f"0{'.' * bool(decimals)}{'0' * decimals}%"
     shown = {SUPPRESS: f" {WITHHELD}"}.get(mark, mark).replace('"', "")
     return f'{text}"{shown}"' if shown else text
