@@ -219,7 +219,7 @@ def test_groups_by_age_are_made_of_a_date_of_birth(tmp_path: Path, browser: Brow
         browser.click("#ages-make-0")
         browser.until(lambda: 'starts = ["1961-01-01", "1981-01-01", "2008-01-01"]' in page.desk.text)
         browser.until(
-            lambda: "Groups: 65 and over; 45 to under 65; 18 to under 45; under 18." in browser.text("#columns")
+            lambda: "Groups: under 18; 18 to under 45; 45 to under 65; 65 and over." in browser.text("#columns")
         )
         from_ = browser.find("#columns .column > .fields > label input")
         from_.clear()
@@ -234,6 +234,7 @@ def test_groups_by_age_are_made_of_a_date_of_birth(tmp_path: Path, browser: Brow
         assert [texts[cell] for cell in domain["born"].declared_labels] == [
             "65 und älter", "45 bis unter 65", "18 bis unter 45", "unter 18",
         ]  # fmt: skip
+        assert next(iter(texts.values())) == "unter 18", "the youngest come first, on pages and in files"
         assert "by" not in spec["schema"]["born"]
         browser.go(f"{page.keys.origin}/questions")
         browser.until(lambda: browser.all("#matrix input"))

@@ -23,7 +23,7 @@ from sfumato.operators.base import FloatArray
 from sfumato.plans.predictions import expand_to_queries
 from sfumato.present.words import round_to_error, show_figures
 from sfumato.releases import Release, Table
-from sfumato.releases.ends import shown_cells
+from sfumato.releases.ends import shown_cells, shown_places
 from sfumato.releases.measure_tables import asked_measures, measure_statistics, measure_table
 from sfumato.releases.moments import read_moments
 from sfumato.releases.reliability import SUPPRESS, WITHHELD, Reliability, read_reliability
@@ -188,7 +188,7 @@ def small_table(release: Release, table: Table, *, asked: bool) -> SmallTable:
     texts = [shown_cells(domain, name) for name in table.attributes]
     extra = [domain[name].size - 1 if domain[name].has_other else -1 for name in table.attributes]
     paired = len(shape) == 2 and _fits_chart(domain, table.attributes)
-    places = range(table.values.size)
+    places = shown_places(domain, table.attributes)
     if len(shape) > 1 and not paired:
         places = np.argsort(-table.values.reshape(-1), kind="stable")[:_MAX_CELLS].tolist()
     rows: Rows = []

@@ -14,6 +14,7 @@ from sfumato._util.catalogue import say_words
 from sfumato._util.frames import safe_text
 from sfumato.publishing.office_tables import OfficeFiles, WrittenTable, write_office_text
 from sfumato.publishing.workbook import NUMBERS, as_sentence, error_decimals
+from sfumato.releases.ends import told_order
 from sfumato.releases.measure_tables import MeasureTable
 from sfumato.releases.methods import method_paragraph
 from sfumato.releases.reliability import SUPPRESS, read_reliability
@@ -34,7 +35,17 @@ def _px_text(files: OfficeFiles, t: WrittenTable) -> str:
     figure = say_words("Figure")
     heads = _px_distinct([*t.headings, figure])
     shown = [say_words(w) for w in ("Answer", "Standard error", "95 % from", "95 % to")]
-    rows = t.frame.rows()
+    # values stand in the order in which readers see them, statistics before groups
+    orders = [
+        told_order(labels, told.category_texts(n)) for n, labels in zip(t.table.attributes, t.table.labels, strict=True)
+    ]
+    codes, texts = (
+        [[axis[i] for i in order] for axis, order in zip(all_axes, orders, strict=True)]
+        for all_axes in (t.table.labels, t.texts)
+    )
+    places = np.arange(t.table.values.size).reshape(t.table.values.shape)[np.ix_(*orders)].reshape(-1)
+    frame_rows = t.frame.rows()
+    rows = [frame_rows[i] for i in places.tolist()]
     numbers = [[_px_number(row[n]) for n in NUMBERS[:4]] for row in rows]
     least, precisions = _shown_decimals(t)
     stored = max((len(text.partition(".")[2]) for line in numbers for text in line if text != _UNKNOWN), default=0)
@@ -57,9 +68,9 @@ def _px_text(files: OfficeFiles, t: WrittenTable) -> str:
         ("STUB", _px_list(heads[:-1])),
         ("HEADING", _px_list(heads[-1:])),
     ]
-    for head, texts in zip(heads, (*t.texts, shown), strict=True):
-        words.append((f"VALUES({_px_quoted(head)})", _px_list(_px_distinct(texts))))
-    for head, labels in zip(heads, t.table.labels, strict=False):
+    for head, told_cells in zip(heads, (*texts, shown), strict=True):
+        words.append((f"VALUES({_px_quoted(head)})", _px_list(_px_distinct(told_cells))))
+    for head, labels in zip(heads, codes, strict=False):
         words.append((f"CODES({_px_quoted(head)})", _px_list(_px_distinct(labels))))
     words.append((f"CODES({_px_quoted(heads[-1])})", _px_list(NUMBERS[:4])))
     words.append(("LAST-UPDATED", _px_quoted(stamp)))
@@ -71,9 +82,9 @@ def _px_text(files: OfficeFiles, t: WrittenTable) -> str:
     notes += [marks.statement(left_out=files.leave_out)] if marks.classes else []
     words += [("NOTE", _px_quoted(" ".join(n for n in notes if n)))]
     for (axis, place), decimals in precisions.items():
-        value = _px_distinct((*t.texts, shown)[axis])[place]
+        value = _px_distinct((*texts, shown)[axis])[place]
         words.append((f"PRECISION({_px_quoted(heads[axis])},{_px_quoted(value)})", str(decimals)))
-    cells = itertools.product(*(_px_distinct(labels) for labels in t.texts))
+    cells = itertools.product(*(_px_distinct(labels) for labels in texts))
     flagged = [(cell, row["flag"]) for cell, row in zip(cells, rows, strict=True) if row.get("flag")]
     for cell, flag in flagged:
         place = ",".join(_px_quoted(x) for x in (*cell, shown[0]))

@@ -21,6 +21,7 @@ from sfumato.present.sections import guarantee_sentences, reading_advice
 from sfumato.publishing.site import tables_to_publish
 from sfumato.releases import Release, Table
 from sfumato.releases.crosstab import BASES, CrossTable
+from sfumato.releases.ends import shown_places
 from sfumato.releases.measure_tables import measure_tables
 from sfumato.releases.methods import method_paragraph
 from sfumato.releases.publication import Publication
@@ -114,7 +115,10 @@ def _fill_book(book: Any, release: Release, told: Publication, *, leave_out: boo
             _cross_sheet(book.add_worksheet(tab), styles, made, shown.title(), told, leave_out=leave_out)
             sheets.append((tab, shown.title()))
         else:
-            add_list(tab, shown.title(), _with_texts(table.frame(told.flags or None), shown))
+            rows = _with_texts(table.frame(told.flags or None), shown)
+            places = shown_places(release.plan.workload.domain, names)
+            told_rows = Frame({head: [values[i] for i in places] for head, values in rows.columns.items()})
+            add_list(tab, shown.title(), told_rows)
     _first_sheet(first, styles, release, told, sheets, leave_out=leave_out)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,6 +41,24 @@ def shown_cells(domain: Domain, name: str) -> list[str]:
         texts = _spoken_cells(domain, name, texts)
     told = called_cells(name)
     return [safe_text(told.get(label, text)) for label, text in zip(domain[name].labels, texts, strict=True)]
+
+
+def told_order(labels: Sequence[str], told: Iterable[str]) -> list[int]:
+    """The places of labels in the order in which readers see them: as an office lists them, where it lists all.
+
+    What was not declared comes last, unless it is listed too.
+    """
+    rank = {label: i for i, label in enumerate(told)}
+    if not {*labels} - {OTHER} <= rank.keys():
+        return list(range(len(labels)))
+    return sorted(range(len(labels)), key=lambda i: rank.get(labels[i], len(rank)))
+
+
+def shown_places(domain: Domain, names: Sequence[str]) -> list[int]:
+    """The places of a table's cells, its last attribute running fastest, in the order in which readers see them."""
+    orders = [told_order(domain[n].labels, called_cells(n)) for n in names]
+    places = np.arange(math.prod(domain.sizes(names))).reshape(domain.sizes(names))
+    return places[np.ix_(*orders)].reshape(-1).tolist()
 
 
 def _spoken_cells(domain: Domain, name: str, texts: list[str]) -> list[str]:

@@ -59,7 +59,8 @@ KINDS = {
 def publication_fields(place: Path) -> dict[str, Any]:
     """The publication of a release's folder as the page's fields have it."""
     told = folder_publication(place) or Publication()
-    flags = ", ".join(f"{mark}={share:g}" for mark, share in told.flags.items())
+    # a share above 1 is typed as per cent alone
+    flags = ", ".join(f"{m}={s:g}" if s <= 1 else f"{m}={100 * s:g} %" for m, s in told.flags.items())
     labels = [f"{name} = {told.heading(name)}" for name in dict.fromkeys((*told.labels, *told.units))]
     labels += [f"{n}.{cell} = {text}" for n in told.categories for cell, text in told.category_texts(n).items()]
     texts = {name: told.text(name) for name in TEXTS}

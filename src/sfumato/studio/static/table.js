@@ -207,14 +207,14 @@ function ages(name) {
     refuse(list, fine ? "" : "ages are whole numbers of years below 120, such as 18; 30; 45; 65");
     if (!on || !fine) return;
     const found = ageGroups(on, years, readDay(String(spec().schema[name].min ?? ""), "") ?? undefined);
-    const called = Object.fromEntries(cellsOfDays(found).map((cell, j) => [cell, found.texts[j]]));
+    const called = Object.fromEntries(cellsOfDays(found).map((cell, j) => [cell, found.texts[j]]).reverse()); // the youngest first, as pages have them then
     change([{ place: ["schema", name, "min"], value: found.min }, { place: ["schema", name, "max"], value: found.max }, { place: ["schema", name, "by"], value: null },
       { place: ["schema", name, "starts"], value: found.starts }, { place: ["schema", name, "categories"], value: called }], () => columns(name));
   };
   const back = () => change([{ place: ["schema", name, "starts"], value: null }, { place: ["schema", name, "categories"], value: null }, { place: ["schema", name, "by"], value: "year" }], () => columns(name));
   const on = Array.isArray(given.starts);
   return h("details", { className: "wide ages", open: on }, h("summary", {}, "Groups by age, of a date of birth"),
-    on ? h("p", { className: "quiet" }, `Groups: ${cellsOfDays(given).map((cell) => given.categories?.[cell]?.en ?? cell).join("; ")}. Pages call them so in their language; conditions name days of birth.`) : null,
+    on ? h("p", { className: "quiet" }, `Groups: ${(given.categories ? Object.keys(given.categories) : cellsOfDays(given)).map((cell) => given.categories?.[cell]?.en ?? cell).join("; ")}. Pages call them so in their language; conditions name days of birth.`) : null,
     h("div", { className: "fields" }, h("label", {}, "Age in years on the day ", day), h("label", {}, "groups begin at the ages ", list),
       h("button", { type: "button", id: `ages-make-${i}`, onclick: make }, "Make the groups"), on ? h("button", { type: "button", onclick: back }, "Cells of a year instead") : null));
 }
