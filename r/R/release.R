@@ -26,13 +26,17 @@ read_release <- function(folder) {
     )
   })
   names(tables) <- index$table
-  structure(list(about = about, tables = tables), class = "sfumato_release")
+  structure(list(about = about, tables = tables, measures = read_measures(folder)), class = "sfumato_release")
 }
 
 print.sfumato_release <- function(x, ...) {
   cat(sprintf("%s: %d tables, %s\n", x$about$title, length(x$tables), x$about$guarantee))
   cat(sprintf("protected: %s; intervals hold with %s\n", x$about$protected, x$about$confidence))
   for (one in x$tables) cat("  ", paste(one$attributes, collapse = " x "), "\n", sep = "")
+  for (one in x$measures) {
+    by <- if (length(one$by)) paste(" by", paste(one$by, collapse = " x ")) else ""
+    cat("  statistics of ", one$measure, by, "\n", sep = "")
+  }
   invisible(x)
 }
 
@@ -44,6 +48,32 @@ print.sfumato_release <- function(x, ...) {
 #'   high, and what the files have besides.
 release_table <- function(release, ...) {
   read_cells(find_table(release, c(...)))
+}
+
+#' Means, sums and other statistics of a measure
+#'
+#' @param release A release.
+#' @param measure The name of the measure, such as "income".
+#' @param ... Names of the attributes by whose cells they are, in any order; none for those of everybody.
+#' @return A data frame with one row for each statistic and cell: the statistic as a factor, labels as factors, answer,
+#'   standard_error, low, high, and what the files have besides. Its attribute "note" says of which values they are.
+measure_table <- function(release, measure, ...) {
+  by <- c(...)
+  known <- vapply(release$measures, `[[`, "", "measure")
+  if (length(known) == 0) stop("no measure is in the release; it has counts alone", call. = FALSE)
+  if (!is.character(measure) || length(measure) != 1 || !measure %in% known) {
+    stop(sprintf("'%s' is no measure of the release; it has %s", paste(measure, collapse = ", "), paste(unique(known), collapse = ", ")), call. = FALSE)
+  }
+  fits <- vapply(release$measures, function(one) one$measure == measure && setequal(one$by, by), NA)
+  if (!any(fits)) {
+    has <- vapply(release$measures[known == measure], function(one) {
+      if (length(one$by)) paste("by", paste(one$by, collapse = " x ")) else "of everybody"
+    }, "")
+    asked <- if (length(by)) paste("by", paste(by, collapse = " x ")) else "of everybody"
+    stop(sprintf("no statistics of %s %s are in the release; it has those %s", measure, asked, paste(has, collapse = "; ")), call. = FALSE)
+  }
+  one <- release$measures[fits][[1]]
+  structure(read_cells(one), note = one$note)
 }
 
 #' All answers of a release
@@ -119,6 +149,18 @@ combine <- function(release, attributes, weights, confidence = 0.95) {
   if (laplace && confidence < 5 / 6) stop("of Laplace noise intervals are told from a confidence of 5/6 on", call. = FALSE)
   factor <- if (laplace) sqrt(4 / (9 * (1 - confidence))) else stats::qnorm((1 + confidence) / 2)
   data.frame(answer = answer, standard_error = error, low = answer - factor * error, high = answer + factor * error)
+}
+
+# What measures.csv names, where there is one: of each file the measure, the axis of statistics, and the groups.
+read_measures <- function(folder) {
+  path <- file.path(folder, "measures.csv")
+  if (!file.exists(path)) return(list())
+  index <- read_texts(path)
+  lapply(seq_len(nrow(index)), function(i) {
+    split <- strsplit(index$attributes[i], " ", fixed = TRUE)[[1]]
+    names <- vapply(split, utils::URLdecode, "", USE.NAMES = FALSE)
+    list(measure = index$measure[i], attributes = names, by = names[-1], file = file.path(folder, index$file[i]), note = index$note[i])
+  })
 }
 
 read_texts <- function(path) {

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import sfumato as sf
@@ -95,3 +96,45 @@ def test_projected_files_are_not_added_up(library: Path, tmp_path: Path) -> None
     )
     assert "unprojected" in ended.stdout
     assert "before the projection" in ended.stdout
+
+
+def test_r_reads_means_and_sums(library: Path, tmp_path: Path) -> None:
+    """Mutants: statistics of another measure or grouping; labels in alphabetical order; a refusal that says nothing."""
+    domain = sf.Domain(
+        {"the ward": sf.Categories(["south", "north", "east"], outside="other", missing="other")},
+        measures={"cost": sf.Measure(0, 100), "age": sf.Measure(0, 99)},
+    )
+    work = sf.stack(both=sf.means(domain, ["cost", "age"], by=["the ward"]), all=sf.means(domain, "cost"))
+    wards = np.random.default_rng(3).choice(["south", "north", "east"], 900)
+    rows = {"the ward": wards, "cost": np.arange(900) % 100, "age": np.arange(900) % 90}
+    plan = sf.plan(work, sf.approx(2, "1e-6"), neighbours="add-remove")
+    release = sf.release(plan, pd.DataFrame(rows), ledger=None, name="2026")
+    files = write_formats(release, tmp_path / "files", ["plain"])
+    code = f"""
+    library(sfumato); r <- read_release("{files}"); print(r)
+    full <- function(x) {{ n <- vapply(x, is.numeric, NA); x[n] <- lapply(x[n], sprintf, fmt = "%.17g"); x }}
+    cost <- measure_table(r, "cost", "the ward")
+    stopifnot(identical(levels(cost$`the ward`)[1:3], c("south", "north", "east")), nzchar(attr(cost, "note")))
+    write.csv(full(cost), "{tmp_path}/cost.csv", row.names = FALSE)
+    write.csv(full(measure_table(r, "cost")), "{tmp_path}/all.csv", row.names = FALSE)
+    for (call in expression(measure_table(r, "pay"), measure_table(r, "age"), measure_table(r, "cost", "sex")))
+      cat(tryCatch(eval(call), error = conditionMessage), "\n")
+    """
+    ended = subprocess.run(
+        ["Rscript", "-e", code], capture_output=True, text=True, env=os.environ | {"R_LIBS": str(library)}
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "statistics of cost by the ward" in ended.stdout
+    for said in (
+        "'pay' is no measure of the release; it has cost, age",
+        "no statistics of age of everybody are in the release; it has those by the ward",
+        "no statistics of cost by sex are in the release; it has those by the ward; of everybody",
+    ):
+        assert said in ended.stdout
+    for name, by in (("cost", ["the ward"]), ("all", [])):
+        with (tmp_path / f"{name}.csv").open(newline="") as handle:
+            found = [row for row in csv.DictReader(handle) if row["statistic"] == "mean"]
+        told = release.mean("cost", by=by)
+        for key, column in (("answer", "mean cost"), *((k, k) for k in ("standard_error", "low", "high"))):
+            # (other) has too few records to tell a mean: NA there, None here
+            assert [None if row[key] == "NA" else float(row[key]) for row in found] == list(told[column])

@@ -40,6 +40,14 @@ def test_examples_say_how_texts_are_written_and_changes_are_taken_back(page: Stu
     browser.until(lambda: browser.all("#columns h3")[-1].text == "born")
     browser.choose(f"[aria-labelledby={heading(browser, 'born')[1]}] .head select", "dates")
     browser.saved()
+    # an end of the range says how days are written, where it can be read in one way alone
+    from_ = f"[aria-labelledby={heading(browser, 'born')[1]}] .fields label input"
+    for text, told in (("05.06.1926", "cannot be told apart"), ("31.12.1926", "")):
+        browser.type(from_, text)
+        if told:
+            browser.until(lambda told=told: told in browser.text("#columns"))
+            assert "1926" not in page.desk.text
+    browser.until(lambda: 'min = "1926-12-31"' in page.desk.text and 'format = "%d.%m.%Y"' in page.desk.text)
     example = f"#example-{heading(browser, 'born')[0]}"
     for text, told in (("05.06.2026", "cannot be told apart"), ("28.11.2026", "")):
         browser.type(example, text)
@@ -211,7 +219,7 @@ def test_groups_by_age_are_made_of_a_date_of_birth(tmp_path: Path, browser: Brow
         browser.click("#ages-make-0")
         browser.until(lambda: 'starts = ["1961-01-01", "1981-01-01", "2008-01-01"]' in page.desk.text)
         browser.until(
-            lambda: "Groups: 65 and over; 45 to under 65; 18 to under 45; under 18." in browser.text("#columns")
+            lambda: "Groups: under 18; 18 to under 45; 45 to under 65; 65 and over." in browser.text("#columns")
         )
         from_ = browser.find("#columns .column > .fields > label input")
         from_.clear()
@@ -226,6 +234,7 @@ def test_groups_by_age_are_made_of_a_date_of_birth(tmp_path: Path, browser: Brow
         assert [texts[cell] for cell in domain["born"].declared_labels] == [
             "65 und älter", "45 bis unter 65", "18 bis unter 45", "unter 18",
         ]  # fmt: skip
+        assert next(iter(texts.values())) == "unter 18", "the youngest come first, on pages and in files"
         assert "by" not in spec["schema"]["born"]
         browser.go(f"{page.keys.origin}/questions")
         browser.until(lambda: browser.all("#matrix input"))

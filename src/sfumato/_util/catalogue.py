@@ -1,8 +1,8 @@
 """The words of pages in a reader's language: English texts are the keys of the catalogues of all others.
 
 A catalogue is a TOML file of this package's `catalogues`, called by its language: `[numbers]` has the marks of
-decimals and thousands, `[words]` a text for each English one, with the same names in braces. English has no file: what
-a catalogue leaves out is said in English.
+decimals and thousands, `[times]` the words of axes of days, `[words]` a text for each English one, with the same names
+in braces. English has no file: what a catalogue leaves out is said in English.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 
@@ -33,6 +33,7 @@ class Catalogue:
     words: dict[str, str]
     decimal: str = "."
     group: str = ","
+    times: Mapping[str, object] = field(default_factory=dict[str, object])
 
 
 def known_languages() -> tuple[str, ...]:
@@ -50,7 +51,7 @@ def read_catalogue(language: str) -> Catalogue:
         return Catalogue({})
     text = (resources.files("sfumato._util") / "catalogues" / f"{language}.toml").read_text(encoding="utf-8")
     held = tomllib.loads(text)
-    return Catalogue(held["words"], held["numbers"]["decimal"], held["numbers"]["group"])
+    return Catalogue(held["words"], held["numbers"]["decimal"], held["numbers"]["group"], held["times"])
 
 
 def page_language() -> str:
@@ -217,6 +218,7 @@ def superscript_exponent(text: str) -> str:
 
 
 def page_locale() -> dict[str, object]:
-    """The marks of numbers as charts take them."""
+    """The marks of numbers and the words of days as charts take them; English days they know by themselves."""
     known = read_catalogue(_SPOKEN.get())
-    return {"decimal": known.decimal, "thousands": known.group, "grouping": [3], "currency": ["", ""]}
+    marks = {"decimal": known.decimal, "thousands": known.group, "grouping": [3], "currency": ["", ""]}
+    return {"number": marks} | ({"time": known.times} if known.times else {})

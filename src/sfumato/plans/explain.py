@@ -374,7 +374,7 @@ def chart_with_words(chart: Any, title: str, below: str | Sequence[str], *, widt
         room = max(_ROOM, int(_SMALL_WIDE * longest - max(width, _SMALL * longest)))
         chart = altair.concat(chart, title=source, padding={"left": 5, "top": 5, "right": room, "bottom": 10})
         # it is finished; one without a source may still be put beside others, which takes no settings
-        chart = chart.configure(font=_FONT, locale={"number": page_locale()})
+        chart = chart.configure(font=_FONT, locale=page_locale())
     return chart
 
 

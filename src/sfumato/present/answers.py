@@ -23,7 +23,7 @@ from sfumato.operators.base import FloatArray
 from sfumato.plans.predictions import expand_to_queries
 from sfumato.present.words import round_to_error, show_figures
 from sfumato.releases import Release, Table
-from sfumato.releases.ends import shown_cells
+from sfumato.releases.ends import shown_cells, shown_places
 from sfumato.releases.measure_tables import asked_measures, measure_statistics, measure_table
 from sfumato.releases.moments import read_moments
 from sfumato.releases.reliability import SUPPRESS, WITHHELD, Reliability, read_reliability
@@ -188,7 +188,7 @@ def small_table(release: Release, table: Table, *, asked: bool) -> SmallTable:
     texts = [shown_cells(domain, name) for name in table.attributes]
     extra = [domain[name].size - 1 if domain[name].has_other else -1 for name in table.attributes]
     paired = len(shape) == 2 and _fits_chart(domain, table.attributes)
-    places = range(table.values.size)
+    places = shown_places(domain, table.attributes)
     if len(shape) > 1 and not paired:
         places = np.argsort(-table.values.reshape(-1), kind="stable")[:_MAX_CELLS].tolist()
     rows: Rows = []
@@ -260,7 +260,7 @@ def attribute_distribution(release: Release, attribute: str, by: tuple[str, ...]
         frame = release.cdf(attribute, by=by, confidence=CONFIDENCE)
     except NotAnswerable:
         return None
-    groups = [safe_text(", ".join(cell)) for cell in itertools.product(*(domain[b].labels for b in by))]
+    groups = [", ".join(cell) for cell in itertools.product(*(shown_cells(domain, b) for b in by))]
     labels = shown_cells(domain, attribute)[: domain[attribute].declared_size]
     shape = (len(groups), len(labels))
     share, low, high = (np.array(frame[c], dtype=np.float64).reshape(shape) for c in ("share", "low", "high"))
@@ -288,6 +288,17 @@ def _largest_groups(release: Release, by: tuple[str, ...], groups: list[int]) ->
     except NotAnswerable:
         return groups
     return sorted(groups, key=lambda g: -sizes[g])
+
+
+def measures_asked_first(release: Release) -> bool:
+    """Whether sums of measures were asked before single queries."""
+    measures = set(release.plan.workload.domain.measures)
+    for query in _other_blocks(release):
+        if measures & set(query.block.attributes):
+            return True
+        if _distribution_of(query) is None:
+            return False
+    return False
 
 
 def measures_table(release: Release, flags: Mapping[str, float] | None = None) -> list[TitledTable]:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from sfumato._util.catalogue import say_words
 from sfumato.domain import OTHER
 
 if TYPE_CHECKING:
@@ -267,7 +268,7 @@ def _per_unit(field: str, table: SmallTable) -> Spec:
 
 def _grouped(title: str, groups: list[str], width: int) -> Spec:
     """Groups told apart by colour; what was not declared is grey."""
-    colours = [_MUTED if g == OTHER else _COLOURS[i % len(_COLOURS)] for i, g in enumerate(groups)]
+    colours = [_MUTED if g == say_words(OTHER) else _COLOURS[i % len(_COLOURS)] for i, g in enumerate(groups)]
     coded = {"scale": {"range": colours}, "legend": _legend_spec(title, groups, width)}
     return {"field": "group", "type": "nominal", "sort": groups} | coded
 

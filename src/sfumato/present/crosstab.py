@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from sfumato.errors import InvalidInput, NotAnswerable, PlanError
 from sfumato.present.answers import CONFIDENCE, asked_table_names
 from sfumato.releases import Release
 from sfumato.releases.crosstab import CrossTable
-from sfumato.releases.ends import shown_cells
+from sfumato.releases.ends import shown_cells, shown_places
 from sfumato.releases.means import Means
 from sfumato.releases.publication import Publication
 
@@ -91,10 +92,25 @@ def print_chart(
         if per is not None:
             raise PlanError("per cents are drawn of two or three attributes; name another one")
         table = release.table(*names, confidence=CONFIDENCE)
-        return table.labelled(publication).plot(title=said, source=source, flags=flags)
+        places, told = _told_places(release, names, publication), table.labelled(publication)
+        shown = replace(
+            told,
+            labels=(tuple(told.labels[0][i] for i in places),),
+            values=told.values[places],
+            standard_errors=table.noise_errors()[places],
+            low=told.low[places],
+            high=told.high[places],
+        )
+        return shown.plot(title=said, source=source, flags=flags)
     table = release.table(*names, confidence=CONFIDENCE)
     made = table.crosstab(names[:1], names[1:], per=per, flags=flags).labelled(publication)
     return made.plot(title=said, source=source, per=per is not None)
+
+
+def _told_places(release: Release, names: tuple[str, ...], publication: Publication) -> list[int]:
+    """The places of a table's cells in the order of the publication."""
+    with speak(publication.language, publication.called()):
+        return shown_places(release.plan.workload.domain, names)
 
 
 def _named_means(release: Release, names: tuple[str, ...], publication: Publication, mean: str) -> Means:
@@ -108,7 +124,8 @@ def _named_means(release: Release, names: tuple[str, ...], publication: Publicat
     numbers = list(found.columns.values())[len(names) :]
     columns[head] = numbers[0]
     columns |= {"standard_error": errors["standard_error"], "low": found["low"], "high": found["high"]}
-    return Means(columns)
+    places = _told_places(release, names, publication)
+    return Means({name: [values[i] for i in places] for name, values in columns.items()})
 
 
 def save_chart(chart: Any, path: str | PathLike[str]) -> Path:

@@ -38,6 +38,7 @@ from sfumato.present.answers import (
     SmallTable,
     asked_distributions,
     error_agreement,
+    measures_asked_first,
     measures_table,
     singles_table,
     small_tables,
@@ -250,9 +251,10 @@ def protection_section(plan: WorkloadPlan, reading: Sentences, *, released: bool
 
 
 def glance_tables(release: Release, told: Publication) -> list[DescriptionBlock]:
-    """Measures, single answers and typical values, with the marks of a publication and what these mean."""
+    """Single answers and measures, as they were asked, and typical values, with the marks of a publication."""
     marks = read_reliability(told.flags)
-    flagged = [*measures_table(release, told.flags), *singles_table(release, told.flags)]
+    asked = [measures_table, singles_table] if measures_asked_first(release) else [singles_table, measures_table]
+    flagged = [block for made in asked for block in made(release, told.flags)]
     rule = [Sentences([marks.statement()], quiet=True)] if flagged and marks.classes else []
     return [*flagged, *rule, *typical_table(release)]
 

@@ -9,6 +9,7 @@ from decimal import Decimal
 from sfumato._util.catalogue import local_number, page_language, say_amount, say_words, superscript_exponent
 from sfumato._util.description import Bar, Bars, Chart, Description, Facts, Figures, Sentences, TitledTable
 from sfumato._util.frames import Frame, safe_text
+from sfumato.domain import OTHER
 from sfumato.plans.explain import bias_text, errors_by_part, noise_name, objective_text
 from sfumato.plans.plan import Plan
 from sfumato.plans.planned import WorkloadPlan, counted_rows_text
@@ -203,10 +204,10 @@ def asked_section(text: str, plan: WorkloadPlan, *errors: TitledTable) -> Descri
     """What was asked, and the declared attributes."""
     domain = plan.workload.domain
     columns: dict[str, list[str]] = {"Attribute": [], "Type": [], "Cells": [], "First and last": []}
-    rows = [
-        (name, a.kind, f"{a.size:,}", a.labels if len(a.labels) <= 6 else (*a.labels[:3], "…", *a.labels[-2:]))
-        for name, a in domain.attributes.items()
-    ]
+    rows: list[tuple[str, str, str, Sequence[str]]] = []
+    for name, a in domain.attributes.items():
+        cells = (*a.declared_labels, *[say_words(OTHER)] * a.has_other)
+        rows.append((name, a.kind, f"{a.size:,}", cells if len(cells) <= 6 else (*cells[:3], "…", *cells[-2:])))
     rows += [("declared impossible", "predicates", "", (said,)) for _, said in domain.told()]
     for row in rows:
         shown = (*row[:3], ", ".join(t if t == "…" else safe_text(t) for t in row[3]))

@@ -14,7 +14,6 @@ from typing import Any
 
 from sfumato._util.catalogue import (
     called_attribute,
-    called_cells,
     local_number,
     page_language,
     say_note,
@@ -24,7 +23,7 @@ from sfumato._util.catalogue import (
 from sfumato._util.codec import value_fingerprint
 from sfumato._util.description import CodeLines, Description, Facts, Sentences, TitledTable
 from sfumato._util.frames import Frame, safe_text
-from sfumato.domain import Attribute
+from sfumato.domain import Attribute, Domain
 from sfumato.domain.core import is_year
 from sfumato.domain.predicates import written_name
 from sfumato.errors import BudgetError, NotAnswerable, PlanError, SfumatoError
@@ -37,6 +36,7 @@ from sfumato.privacy.amounts import Currency, readable_number
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.ledger.words import export_events
 from sfumato.releases import Provenance, Release
+from sfumato.releases.ends import shown_cells
 from sfumato.releases.released import WorkloadRelease
 from sfumato.workloads import RECORDS, QueryBlock, QueryFamily, Workload, predicates
 from sfumato.workloads.levels import family_names, names_asked, table_names
@@ -294,13 +294,14 @@ def _typical_value_rows(release: Release, attribute: str, by: tuple[str, ...]) -
         means = release.mean(attribute, by=by, confidence=CONFIDENCE).rows()
     except (NotAnswerable, PlanError):
         return []
-    out, year = list[Row](), is_year(release.plan.workload.domain, attribute)
+    domain = release.plan.workload.domain
+    out, year = list[Row](), is_year(domain, attribute)
     for median, mean in zip(medians, means, strict=True):
         value, centre = median["quantile"], mean[f"mean {attribute}"]
         ends = [row[end] for row in (median, mean) for end in ("low", "high")]
         if any(v is None or not math.isfinite(v) for v in (value, centre, *ends)):
             continue  # too few records, or an error that is not known
-        group = " · ".join(f"{safe_text(called_attribute(b))} = {_group_text(b, median)}" for b in by)
+        group = " · ".join(f"{safe_text(called_attribute(b))} = {_group_text(domain, b, median)}" for b in by)
         step = (mean["high"] - mean["low"]) / 4
         middle = {
             k: _plain_value(v, year=year) for k, v in (("median", value), *(("median_" + e, median[e]) for e in _ENDS))
@@ -321,10 +322,10 @@ def _typical_value_rows(release: Release, attribute: str, by: tuple[str, ...]) -
     return out
 
 
-def _group_text(name: str, row: Row) -> str:
+def _group_text(domain: Domain, name: str, row: Row) -> str:
     """What readers call a cell of a group."""
     label = str(row.get(name, row.get(f"{name} (attribute)")))
-    return safe_text(called_cells(name).get(label, label))
+    return dict(zip(domain[name].labels, shown_cells(domain, name), strict=True))[label]
 
 
 def _plain_value(value: float, *, year: bool) -> str:

@@ -92,7 +92,7 @@
     await drawer();
     const look = { config: site.config, renderer: "svg", actions: false, defaultStyle: false };
     if (wantedSpec.get(place) !== spec) return;
-    const { view } = await vegaEmbed(place, spec, { ...look, ast: true, logLevel: 1, tooltip: { disableDefaultStyle: true }, formatLocale: site.locale });
+    const { view } = await vegaEmbed(place, spec, { ...look, ast: true, logLevel: 1, tooltip: { disableDefaultStyle: true }, formatLocale: site.locale.number, timeFormatLocale: site.locale.time });
     place.setAttribute("aria-label", text);
     drawn.set(place, [view, text]);
     if (wantedSpec.get(place) !== spec) place.replaceChildren(); // it was drawn while something else was chosen
@@ -237,10 +237,22 @@
     }
     return out;
   }
+  /** Where readers see a cell: as an office lists its labels, where it lists them all. */
+  function placeOf(found, cell) {
+    let place = 0, unit = 1;
+    for (let axis = found.names.length - 1, rest = cell; axis >= 0; axis--) {
+      const at = rest % found.sizes[axis];
+      place += unit * (site.attributes[found.names[axis]].places?.[at] ?? at);
+      unit *= found.sizes[axis];
+      rest = Math.floor(rest / found.sizes[axis]);
+    }
+    return place;
+  }
   function listed(found) {
     const wanted = get("table-find").value.trim().toLowerCase(), how = get("table-sort").value;
     let cells = Array.from(found.value.keys());
     if (wanted) cells = cells.filter((c) => texts(found, c).some((t) => t.toLowerCase().includes(wanted)));
+    cells.sort((a, b) => placeOf(found, a) - placeOf(found, b));
     if (how !== "cell") cells.sort((a, b) => (how === "down" ? 1 : -1) * (found.value[b] - found.value[a]));
     return cells;
   }
@@ -335,17 +347,18 @@
         ? `${plain(c.value)}${unit}${mark} ± ${plain((below + above) / 2)}`
         : `${plain(c.value)}${unit}${mark} [${plain(c.low)}; ${plain(c.high)}]`;
     }
-    const heads = Array.from({ length: across }, (_, j) => texts(found, j).slice(1).join(" · "));
-    let lines = Array.from({ length: down }, (_, i) => i);
+    const byPlace = (n, step) => Array.from({ length: n }, (_, i) => i).sort((a, b) => placeOf(found, a * step) - placeOf(found, b * step));
+    const columns = byPlace(across, 1), heads = columns.map((j) => texts(found, j).slice(1).join(" · "));
+    let lines = byPlace(down, across);
     const name = (i) => (i < down ? texts(found, i * across)[0] : say("Total"));
     if (wanted) lines = lines.filter((i) => name(i).toLowerCase().includes(wanted));
     const totals = new Map(how === "cell" ? [] : lines.map((i) => [i, sum(i, across).value]));
     if (how !== "cell") lines.sort((a, b) => (how === "down" ? 1 : -1) * (totals.get(b) - totals.get(a)));
-    const body = [...lines, down].map((i) => [name(i), ...cells[i].map(text)]);
+    const body = [...lines, down].map((i) => [name(i), ...[...columns, across].map((j) => text(cells[i][j]))]);
     get("table-told").textContent = say("Totals are of all cells. Intervals at 95 %; those of per cents know how a cell and its total err together.");
     get("table-rows").replaceChildren(rows([[called(found.names[0])], ...heads.map((h) => [h, "n"]), [say("Total"), "n"]], body));
     get("table-pages").replaceChildren();
-    const values = lines.flatMap((i) => all.slice(0, across).map((j) => ({ ...cells[i][j], i, j, names: texts(found, i * across + j).map(label) })))
+    const values = lines.flatMap((i) => columns.map((j) => ({ ...cells[i][j], i, j, names: texts(found, i * across + j).map(label) })))
       .filter((c) => c.value !== undefined && flag(c.value, c.error ?? (c.high - c.low) / 4) !== "suppress")
       .map(({ names: [row, column, ...more], value, low, high }) => ({ row, column, more: more.join(" · "), answer: value, low, high }));
     draw("table-chart", values.length && values.length <= GROUPED && found.sizes[1] <= GROUPS ? grouped(found, values, base) : null,

@@ -42,7 +42,7 @@ from sfumato.present.page import asset_text, glance_tables, template_environment
 from sfumato.present.words import CONFIDENCE, numeric_names, provenance_facts, small_groupings
 from sfumato.releases import Release
 from sfumato.releases.comparing import check_comparable
-from sfumato.releases.ends import answer_range, shown_cells
+from sfumato.releases.ends import answer_range, shown_cells, shown_places
 from sfumato.releases.files import Draft
 from sfumato.releases.methods import method_description
 from sfumato.releases.publication import Publication
@@ -433,7 +433,10 @@ def _site_facts(shelves: list[tuple[Release, Shelf]], told: Publication) -> dict
 
 def _attribute_facts(domain: Domain, name: str, told: Publication) -> dict[str, Any]:
     """How an attribute is called, and its cells."""
-    found = {"labels": shown_cells(domain, name), "ordered": domain[name].ordered}
+    found: dict[str, Any] = {"labels": shown_cells(domain, name), "ordered": domain[name].ordered}
+    places = shown_places(domain, [name])
+    if places != sorted(places):
+        found["places"] = np.argsort(places).tolist()  # of each cell, where readers see it
     return found if told.heading(name) == name else found | {"heading": told.heading(name)}
 
 

@@ -21,6 +21,7 @@ from sfumato.present.sections import guarantee_sentences, reading_advice
 from sfumato.publishing.site import tables_to_publish
 from sfumato.releases import Release, Table
 from sfumato.releases.crosstab import BASES, CrossTable
+from sfumato.releases.ends import shown_places
 from sfumato.releases.measure_tables import measure_tables
 from sfumato.releases.methods import method_paragraph
 from sfumato.releases.publication import Publication
@@ -114,7 +115,10 @@ def _fill_book(book: Any, release: Release, told: Publication, *, leave_out: boo
             _cross_sheet(book.add_worksheet(tab), styles, made, shown.title(), told, leave_out=leave_out)
             sheets.append((tab, shown.title()))
         else:
-            add_list(tab, shown.title(), _with_texts(table.frame(told.flags or None), shown))
+            rows = _with_texts(table.frame(told.flags or None), shown)
+            places = shown_places(release.plan.workload.domain, names)
+            told_rows = Frame({head: [values[i] for i in places] for head, values in rows.columns.items()})
+            add_list(tab, shown.title(), told_rows)
     _first_sheet(first, styles, release, told, sheets, leave_out=leave_out)
 
 
@@ -255,10 +259,15 @@ def _cross_sheet(
     _for_paper(sheet, told, landscape=True)
 
 
+def error_decimals(errors: FloatArray) -> int:
+    """Decimals that show two figures of a table's typical standard error; none where it is exact."""
+    known = errors[np.isfinite(errors) & (errors > 0)]
+    return 0 if not known.size else max(0, 1 - math.floor(math.log10(float(np.median(known)))))
+
+
 def _form(errors: FloatArray, share: bool, mark: str) -> str:
     """A number format with as many decimals as errors let be read, and the mark behind the number."""
-    known = errors[np.isfinite(errors) & (errors > 0)] * (100 if share else 1)
-    decimals = 0 if not known.size else min(4, max(0, 1 - math.floor(math.log10(float(np.median(known))))))
+    decimals = min(4, error_decimals(errors * (100 if share else 1)))
     text = f"#,##0{'.' * bool(decimals)}{'0' * decimals}" if not share else f"0{'.' * bool(decimals)}{'0' * decimals}%"
     shown = {SUPPRESS: f" {WITHHELD}"}.get(mark, mark).replace('"', "")
     return f'{text}"{shown}"' if shown else text

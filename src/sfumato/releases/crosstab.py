@@ -22,7 +22,7 @@ from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators.base import FloatArray
 from sfumato.plans.predictions import check_confidence, widest_sum_margin
 from sfumato.releases.answers import SIZE_ERRORS, fieller_interval
-from sfumato.releases.ends import column_heading, interval_ends, shown_cells
+from sfumato.releases.ends import column_heading, interval_ends, shown_cells, told_order
 from sfumato.releases.quantiles import Numbers, by_names, clip_interval
 from sfumato.releases.reliability import (
     SUPPRESS,
@@ -64,6 +64,7 @@ class CrossTable(FrameConvertible, Describable):
         notes: What is said below: rows left out, totals that are too small for per cents.
         headings: What readers call an attribute, by its name; the name itself where it is not there.
         texts: What readers call a cell, by attribute and label; the label itself where it is not there.
+        ranked: Whether rows are in the order of answers, which no publication changes.
 
     >>> domain = sf.Domain({"age": 3, "sex": sf.Categories(["f", "m"])})
     >>> made = sf.plan(sf.identity(domain), sf.gdp(1), neighbours="add-remove")
@@ -87,6 +88,7 @@ class CrossTable(FrameConvertible, Describable):
     notes: tuple[str, ...] = ()
     headings: Mapping[str, str] = field(default_factory=dict[str, str])
     texts: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
+    ranked: bool = False
 
     def frame(self) -> Frame:
         """The cells as a frame.
@@ -204,18 +206,34 @@ class CrossTable(FrameConvertible, Describable):
         return str(self)
 
     def labelled(self, publication: Any) -> CrossTable:
-        """The same in the words of a publication: labels of attributes and of their categories.
+        """The same in the words of a publication: labels of attributes and of their categories, and their order.
 
         Args:
             publication: What a reader is told, as `sfumato.publishing.Publication` has it.
 
         Returns:
-            The cross-table, whose arrays are the same.
+            The cross-table; its rows and columns are in the order in which categories are told, where all are.
         """
         names = (*self.rows, *self.columns)
         headings = {n: publication.heading(n) for n in names}
         told = {n: publication.category_texts(n) for n in names}
-        return replace(self, headings=headings, texts={n: {**self.texts.get(n, {}), **told[n]} for n in names})
+        texts = {n: {**self.texts.get(n, {}), **told[n]} for n in names}
+        down, across = (
+            _told_lines(labels, [told[n] for n in given])
+            for labels, given in ((self.row_labels, self.rows), (self.column_labels, self.columns))
+        )
+        if self.ranked:
+            down = list(range(len(down)))
+        cells = np.ix_([*down, len(down)], [*across, len(across)])
+        return replace(
+            self,
+            headings=headings,
+            texts=texts,
+            row_labels=tuple(self.row_labels[i] for i in down),
+            column_labels=tuple(self.column_labels[i] for i in across),
+            numbers=_taken(self.numbers, cells),
+            shares=None if self.shares is None else _taken(self.shares, cells),
+        )
 
     def plot(self, *, title: str = "", source: str = "", per: bool = False) -> Any:
         """An Altair chart: grouped bars with intervals, and small multiples for a third attribute (extra: plots).
@@ -340,6 +358,7 @@ def cross_table(
         marks,
         tuple(notes),
         texts={} if table.release is None else _cell_words(table.release, table),
+        ranked=sort is not None or top is not None,
     )
 
 
@@ -352,7 +371,16 @@ def _cell_words(release: Release, table: Table) -> dict[str, dict[str, str]]:
     }
 
 
-def _taken(numbers: Numbers, places: list[int]) -> Numbers:
+def _told_lines(lines: Sequence[tuple[str, ...]], told: Sequence[Mapping[str, str]]) -> list[int]:
+    """The places of rows or columns in the order in which readers are told their labels."""
+    ranks: list[dict[str, int]] = []
+    for axis, words in enumerate(told):
+        labels = list(dict.fromkeys(line[axis] for line in lines))
+        ranks.append({labels[i]: rank for rank, i in enumerate(told_order(labels, words))})
+    return sorted(range(len(lines)), key=lambda i: [rank[t] for rank, t in zip(ranks, lines[i], strict=True)])
+
+
+def _taken(numbers: Numbers, places: Any) -> Numbers:
     value, error, low, high = (x[places] for x in numbers)
     return value, error, low, high
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sfumato._util.catalogue import called_cells, local_number, page_language, say_words
 from sfumato._util.frames import safe_text
-from sfumato.domain import OTHER, Domain
+from sfumato.domain import OTHER, Booleans, Dates, Domain, Hierarchy
+from sfumato.domain.attributes import NONE_FOUND, TO_BE_FOUND
 from sfumato.domain.core import cell_texts
 from sfumato.operators import Block
 from sfumato.operators.base import FloatArray, LinearOperator
@@ -34,19 +37,69 @@ def column_heading(attribute: str) -> str:
 def shown_cells(domain: Domain, name: str) -> list[str]:
     """One text for each cell, in the language that is spoken and as readers call it."""
     texts = cell_texts(domain, name)
-    if domain[name].intervals is not None and page_language() != "en":
-        texts = [_local_range(text) for text in texts]
+    if page_language() != "en":
+        texts = _spoken_cells(domain, name, texts)
     told = called_cells(name)
     return [safe_text(told.get(label, text)) for label, text in zip(domain[name].labels, texts, strict=True)]
 
 
-def _local_range(text: str) -> str:
+def told_order(labels: Sequence[str], told: Iterable[str]) -> list[int]:
+    """The places of labels in the order in which readers see them: as an office lists them, where it lists all.
+
+    What was not declared comes last, unless it is listed too.
+    """
+    rank = {label: i for i, label in enumerate(told)}
+    if not {*labels} - {OTHER} <= rank.keys():
+        return list(range(len(labels)))
+    return sorted(range(len(labels)), key=lambda i: rank.get(labels[i], len(rank)))
+
+
+def shown_places(domain: Domain, names: Sequence[str]) -> list[int]:
+    """The places of a table's cells, its last attribute running fastest, in the order in which readers see them."""
+    orders = [told_order(domain[n].labels, called_cells(n)) for n in names]
+    places = np.arange(math.prod(domain.sizes(names))).reshape(domain.sizes(names))
+    return places[np.ix_(*orders)].reshape(-1).tolist()
+
+
+def _spoken_cells(domain: Domain, name: str, texts: list[str]) -> list[str]:
+    """Labels that are ours in the language that is spoken: ranges, periods, true, false, and what has no label.
+
+    What people declared stays as it is.
+    """
+    attribute, owner = domain[name], domain[domain.owner(name)]
+    declared = texts[: attribute.declared_size]
+    if attribute.intervals is not None:
+        declared = [_spoken_range(text) for text in declared]
+    elif isinstance(attribute, Dates):
+        declared = [_spoken_period(text) for text in declared]
+    elif isinstance(attribute, Booleans):
+        declared = [say_words(text) for text in declared]
+    elif isinstance(owner, Hierarchy) and owner.beginnings:  # labels that were found, with a rest below each prefix
+        rests = {f"{text} {OTHER}": f"{text} {say_words(OTHER)}" for text, _ in owner.beginnings}
+        declared = [rests.get(text, text) for text in declared]
+    elif len(declared) == 1:  # of labels that were to be found
+        declared = [say_words(text) if text in (NONE_FOUND, TO_BE_FOUND) else text for text in declared]
+    return declared + [say_words(OTHER)] * attribute.has_other
+
+
+def _spoken_range(text: str) -> str:
     """A range of numbers, written as in English, in the language that is spoken."""
     for said in ("{low} to under {high}", "{low} to {high}"):
         low, between, high = text.partition(said.removeprefix("{low}").removesuffix("{high}"))
         if between:
             return say_words(said, low=local_number(low), high=local_number(high))
-    return text if text == OTHER else local_number(text)
+    return local_number(text)
+
+
+_PERIOD = re.compile(r"(\d{4})-([QW])0?(\d+)")
+
+
+def _spoken_period(label: str) -> str:
+    """A quarter or a week in the language that is spoken; days, months and years are the same in all."""
+    found = _PERIOD.fullmatch(label)
+    if found is None:
+        return label
+    return say_words(f"{{n_year}}-{found[2]}{{n_number}}", n_year=found[1], n_number=found[3])
 
 
 def answer_range(operator: LinearOperator, total: int | None) -> tuple[float, float]:

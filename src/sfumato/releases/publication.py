@@ -55,7 +55,8 @@ class Publication:
         flags: Marks with the relative standard errors above which each is set, as `Table.crosstab` takes them.
         labels: What readers call an attribute, by its name.
         units: In what an attribute is measured, by its name.
-        categories: What readers call the cells of an attribute, by its name and then by the declared label.
+        categories: What readers call the cells of an attribute, by its name and then by the declared label. Where all
+            declared cells of an attribute are listed, readers see them in this order.
 
     Raises:
         InvalidInput: A text is none, the language has no catalogue, or flags are no marks with thresholds.

@@ -26,6 +26,7 @@ SUPPRESS = "suppress"
 """The flag of a cell that tables for readers leave out."""
 WITHHELD = "··"
 """What stands in place of its number, or behind it."""
+_WORST = 2  # the largest threshold: of an answer that errs by more than twice itself not even the sign is known
 _LONGEST = 8  # characters of a mark: it stands behind a number, in a cell of a table
 
 
@@ -129,6 +130,11 @@ def parse_flags(text: str) -> dict[str, float]:
         if mark in found:
             raise InvalidInput(f"the flag {mark!r} has two thresholds; give it one")
         share = Decimal(number.replace(",", "."))
+        if not percent and share > 1:
+            raise InvalidInput(
+                f"'{mark}={number}' is a share, and so a relative standard error of {100 * share:,f} %; write "
+                f"'{mark}={number} %' if per cent is meant, or a share up to 1 such as '{mark}=0.15'"
+            )
         found[mark] = float(share / 100 if percent else share)
         at = one.end() + 1
     return found
@@ -144,7 +150,7 @@ def relative_errors(values: ArrayLike, errors: ArrayLike) -> FloatArray:
 def read_reliability(flags: Mapping[str, float] | Reliability | None) -> Reliability:
     """Flags as an office writes them, such as {"*": .15, "**": .30, "suppress": .50}.
 
-    Raises InvalidInput unless thresholds are positive numbers, no two alike, and `suppress` has the largest.
+    Raises InvalidInput unless thresholds are positive numbers up to 2, no two alike, and `suppress` has the largest.
     """
     if flags is None or isinstance(flags, Reliability):
         return flags or Reliability()
@@ -158,6 +164,11 @@ def read_reliability(flags: Mapping[str, float] | Reliability | None) -> Reliabi
             raise InvalidInput(
                 f"the threshold of {flag!r} must be a positive share such as 0.15, for a relative standard error of "
                 f"15 %, not {above!r}"
+            )
+        if above > _WORST:
+            raise InvalidInput(
+                f"the threshold of {flag!r} is {above:g}, a relative standard error of {100 * above:,.6g} %; shares go "
+                f"up to {_WORST}, which is {100 * _WORST} %. For {above:g} % write {above / 100:g}"
             )
     ordered = sorted(flags.items(), key=lambda c: c[1])
     if len({above for _, above in ordered}) < len(ordered):

@@ -400,7 +400,15 @@ def _read_page(desk: Workspace, payments: paying.Payments, query: Json) -> Json:
 def _publish_page(desk: Workspace, _payments: paying.Payments, query: Json) -> Json:
     shelf = [name for name in desk.shelf() if desk.stored(name).is_dir()]
     name = query.get("name") or (shelf[0] if shelf else None)
-    found: Json = {"shelf": shelf, "name": name, "told": None, "error": None, "broken": None, "attributes": []}
+    found: Json = {
+        "shelf": shelf,
+        "name": name,
+        "told": None,
+        "error": None,
+        "broken": None,
+        "attributes": [],
+        "means": [],
+    }
     if name is not None:
         try:
             release = release_of(desk, name)
@@ -408,6 +416,7 @@ def _publish_page(desk: Workspace, _payments: paying.Payments, query: Json) -> J
             found["projected"] = release.projection is not None
             found["cells"] = outgoing.labelled_cells(release)
             found["attributes"] = reading.release_overview(release, name)["attributes"]
+            found["means"] = outgoing.drawable_means(release)
         except SfumatoError as error:
             found["error"] = desk.said(error)
     return found
@@ -459,7 +468,9 @@ def _download(desk: Workspace, request: Request) -> Response:
     if what == "office.toml":
         return _attachment_response(outgoing.job_text(desk, name).encode(), what, "application/toml")
     if what in outgoing.KINDS:
-        body = outgoing.outgoing_file(release_of(desk, name), desk.stored(name), what, tuple(query.getlist("a")))
+        body = outgoing.outgoing_file(
+            release_of(desk, name), desk.stored(name), what, tuple(query.getlist("a")), query.get("mean")
+        )
         return _attachment_response(body, f"{name} {what}", outgoing.KINDS[what])
     if what == downloads.STREAM:
         return _attachment_response(downloads.stream_file(desk.release(name)), f"{name}.release", "application/zip")

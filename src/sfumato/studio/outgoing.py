@@ -11,17 +11,22 @@ import json
 import tempfile
 import zipfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from sfumato._util.catalogue import known_languages, speak
 from sfumato.domain import Domain
-from sfumato.errors import InvalidInput, SfumatoError
+from sfumato.domain.core import is_year
+from sfumato.errors import InvalidInput, NotAnswerable, PlanError, SfumatoError
 from sfumato.present import write_report
+from sfumato.present.answers import asked_table_names
 from sfumato.present.crosstab import print_chart, save_chart
+from sfumato.present.words import numeric_names
 from sfumato.publishing import publish, write_formats
 from sfumato.releases import Release
+from sfumato.releases.measure_tables import asked_measures
 from sfumato.releases.publication import (
     Publication,
     Text,
@@ -39,6 +44,7 @@ TEXTS = ("title", "subtitle", "institution", "contact", "period", "notes", "lice
 """What a reader is told that is one text."""
 _PROJECTED = "-projected"  # behind the name of a release, on the shelf
 _LONGEST = 20_000  # characters of the list of labels
+_CHART_AXES = 3  # attributes that a chart shows
 KINDS = {
     "site.zip": "application/zip",
     "files.zip": "application/zip",
@@ -53,7 +59,8 @@ KINDS = {
 def publication_fields(place: Path) -> dict[str, Any]:
     """The publication of a release's folder as the page's fields have it."""
     told = folder_publication(place) or Publication()
-    flags = ", ".join(f"{mark}={share:g}" for mark, share in told.flags.items())
+    # a share above 1 is typed as per cent alone
+    flags = ", ".join(f"{m}={s:g}" if s <= 1 else f"{m}={100 * s:g} %" for m, s in told.flags.items())
     labels = [f"{name} = {told.heading(name)}" for name in dict.fromkeys((*told.labels, *told.units))]
     labels += [f"{n}.{cell} = {text}" for n in told.categories for cell, text in told.category_texts(n).items()]
     texts = {name: told.text(name) for name in TEXTS}
@@ -206,8 +213,26 @@ def keep_projected(desk: Workspace, release: Release, name: str) -> str:
     return new
 
 
-def outgoing_file(release: Release, place: Path, what: str, names: tuple[str, ...]) -> bytes:
-    """One of `KINDS` as bytes. Raises SfumatoError."""
+_TRIED = 60  # means of which it is tried whether they follow, each a few milliseconds
+
+
+def drawable_means(release: Release) -> list[dict[str, Any]]:
+    """Of what a chart can show means, with the attributes by which: measures as asked, numbers within asked tables."""
+    numbers = numeric_names(release)
+    asked = list(asked_measures(release))
+    for names in asked_table_names(release):
+        asked += [(n, tuple(other for other in names if other != n)) for n in names if n in numbers]
+    domain, found = release.plan.workload.domain, list[dict[str, Any]]()
+    few = [(mean, by) for mean, by in dict.fromkeys(asked) if 1 <= len(by) <= _CHART_AXES and not is_year(domain, mean)]
+    for mean, by in few[:_TRIED]:
+        with suppress(NotAnswerable, PlanError):
+            release.mean(mean, by=by)
+            found.append({"mean": mean, "by": list(by)})
+    return found
+
+
+def outgoing_file(release: Release, place: Path, what: str, names: tuple[str, ...], mean: str | None = None) -> bytes:
+    """One of `KINDS` as bytes; a chart of counts by some attributes, or of means by them. Raises SfumatoError."""
     told = folder_publication(place) or Publication()
     if what == "records.csv":
         return _written(lambda folder: release.synthetic().save(folder / what), what)
@@ -215,7 +240,7 @@ def outgoing_file(release: Release, place: Path, what: str, names: tuple[str, ..
 
         def draw(folder: Path) -> None:
             with speak(told.language, told.called()):
-                save_chart(print_chart(release, names, told), folder / what)
+                save_chart(print_chart(release, names, told, mean=mean), folder / what)
 
         return _written(draw, what)
     if what == "site.zip":

@@ -112,6 +112,16 @@ def test_the_data_package_is_valid_and_reads_the_same(
     assert package.get_resource("age").schema.get_field("age").title == "Age (years)"
 
 
+def shown_decimals(about: dict[str, list[str]], data: pd.DataFrame) -> list[int]:
+    """What a PX file shows, its most decimals besides, and those that it has; these are as many as it says."""
+    shown, stored = (int("".join(about[k])) for k in ("SHOWDECIMALS", "DECIMALS"))
+    texts = [text for text in data["DATA"] if isinstance(text, str) and text != '".."']
+    assert stored == max(shown, *(len(text.partition(".")[2]) for text in texts))
+    assert stored <= 15
+    more = [int("".join(v)) for k, v in about.items() if k.startswith("PRECISION")]
+    return [shown, max([shown, *more]), stored]
+
+
 def test_px_reads_the_same(release: sf.Release, folder: Path) -> None:
     """Quotes, commas, semicolons and the word of PX itself in labels are survived but for the quotes."""
     from pyaxis import pyaxis
@@ -126,6 +136,8 @@ def test_px_reads_the_same(release: sf.Release, folder: Path) -> None:
     assert about["CODES(Sex)"][0] == "f"
     assert about["TITLE"] == ["Ages & 'regions': Age (years) × Sex"]
     assert about["UNITS"] == ["records"]
+    decimals = max(0, 1 - math.floor(math.log10(float(np.median(release.table("age", "the sex").noise_errors())))))
+    assert shown_decimals(about, data)[:2] == [max(decimals, 0)] * 2
     noted = {k: v[0] for k, v in about.items() if k.startswith("DATANOTECELL")}
     cells = [
         f"DATANOTECELL({a},{s},Answer)" for a in dict.fromkeys(data["Age (years)"]) for s in dict.fromkeys(data["Sex"])
@@ -469,6 +481,12 @@ def test_measures_are_in_px(measured: sf.Release, costs: Path) -> None:
     assert about["TITLE"] == ["Costs: Cost (euro) by Ward"]
     assert about["NOTE"][0].startswith("Of values cut to −100 to 300.")
     assert list(dict.fromkeys(data["Statistic"])) == ["mean", "sum"]
+    # a mean has more decimals than a sum, by the errors of each
+    errors = {"mean": np.nanmedian(whole["standard_error"][:4]), "sum": np.nanmedian(whole["standard_error"][4:])}
+    few = {s: max(0, 1 - math.floor(math.log10(float(e)))) for s, e in errors.items()}
+    assert few["mean"] > few["sum"]
+    assert shown_decimals(about, data)[0] == few["sum"]
+    assert int("".join(about["PRECISION(Statistic,mean)"])) == few["mean"]
     assert list(dict.fromkeys(data["Ward"])) == ["North ward", "b", "c", "(other)"]
     for figure, column in (("Answer", "answer"), ("Standard error", "standard_error"), ("95 % to", "high")):
         numbers = pd.to_numeric(data[data["Figure"] == figure]["DATA"], errors="coerce")

@@ -7,6 +7,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -146,9 +147,16 @@ def test_numbers_are_written_as_their_languages_do() -> None:
     for language in known_languages():
         with speak(language):
             symbols = Locale.parse(language).number_symbols["latn"]
-            assert page_locale()["decimal"] == symbols["decimal"]
-            assert page_locale()["thousands"] == symbols["group"]
+            marks: Any = page_locale()["number"]
+            assert (marks["decimal"], marks["thousands"]) == (symbols["decimal"], symbols["group"])
             assert local_number("1,234.5") == f"1{symbols['group']}234{symbols['decimal']}5"
+            if language != "en":
+                months = Locale.parse(language).months["format"]
+                told: Any = page_locale()["time"]
+                assert told["months"] == list(months["wide"].values())
+                assert told["shortMonths"] == list(months["abbreviated"].values())
+                days = Locale.parse(language).days["format"]["wide"]
+                assert told["days"] == [days[(i - 1) % 7] for i in range(7)]
     assert local_number("1,234.5") == "1,234.5"
 
 

@@ -109,6 +109,20 @@ def test_days_are_read_in_the_column_s_format_and_as_written_everywhere(node_pro
              ["02/01/1926", "%m/%d/%Y"], ["01.02.1926", ""]]  # fmt: skip
     found = said(node_program, "([t, f]) => readDay(t, f || undefined)", cases)
     assert found == ["1926-02-01", "1926-02-01", None, None, "1926-02-01", None]
+    # before a format is chosen, a day that can be read in one way alone says which; others are told what to write
+    typed = [["31.12.1926", ""], ["12/31/1926", ""], ["01.02.1926", ""], ["31.13.1926", ""], ["12/31/1926", "%d.%m.%Y"]]
+    assert said(node_program, "([t, f]) => typedDay(t, f || undefined)", typed) == [
+        {"day": "1926-12-31", "format": "%d.%m.%Y"},
+        {"day": "1926-12-31", "format": "%m/%d/%Y"},
+        *[None] * 3,
+    ]
+    doubts = said(node_program, "([t, f]) => doubtOfDay(t, f || undefined)", typed)
+    assert doubts[:2] == ["", ""]
+    assert [d.split(": ")[0] for d in doubts[2:]] == [
+        "the day and the month of 01.02.1926 cannot be told apart",
+        "31.13.1926 is no day that can be read",
+        "12/31/1926 is no day as this column writes them",
+    ]
     assert said(node_program, "(d) => writtenDay(d, '%d.%m.%Y')", ["1926-02-01"]) == ["01.02.1926"]
     assert said(node_program, "(d) => dayInWords(d)", ["1926-02-01"]) == ["1 February 1926"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import io
 import json
+import re
 import tomllib
 import zipfile
 from collections.abc import Iterator
@@ -72,6 +73,12 @@ def test_what_is_taken_away_is_whole(desk: Studio) -> None:
     assert b"<svg" in desk.ask("/download/chart.svg?name=2026-11&a=age&a=sex").body
     assert desk.ask("/download/chart.pdf?name=2026-11&a=age").body.startswith(b"%PDF")
     assert desk.ask("/download/chart.svg?name=2026-11&a=height").status == 400
+    # means are offered where they follow, and those alone
+    assert desk.page("/publish?name=2026-11").json["data"]["means"] == [{"mean": "age", "by": ["sex"]}]
+    drawn = desk.ask("/download/chart.svg?name=2026-11&a=sex&mean=age")
+    assert drawn.status == 200
+    assert re.search("(Mittelwert|mean) (von|of) ", drawn.text)
+    assert desk.ask("/download/chart.svg?name=2026-11&a=sex&mean=height").status == 400
     assert desk.ask("/download/site.zip?name=../2026-11").status == 400
 
 

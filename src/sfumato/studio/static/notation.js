@@ -39,6 +39,15 @@ export function doubtOfNumbers(text, marks) {
   return commas && !/;|,\s/.test(text.trim()) && text.includes(",") ? "this may be one number or two: put a semicolon between two, or behind one" : "";
 }
 
+/** The marks of a number that was typed as an example: the last one that stands once is before decimals. */
+export function numberMarks(text) {
+  const found = text.trim().match(/^[-+]?\d{1,3}(?:([., '])\d{3}(?:\1\d{3})*)?(?:([.,])\d+)?$/) || text.trim().match(/^[-+]?\d+()(?:([.,])\d+)?$/);
+  if (!found || (found[1] && found[1] === found[2])) return null;
+  const [, thousands, decimal] = found;
+  if (thousands && !decimal && thousands !== " " && thousands !== "'") return null; // 1.234 may be either
+  return { thousands: thousands || null, decimal: decimal === "," ? "," : null };
+}
+
 const grouped = (digits, mark) => digits.replace(/\B(?=(\d{3})+$)/g, mark);
 /** A number of the spec with the declared decimal mark and others' marks of thousands: no mark, a narrow blank, or its own. */
 export function writtenNumber(value, { decimal }, between = "") {
@@ -61,6 +70,41 @@ export function readDay(text, format) {
     if (!Number.isNaN(day.getTime()) && day.toISOString().startsWith(iso)) return iso;
   }
   return null;
+}
+
+/** How a day is written, of an example in which the parts can be told apart; null where they cannot. */
+export function dateFormat(text) {
+  const found = text.trim().match(/^(\d{1,4})([-./ ]?)(\d{1,2})\2(\d{1,4})$/);
+  if (!found) return null;
+  const [, first, mark, second, third] = found;
+  if (first.length === 4) return Number(second) <= 12 && third.length <= 2 ? `%Y${mark}%m${mark}%d` : null;
+  if (third.length !== 4 || !mark) return null;
+  const [one, two] = [Number(first), Number(second)];
+  if (one > 12 && one <= 31 && two <= 12) return `%d${mark}%m${mark}%Y`;
+  if (two > 12 && two <= 31 && one <= 12) return `%m${mark}%d${mark}%Y`;
+  return null;
+}
+
+/**
+ * A day that was typed where a format is declared or not: as the spec writes it, and the format that it has where none was
+ * declared and this one can be read in one way alone. Null where it is no day, or two.
+ */
+export function typedDay(text, format) {
+  const day = readDay(text, format);
+  if (day) return { day };
+  const own = format ? null : dateFormat(text);
+  const found = own && readDay(text, own);
+  return found ? { day: found, format: own } : null;
+}
+
+/** What is wrong with a day that was typed, and what to write instead; or "". */
+export function doubtOfDay(text, format) {
+  if (typedDay(text, format)) return "";
+  const typed = text.trim();
+  if (format) return `${typed || "this"} is no day as this column writes them: write ${writtenDay("2025-12-31", format)}, or 2025-12-31`;
+  const parts = typed.match(/^(\d{1,2})([-./])(\d{1,2})\2\d{4}$/);
+  if (parts && Number(parts[1]) <= 12 && Number(parts[3]) <= 12) return `the day and the month of ${typed} cannot be told apart: write the year first, as in 2025-12-31, or type below how the table writes a day after the 12th`;
+  return `${typed || "this"} is no day that can be read: write 2025-12-31 or 31.12.2025`;
 }
 
 /** A day of the spec in the column's format. */

@@ -18,10 +18,29 @@ function show(told) {
   $("labels").rows = Math.min(20, Math.max(5, told.labels.split("\n").length + 1));
 }
 
+const tables = data.attributes.filter((a) => a.table).map((a) => [a.name, a.name]);
+const groupings = (mean) => data.means.filter((m) => m.mean === mean).map((m) => m.by);
 function chart() {
-  const chosen = [...new Set([$("c1").value, $("c2").value].filter(Boolean))];
-  const file = `chart.${$("c-kind").value}`;
-  fill($("chart-link"), h("a", { href: address(file, chosen.map((a) => `&a=${encodeURIComponent(a)}`).join("")), download: "" }, `${chosen.join(" by ")} as ${$("c-kind").value}`));
+  const mean = $("c-of").value, file = `chart.${$("c-kind").value}`;
+  const chosen = mean ? groupings(mean)[$("c1").value] : [...new Set([$("c1").value, $("c2").value].filter(Boolean))];
+  const asked = chosen.map((a) => `&a=${encodeURIComponent(a)}`).join("") + (mean ? `&mean=${encodeURIComponent(mean)}` : "");
+  const said = [...(mean ? [`mean of ${mean}`] : []), ...chosen].join(" by ");
+  fill($("chart-link"), h("a", { href: address(file, asked), download: "" }, `${said} as ${$("c-kind").value}`));
+}
+// counts are by any attributes of a table, means by those within which they were asked
+function chartAxes() {
+  const mean = $("c-of").value;
+  options($("c1"), mean ? groupings(mean).map((by, i) => [String(i), by.join(" by ")]) : tables);
+  $("c-and").hidden = Boolean(mean);
+  chartPairs();
+}
+function chartPairs() {
+  if (!$("c-of").value) {
+    const others = data.attributes.map((a) => a.name).filter((a) => a !== $("c1").value);
+    const beside = data.attributes.find((a) => a.name === $("c1").value).beside ?? others;
+    options($("c2"), [["", "nothing else"], ...beside.map((b) => [b, b])], $("c2").value);
+  }
+  chart();
 }
 
 const shelf = () => options($("releases"), data.shelf.length ? data.shelf.map((n) => [n, n]) : [["", "none yet"]], name);
@@ -34,19 +53,14 @@ if (data.told) {
   $("office").href = address("office.toml");
   show(data.told);
   fill($("files"), FILES.map(([file, text]) => h("li", {}, h("a", { href: address(file), download: "" }, text))));
-  const tables = data.attributes.filter((a) => a.table).map((a) => [a.name, a.name]);
-  $("chart").hidden = !tables.length;
-  if (tables.length) {
-    const pairs = () => {
-      const others = data.attributes.map((a) => a.name).filter((a) => a !== $("c1").value);
-      const beside = data.attributes.find((a) => a.name === $("c1").value).beside ?? others;
-      options($("c2"), [["", "nothing else"], ...beside.map((b) => [b, b])], $("c2").value);
-      chart();
-    };
-    options($("c1"), tables, tables[0][0]);
-    $("c1").addEventListener("change", pairs);
+  const drawn = [...(tables.length ? [["", "counts"]] : []), ...[...new Set(data.means.map((m) => m.mean))].map((m) => [m, `means of ${m}`])];
+  $("chart").hidden = !drawn.length;
+  if (drawn.length) {
+    options($("c-of"), drawn);
+    $("c-of").addEventListener("change", chartAxes);
+    $("c1").addEventListener("change", chartPairs);
     for (const id of ["c2", "c-kind"]) $(id).addEventListener("change", chart);
-    pairs();
+    chartAxes();
   }
   $("project").disabled = data.projected;
 }

@@ -1,7 +1,7 @@
 // The first page: where the table is, what its columns are, whose privacy.
 
 import { $, attempt, change, complain, data, fill, h, later, listing, number, options, post, refuse, say } from "./common.js";
-import { ageGroups, cellsOfDays, dayInWords, doubtOfCondition, doubtOfNumbers, marksOf, readDay, readNumber, shownNumber, splitNumbers, writtenDay, writtenNumber } from "./notation.js";
+import { ageGroups, cellsOfDays, dateFormat, dayInWords, doubtOfCondition, doubtOfDay, doubtOfNumbers, marksOf, numberMarks, readDay, readNumber, shownNumber, splitNumbers, typedDay, writtenDay, writtenNumber } from "./notation.js";
 import { personsKept, refuseFeatures, severalTables, showPersons, toldColumns } from "./persons.js";
 
 const KINDS = [
@@ -153,23 +153,37 @@ function dates(name) {
     change([{ place: ["schema", name, "format"], value: found === "%Y-%m-%d" ? null : found }], () => columns(name));
   } });
   example.id = `example-${names().indexOf(name)}`;
+  const format = h("input", { type: "text", autocomplete: "off", className: "short", placeholder: "%d.%m.%Y", value: given.format ?? "",
+    oninput: (event) => saved(event.target.value) });
+  const saved = later((text) => write(name, "format", text.trim() || null));
   const field = (key, label, placeholder) => {
-    const format = () => spec().schema[name].format;
-    const save = later((text) => (key === "format" ? write(name, key, text.trim() || null) : moveEnd(name, key, readDay(text, format()) ?? text.trim())));
+    const save = later((input) => {
+      const typed = input.value.trim(), declared = spec().schema[name].format;
+      const doubt = typed ? doubtOfDay(typed, declared) : "";
+      refuse(input, doubt && `${doubt}. The spec keeps what it had.`);
+      if (doubt) return;
+      const found = typedDay(typed, declared);
+      if (found?.format) format.value = found.format;
+      moveEnd(name, key, found?.day ?? "", found?.format);
+    });
     return h("label", {}, label, " ", h("input", { type: "text", autocomplete: "off", className: "short", placeholder,
-      value: key === "format" ? given[key] ?? "" : writtenDay(given[key] ?? "", given.format), oninput: (event) => save(event.target.value) }));
+      value: writtenDay(given[key] ?? "", given.format), oninput: (event) => save(event.target) }));
   };
   const by = options(h("select", {}), ["day", "week", "month", "quarter", "year"].map((p) => [p, p]), given.by ?? "day");
   by.addEventListener("change", () => write(name, "by", by.value));
   const grouped = Array.isArray(given.starts);
   return [field("min", "From", writtenDay("2020-01-01", given.format)), field("max", "to", writtenDay("2026-12-31", given.format)), grouped ? null : h("label", {}, "a cell for each ", by),
-    field("format", "written as year-month-day or", "%d.%m.%Y"), h("label", {}, "or type a day as the table writes it ", example), ages(name)];
+    h("label", {}, "written as year-month-day or ", format), h("label", {}, "or type a day as the table writes it ", example), ages(name)];
 }
 
-/** Another end of a range of days; where cells begin on given days, what the cell at that end is called moves along. */
-function moveEnd(name, key, value) {
+/**
+ * Another end of a range of days, and how it was written where nothing said so yet; where cells begin on given days, what
+ * the cell at that end is called moves along.
+ */
+function moveEnd(name, key, value, format) {
   const given = table("schema", name);
   const changes = [{ place: ["schema", name, key], value }];
+  if (format) changes.push({ place: ["schema", name, "format"], value: format });
   if (Array.isArray(given.starts) && given.categories && readDay(value, "")) {
     const [before, after] = [cellsOfDays(given), cellsOfDays({ ...given, [key]: value })];
     const kept = Object.entries(given.categories).map(([cell, text]) => [before.includes(cell) ? after[before.indexOf(cell)] : cell, text]);
@@ -185,45 +199,24 @@ function ages(name) {
   const day = h("input", { id: `ages-day-${i}`, type: "text", autocomplete: "off", className: "short", placeholder: writtenDay("2025-12-31", given.format) });
   const list = h("input", { id: `ages-${i}`, type: "text", autocomplete: "off", placeholder: "18; 30; 45; 65" });
   const make = () => {
-    const on = readDay(day.value, spec().schema[name].format);
+    const declared = spec().schema[name].format;
+    const on = typedDay(day.value, declared)?.day;
     const years = list.value.split(/[;,\s]+/).filter(Boolean).map(Number).filter((age) => age !== 0); // the youngest begin at 0 by themselves
-    refuse(day, on ? "" : `write the day as ${writtenDay("2025-12-31", given.format)}`);
+    refuse(day, doubtOfDay(day.value, declared));
     const fine = years.length > 0 && years.every((age) => Number.isInteger(age) && age > 0 && age < 120) && new Set(years).size === years.length;
     refuse(list, fine ? "" : "ages are whole numbers of years below 120, such as 18; 30; 45; 65");
     if (!on || !fine) return;
     const found = ageGroups(on, years, readDay(String(spec().schema[name].min ?? ""), "") ?? undefined);
-    const called = Object.fromEntries(cellsOfDays(found).map((cell, j) => [cell, found.texts[j]]));
+    const called = Object.fromEntries(cellsOfDays(found).map((cell, j) => [cell, found.texts[j]]).reverse()); // the youngest first, as pages have them then
     change([{ place: ["schema", name, "min"], value: found.min }, { place: ["schema", name, "max"], value: found.max }, { place: ["schema", name, "by"], value: null },
       { place: ["schema", name, "starts"], value: found.starts }, { place: ["schema", name, "categories"], value: called }], () => columns(name));
   };
   const back = () => change([{ place: ["schema", name, "starts"], value: null }, { place: ["schema", name, "categories"], value: null }, { place: ["schema", name, "by"], value: "year" }], () => columns(name));
   const on = Array.isArray(given.starts);
   return h("details", { className: "wide ages", open: on }, h("summary", {}, "Groups by age, of a date of birth"),
-    on ? h("p", { className: "quiet" }, `Groups: ${cellsOfDays(given).map((cell) => given.categories?.[cell]?.en ?? cell).join("; ")}. Pages call them so in their language; conditions name days of birth.`) : null,
+    on ? h("p", { className: "quiet" }, `Groups: ${(given.categories ? Object.keys(given.categories) : cellsOfDays(given)).map((cell) => given.categories?.[cell]?.en ?? cell).join("; ")}. Pages call them so in their language; conditions name days of birth.`) : null,
     h("div", { className: "fields" }, h("label", {}, "Age in years on the day ", day), h("label", {}, "groups begin at the ages ", list),
       h("button", { type: "button", id: `ages-make-${i}`, onclick: make }, "Make the groups"), on ? h("button", { type: "button", onclick: back }, "Cells of a year instead") : null));
-}
-
-/** How a day is written, of an example in which the parts can be told apart; null where they cannot. */
-function dateFormat(text) {
-  const found = text.trim().match(/^(\d{1,4})([-./ ]?)(\d{1,2})\2(\d{1,4})$/);
-  if (!found) return null;
-  const [, first, mark, second, third] = found;
-  if (first.length === 4) return Number(second) <= 12 && third.length <= 2 ? `%Y${mark}%m${mark}%d` : null;
-  if (third.length !== 4 || !mark) return null;
-  const [one, two] = [Number(first), Number(second)];
-  if (one > 12 && one <= 31 && two <= 12) return `%d${mark}%m${mark}%Y`;
-  if (two > 12 && two <= 31 && one <= 12) return `%m${mark}%d${mark}%Y`;
-  return null;
-}
-
-/** The marks of a number that was typed as an example: the last one that stands once is before decimals. */
-function numberMarks(text) {
-  const found = text.trim().match(/^[-+]?\d{1,3}(?:([., '])\d{3}(?:\1\d{3})*)?(?:([.,])\d+)?$/) || text.trim().match(/^[-+]?\d+()(?:([.,])\d+)?$/);
-  if (!found || (found[1] && found[1] === found[2])) return null;
-  const [, thousands, decimal] = found;
-  if (thousands && !decimal && thousands !== " " && thousands !== "'") return null; // 1.234 may be either
-  return { thousands: thousands || null, decimal: decimal === "," ? "," : null };
 }
 
 const isCoded = (values) => values !== undefined && !Array.isArray(values) && values !== "";
