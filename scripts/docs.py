@@ -107,7 +107,7 @@ MECHANISMS = (
     *("projection", "pmw", "mwem", "boosting", "sparse-project", "sparse-mw", "streams"),
 )
 """One page each, in the order in which they build on each other."""
-THEORY = ("theory", "who-wins-where", "sliders", "sources", "notation", "errata", "references")
+THEORY = ("theory", "prefix-constant", "who-wins-where", "sliders", "sources", "notation", "errata", "references")
 PROJECT = ("architecture", "peers")
 MOVED = {"ordered": "factorization", "pure": "laplace", "rounds": "mwem"}
 """Pages that were merged into others: their addresses lead there."""

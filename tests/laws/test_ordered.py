@@ -223,10 +223,15 @@ def test_tree_least_squares_at_512_equals_the_pseudo_inverse() -> None:
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 33])
-def test_bounds_are_the_singular_values(n: int) -> None:
-    for operator, bound in ((Prefix(n), prefix_bound(n)), (AllRange(n), all_range_bound(n))):
-        values = np.linalg.svd(operator.dense().astype(float), compute_uv=False)
-        assert math.isclose(values.sum() / math.sqrt(n), bound, rel_tol=1e-12)
+@pytest.mark.parametrize(("kind", "bound"), [(Prefix, prefix_bound), (AllRange, all_range_bound)])
+def test_bounds_are_the_diagonals_of_roots(kind: Any, bound: Any, n: int) -> None:
+    """Between the singular values' and the optimum, to .6 % of it. Mutants: a cell too many; the diagonal unsquared."""
+    matrix = kind(n).dense().astype(float)
+    _, values, right = np.linalg.svd(matrix, full_matrices=False)
+    assert math.isclose(np.linalg.norm(np.diag((right.T * values) @ right)), bound(n), rel_tol=1e-12)
+    best = optimize_dense(matrix.T @ matrix, matrix=matrix).lower_bound
+    most = 1.006 if kind is Prefix else 1.0006
+    assert values.sum() / math.sqrt(n) * (1 - 1e-12) <= bound(n) <= best * (1 + 1e-9) <= most * bound(n)
 
 
 @pytest.mark.parametrize("n", [2, 3, 7, 64])
@@ -278,7 +283,7 @@ def test_the_root_of_windows_is_close_to_their_optimum(n: int, width: int, most:
 
 @pytest.mark.parametrize(("operator", "bound"), [(Prefix, prefix_bound), (AllRange, all_range_bound)])
 def test_the_root_is_close_to_the_bound(operator: Any, bound: Any) -> None:
-    """Errors of the rounded integers at their own price: 1.4 % above the bound for prefixes of 2^17 cells."""
+    """Errors of the rounded integers at their own price: 1.2 % above the bound for prefixes of 2^17 cells."""
     n = 2**17
     factor = roots(n)
     top = float(max(factor.operator.column_sums(2)))
@@ -287,4 +292,4 @@ def test_the_root_is_close_to_the_bound(operator: Any, bound: Any) -> None:
     else:
         total = factor.range_errors(AllRange(n))[0] * top * (n * (n + 1) / 2)
     ratio = math.sqrt(total) / bound(n)
-    assert 1.0 < ratio < (1.02 if operator is Prefix else 1.045)
+    assert 1.0 < ratio < (1.012 if operator is Prefix else 1.043)

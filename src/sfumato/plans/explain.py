@@ -292,10 +292,13 @@ def _lower_bound_text(plan: Plan) -> str:
 
 def any_noise_text(plan: Plan) -> str:
     """What is proved of all laws of noise, as the end of a sentence; nothing where nothing is, or next to nothing."""
-    bound = plan.any_noise_bound
-    if bound is None or bound < _TELLING * plan.objective_value:
-        return ""
-    return f"; with noise of any law that costs a ledger of {plan.budget.currency} no more, none less than {bound:,.6g}"
+    said = {
+        f"noise of any law that costs a ledger of {plan.budget.currency} no more": plan.any_noise_bound,
+        "that of any under epsilon and delta alone, whatever a ledger takes": plan.any_noise_bound_alone,
+    }
+    least = _TELLING * plan.objective_value
+    telling = [f"; with {what}, none less than {bound:,.6g}" for what, bound in said.items() if (bound or 0.0) > least]
+    return "".join(telling)
 
 
 _NAMED = 40  # lines that an eye can read one by one; of more tables the numbers of attributes stand for the names

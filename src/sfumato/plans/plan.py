@@ -45,12 +45,12 @@ from sfumato.privacy.labels import are_rounds_whole
 from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw
 from sfumato.privacy.sensitivity import Sensitivity, noise_fits_price, sensitivity_power
 from sfumato.privacy.unit import PrivacyUnit
+from sfumato.strategies.any_noise import least_error_alone, least_error_at_price
 from sfumato.strategies.calibration import calibrate, share_for_tables
 from sfumato.strategies.design import Candidate, Design, Problem, read_objective
 from sfumato.strategies.strategy import KnownGroups, Strategy
 from sfumato.workloads import RECORDS, QueryBlock, QueryFamily, Workload
 
-_MOST_MU_SQUARED = 100.0  # e^-50 of a bound, and less, says nothing
 _REHEARSED = (
     2**22
 )  # values and answers, gone through in tenths of a second; of more, structured maps alone are measured
@@ -347,23 +347,42 @@ class Plan(WorkloadPlan):
     def any_noise_bound(self) -> float | None:
         """A proved bound on `objective_value` for noise of any law at this plan's price, or None where none is known.
 
-        It is `lower_bound` times mu / sqrt(e^(mu^2) - 1). A mechanism whose mean answers are exact moves them by d from
-        a table to its neighbour, so d dᵀ <= (e^(mu^2) - 1) C for their covariance C at the table [CR51], since mu-GDP
-        and mu^2/2-zCDP bound the chi-square divergence of neighbours by e^(mu^2) - 1. Scaled by that, C is a covariance
-        of Gaussian noise that keeps mu = 1, of which `lower_bound` knows the best [NT24]. It holds for the error on
-        every table where records are added, on those with records in all cells where they are replaced. What costs a
-        ledger more, or is paid by none, may err less, as Laplace noise at the same (epsilon, delta) may.
+        It is `lower_bound` times mu / sqrt(sinh(mu^2)): of a promise of mu-GDP or mu^2/2-zCDP follows that unbiased
+        answers with the covariance C move by differences d with d dᵀ <= sinh(mu^2) C from a table to its neighbours, so
+        sinh(mu^2) C is a covariance of Gaussian noise that keeps mu = 1, of which `lower_bound` knows the best [NT24].
+        It holds for noise of one law on all tables, and for any noise on every table with a record in each cell. What
+        costs a ledger more, or is paid by none, may err less: see `any_noise_bound_alone`.
 
         >>> made = sf.plan(sf.total(sf.Domain({"age": 4})), sf.approx(1, "1e-6"), neighbours="add-remove")
         >>> round(made.lower_bound, 4), round(made.any_noise_bound, 4)
-        (4.2247, 4.1656)
+        (4.2247, 4.2236)
         """
+        bound = self._unit_bound
+        return None if bound is None else bound * least_error_at_price(float(self.price.mu_squared)) or None
+
+    @property
+    def any_noise_bound_alone(self) -> float | None:
+        """A proved bound on `objective_value` for noise of any law under (epsilon, delta), whatever a ledger takes.
+
+        For noise of one law on all tables; where records are added, also for the largest error over all tables of
+        answers that are unbiased on all. None for other budgets, whose price is their promise: see `any_noise_bound`.
+
+        >>> made = sf.plan(sf.total(sf.Domain({"age": 4})), sf.approx(1, "1e-6"), neighbours="add-remove")
+        >>> round(made.any_noise_bound_alone, 4)
+        1.3569
+        """
+        bound = self._unit_bound
+        if bound is None or self.budget.kind != "approx" or self.budget.delta is None:
+            return None
+        return bound * least_error_alone(float(self.budget.parameter), float(self.budget.delta)) or None
+
+    @property
+    def _unit_bound(self) -> float | None:
+        """`lower_bound` at mu = 1, all of it for tables; None where not every neighbour is answered without bias."""
         if self.bound is None or self.strategy.known or not isinstance(self.price, GaussianEvent):
             return None
-        mu_squared = float(self.price.mu_squared)
-        # at the whole price, of which `lower_bound` is at what the count of those who were cut leaves
-        whole = mu_squared * float(share_for_tables(self.unit, 2) if self.cut else 1)
-        return self.bound * math.sqrt(whole / math.expm1(mu_squared)) if mu_squared < _MOST_MU_SQUARED else None
+        whole = float(self.price.mu_squared) * float(share_for_tables(self.unit, 2) if self.cut else 1)
+        return self.bound * math.sqrt(whole)
 
     def margins(self, entry: ErrorEntry, confidence: float) -> FloatArray:
         """Half-widths of the intervals of one table or block, each of which holds by itself.

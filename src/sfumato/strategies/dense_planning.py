@@ -19,6 +19,7 @@ from sfumato.operators import Identity, LinearOperator, Stack, Total
 from sfumato.operators.base import FloatArray, single_thread
 from sfumato.privacy.unit import Neighbours
 from sfumato.strategies import descent, direct, merged_planning
+from sfumato.strategies.any_noise import least_error_alone
 from sfumato.strategies.dense_blocks import Queries
 from sfumato.strategies.dense_dual import optimality_title, pair_bound
 from sfumato.strategies.dense_largest import LargestErrorOptimum, optimize_largest, optimize_largest_rows
@@ -51,7 +52,6 @@ MAX_FAMILIES = 24  # tables, each a factorization of its own
 MAX_LARGEST = 2**30  # operations of one search for the largest of dense queries
 MAX_IMPLICIT = 512  # cells up to which very many ranges take seconds
 MAX_REAL = 4  # factors of real coefficients whose rounded product still fits the lattice
-_MOST_EPSILON = 100.0  # what is bounded beyond is below e^-50
 _PURE_ROUNDS = 5  # each is a whole search; the best of all is kept, and no optimum is claimed
 _BITS = 24  # of an entry, shared by the factors of a product: rounding moves errors by less than is shown
 _BASIS_BITS = 28  # finer over an integer basis, which holds the span exactly whatever is rounded
@@ -173,13 +173,12 @@ def laplace_note(problem: Problem, bound: float) -> str:
     epsilon times the noise's scale has R B = W only with ||R||_F at least `bound` over that; and from a scale of
     2^20 on the variance of the noise is 2 scale^2, up to 1e-13.
 
-    For noise of any law: pure epsilon bounds the chi-square divergence of neighbours by 4 sinh^2(epsilon / 2), as
-    mu-GDP does by e^(mu^2) - 1 (`Plan.any_noise_bound` has the proof).
+    For noise of any law see `any_noise`.
     """
     epsilon, root = float(problem.budget.laplace_epsilon), problem.unit.rows_per_person * bound * (1 - 1e-6)
     if not problem.largest:
         root /= math.sqrt(problem.total_weight)
-    any_law = 0.0 if problem.known else root / (2 * math.sinh(min(epsilon, _MOST_EPSILON) / 2))
+    any_law = 0.0 if problem.known else root * least_error_alone(epsilon)
     laplace = math.sqrt(2.0) / epsilon * root
     said = f", and with noise of any law at this epsilon none less than {any_law:.6g}" if any_law > laplace / 10 else ""
     return (
