@@ -310,6 +310,7 @@ def assemble(folder: Path) -> None:
     assets.mkdir()
     shutil.copyfile(ROOT / "src/sfumato/present/vendor/vega-bundle.js", assets / "vega-bundle.js")
     shutil.copytree(ROOT / "scripts/vendor/katex", assets / "katex", ignore=shutil.ignore_patterns("README.md"))
+    shutil.copyfile(ROOT / "scripts/vendor/iframe-worker/iframe-worker.js", assets / "iframe-worker.js")
     (assets / "draw.js").write_text(_DRAW, encoding="utf-8")
     (assets / "style.css").write_text(_STYLE, encoding="utf-8")
     shutil.copyfile(__file__, folder / "docs_script.py")
@@ -340,6 +341,7 @@ def configuration() -> dict[str, Any]:
         },
         "plugins": [
             "search",
+            "offline",  # the index as a script, and beside it what runs the search: for pages that are opened as files
             {
                 "mkdocstrings": {
                     "handlers": {
@@ -377,6 +379,7 @@ def configuration() -> dict[str, Any]:
             {"pymdownx.arithmatex": {"generic": True}},
             {"toc": {"permalink": True}},
         ],
+        "extra": {"polyfills": ["assets/iframe-worker.js"]},
         "extra_css": ["assets/katex/katex.min.css", "assets/style.css"],
         "extra_javascript": ["assets/vega-bundle.js", "assets/katex/katex.min.js", "assets/draw.js"],
         "validation": {"links": {"not_found": "warn", "unrecognized_links": "warn", "anchors": "info"}},
