@@ -471,13 +471,17 @@ for (const place of document.querySelectorAll(".arithmatex")) {
 }
 // for keyboards and screen readers: what scrolls can be reached, what is hidden cannot, and bars of buttons have names
 function named() {
-  document.querySelectorAll("pre > code, .output, .arithmatex, .md-typeset__scrollwrap").forEach((place) => {
+  const scrolls = "pre > code, .output, .arithmatex, .md-typeset__scrollwrap, p:has(> img)";
+  document.querySelectorAll(scrolls).forEach((place) => {
     if (place.scrollWidth > place.clientWidth) place.tabIndex = 0;
   });
   document.querySelectorAll("[aria-hidden=true] input, input.md-option").forEach((place) => { place.tabIndex = -1; });
   document.querySelectorAll(".md-search").forEach((place) => { place.ariaLabel = "Search"; });
   document.querySelectorAll(".md-code__nav").forEach((bar, i) => bar.setAttribute("aria-label", `Code ${i + 1}`));
 }
+// long names of code are broken after an underscore, and long sentences of a table have a width to be read in
+for (const code of document.querySelectorAll("td code")) code.innerHTML = code.innerHTML.replace(/_(?=\\w)/g, "_<wbr>");
+for (const cell of document.querySelectorAll("td")) if (cell.textContent.length > 80) cell.style.minWidth = "14rem";
 for (const head of document.querySelectorAll("thead")) if (!head.textContent.trim()) head.remove();
 for (const corner of document.querySelectorAll("th:empty")) corner.replaceWith(document.createElement("td"));
 named();
@@ -495,6 +499,11 @@ _STYLE = """
 .output { overflow-x: auto; border-left: 2px solid var(--md-default-fg-color--lighter); padding-left: 0.8rem; }
 .output { font-size: 0.7rem; }
 .output table { font-size: inherit; }
+/* on a phone a picture keeps a size at which it can be read, and scrolls */
+@media (max-width: 40em) {
+  .md-typeset p:has(> img) { overflow-x: auto; }
+  .md-typeset p > img { max-width: none; width: 32rem; }
+}
 .vega svg { max-width: 100%; height: auto; background: white; }
 /* links are told by more than their colour; code and the last line by enough of it */
 .md-typeset :is(p, li, td) > a:not(.headerlink) { text-decoration: underline; }
