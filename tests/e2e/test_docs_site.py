@@ -38,6 +38,7 @@ def test_the_site_builds_and_is_whole(site: Path) -> None:
     signature = re.sub(r"<[^>]+>", "", (site / "api" / "plan.html").read_text(encoding="utf-8"))
     assert signature.count("plan(\n") == 1
     assert "neighbours: Relation | Neighbours | None = None," in signature
+    assert "deferred_field" not in (site / "api" / "Plan-class.html").read_text(encoding="utf-8")
     found = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
     assert any("Fieller" in entry["text"] for entry in found["docs"])
     gallery = (site / "gallery" / "1-analyst.html").read_text(encoding="utf-8")
@@ -158,11 +159,11 @@ def test_pictures_and_theorems_fit_their_page(site: Path, browser: Browser, widt
 def test_pages_can_be_used_by_everybody(site: Path, browser: Browser, width: int, scheme: str) -> None:
     """No fault by the rules of axe, on a page of every kind.
 
-    Mutants: a link that is told by its colour alone; pale comments.
+    Mutants: a link that is told by its colour alone; pale comments; marks of a chart without a name; faint links in code.
     """
     browser.look(width, scheme)
-    pages = ("index", "idea", "theory", "mechanisms", "tree", "streams", "adaptive", "peers", "sources", "CONTRIBUTING")
-    for name in (*pages, "gallery/2-data-scientist", "api/index", "api/plan", "decisions/index"):
+    pages = ("index", "idea", "theory", "mechanisms", "tree", "streams", "sliders", "peers", "sources", "CONTRIBUTING")
+    for name in (*pages, "gallery/2-data-scientist", "api/index", "api/Plan-class", "decisions/index"):
         browser.go((site / f"{name}.html").as_uri())
         assert browser.faults() == [], name
 
