@@ -4,7 +4,7 @@ python bench/peers.py FOLDER                # installs what installs into FOLDER
 python bench/peers.py FOLDER --only opendp  # one of them
 python bench/peers.py FOLDER --means        # means of money by 50 groups, in place of the tables
 Versions are pinned. Those that no registry has are cloned at a pinned commit into FOLDER/src/NAME, where they are not there;
-dpsynth wants a `python3.12`. Each peer has 10 minutes of CPU.
+where that cannot be, the row says which commit to put where, and the others go on. dpsynth wants a `python3.12`. Each peer has 10 minutes of CPU.
 
 Work: all 10 tables over two of five attributes of the bundled Adult table (48,842 rows; 17, 8, 6, 7 and 3 cells), under
 0.02-zCDP for added or removed records, and the mean of 5 releases. `rmse` is over all 679 cells, against the exact counts.
@@ -18,11 +18,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import resources
 from pathlib import Path
 
@@ -427,13 +428,32 @@ def environment(folder: Path, name: str) -> Path:
 
 
 def checkout(folder: Path, name: str) -> Path:
-    """The pinned commit of a peer that no registry has, cloned where it is not there."""
+    """The pinned commit of a peer that no registry has, cloned where it is not there.
+
+    Raises:
+        OSError: It cannot be cloned; the message says what to put where.
+    """
     repository, commit = CHECKOUTS[name]
-    place = folder / "src" / repository.split("/")[1]
-    if not place.exists():
-        subprocess.run(["git", "clone", "--quiet", f"https://github.com/{repository}", place], check=True)
-        subprocess.run(["git", "-C", place, "checkout", "--quiet", commit], check=True)
+    place, address = source(folder, name), f"https://github.com/{repository}"
+    if place.exists():
+        return place
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=place.parent) as part:  # a clone that ends halfway leaves none behind
+        made = Path(part) / place.name
+        for step in (["clone", "--quiet", address, made], ["-C", made, "checkout", "--quiet", commit]):
+            # nobody is there to be asked for a password
+            unasked = os.environ | {"GIT_TERMINAL_PROMPT": "0"}
+            done = subprocess.run(["git", *step], env=unasked, capture_output=True, text=True, check=False)
+            if done.returncode:
+                why = (done.stderr.strip().splitlines() or [f"git returned {done.returncode}"])[-1]
+                raise OSError(f"no clone: put commit {commit} of {address} into {place} yourself ({why})")
+        made.rename(place)
     return place
+
+
+def source(folder: Path, name: str) -> Path:
+    """Where the checkout of a peer is."""
+    return folder / "src" / CHECKOUTS[name][0].split("/")[1]
 
 
 def told(title: str, python: Callable[[], Path | str], place: str, *arguments: str) -> None:
@@ -454,7 +474,7 @@ def told(title: str, python: Callable[[], Path | str], place: str, *arguments: s
     except (subprocess.SubprocessError, OSError, ValueError, IndexError) as error:
         found, reason = None, f"{type(error).__name__}: {error}"
     if found is None:
-        print(f"| {title} | could not be run | | | {reason[:160]} |", flush=True)
+        print(f"| {title} | could not be run | | | {reason[:320]} |", flush=True)
         return
     what = ", ".join(f"{k} {v}" for k, v in found["versions"].items())
     print(
@@ -492,26 +512,31 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "rows.npz"
         rows(path)
-        runs: list[tuple[str, str, str, tuple[str, ...]]] = [
-            (f"sfumato, {how}", "", SHARED + OURS, (str(path), how)) for how in ("auto", "projected", "adaptive")
+        runs: list[tuple[str, Callable[[], Path | str], str, tuple[str, ...]]] = [
+            (f"sfumato, {how}", lambda: sys.executable, SHARED + OURS, (str(path), how))
+            for how in ("auto", "projected", "adaptive")
         ]
         extra = {"opendp": ("fixed", "aim"), "smartnoise": ("mst", "aim"), "dpsynth": ("direct", "swift", "aim")}
         inside = {"ResidualPlanner": "residual_planner"}
         for name, (where, code) in THEIRS.items():
             titles = {f"{name}, {how}" if how else name: how for how in extra.get(name, ("",))}
-            asked = {title: how for title, how in titles.items() if chosen.only in title}
-            cloned = []
-            if asked and name in CHECKOUTS and name != "mbi":  # mbi itself is in a registry
-                cloned.append(str(checkout(chosen.folder, name) / inside.get(name, ".")))
-            if asked and name == "dpsynth":
-                checkout(chosen.folder, "mbi")
-            for title, how in asked.items():
-                runs.append((title, where, SHARED + code, (str(path), *cloned, *filter(None, [how]))))
-        runs.append(("jax-privacy, prefix sums", "jaxp", MATRIX, (str(CELLS),)))
+            # mbi itself is in a registry, and in dpsynth of a commit
+            cloned = [name, "mbi"] if name == "dpsynth" else [name] if name in CHECKOUTS and name != "mbi" else []
+
+            def python(where: str = where, cloned: Sequence[str] = cloned) -> Path:
+                for one in cloned:
+                    checkout(chosen.folder, one)
+                return environment(chosen.folder, where)
+
+            places = [str(source(chosen.folder, one) / inside.get(one, ".")) for one in cloned[:1]]
+            for title, how in titles.items():
+                runs.append((title, python, SHARED + code, (str(path), *places, *filter(None, [how]))))
+        prefixes = (lambda: environment(chosen.folder, "jaxp")), MATRIX, (str(CELLS),)
+        runs.append(("jax-privacy, prefix sums", *prefixes))
         print("| | rmse | CPU-s | MB | |\n|---|---|---|---|---|")
-        for title, where, code, given in runs:
+        for title, python, code, given in runs:
             if chosen.only in title:
-                told(title, lambda w=where: environment(chosen.folder, w) if w else sys.executable, place, code, *given)
+                told(title, python, place, code, *given)
     if chosen.only in "sfumato, prefix sums":
         import time
 

@@ -1,16 +1,17 @@
 """Projection onto the elliptope: 1- and 2-way parities of binary attributes, against the bound and the exact body.
 
-    OPENBLAS_NUM_THREADS=1 python bench/projection_sdp.py
+    OPENBLAS_NUM_THREADS=1 python bench/projection_sdp.py [widths]
 
 CPU seconds of one process (time.process_time), means over seeds 0 to 4. Rows are x = sign(L z + e), L a random d x 5
 matrix of normals, z and e normal; "sparse": independent, each true with a probability from .01 to .1; "tree": each
 attribute another one's, flipped with a probability from .05 to .3. Noise is Gaussian, of the deviation that the
-plan of the same workload gives (replace-one).
+plan of the same workload gives (replace-one). "widths": Gaussian widths of the bodies that `sf.width` has.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 import time
 
 import numpy as np
@@ -181,7 +182,17 @@ def small() -> None:
         print(f"{d:2} {n:5} {rho:6} {law:7} {sigma:6.3f} " + " ".join(f"{v:7.4f}" for v in np.mean(rows, axis=0)))
 
 
+def widths() -> None:
+    """Of every body that holds all pairs of five yes-no attributes: the mean of the same 200 directions."""
+    asked = sf.marginals(domain(5), order=2)
+    for body in ("hull", "sdp+local", "local", "sdp"):
+        print(f"{body:10} {sf.width(asked, body, draws=200)}")
+
+
 def main() -> None:
+    if "widths" in sys.argv[1:]:
+        widths()
+        return
     small()
     tables(200)
     plan = sf.plan(parity_workload(200), BUDGET, neighbours="replace-one", mechanism="marginals", objective="cells")

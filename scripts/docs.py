@@ -200,24 +200,38 @@ def _output(output: dict[str, Any]) -> str:
     return f'<pre class="output">{html.escape(text.rstrip())}</pre>' if text.strip() else ""
 
 
-_CODE = re.compile(
-    r"^(```|~~~).*?^\1|^(?: {4,}|\t).*?$|`[^`\n]+`|\$\$.*?\$\$|\$[^$\n]+\$|<!--.*?-->", re.DOTALL | re.MULTILINE
-)
+_FENCED = r"^\s*(```|~~~).*?^\s*\1|`[^`\n]+`|\$\$.*?\$\$|\$[^$\n]+\$|<!--.*?-->"
+_CODE = re.compile(rf"{_FENCED}|^(?: {{4,}}|\t).*?$", re.DOTALL | re.MULTILINE)
+_CODE_OF_DOCSTRINGS = re.compile(_FENCED, re.DOTALL | re.MULTILINE)  # where arguments are indented
 _TAGS = "a|b|br|code|div|em|hr|i|img|kbd|p|pre|span|sub|sup|table|td|th|tr"
 _TAG = re.compile(rf"<(?!/?(?:{_TAGS})\b[^<>]*>|https?:|mailto:)")
 
 
-def keep_signs(text: str) -> str:
-    """A page whose formulas keep the signs that Markdown takes for its own: `<x, y>`, `M* is ℓ*`, `‖R‖_F ‖M‖_{1→2}`.
+def keep_signs(text: str, *, docstring: bool = False) -> str:
+    """A page whose formulas keep the signs that Markdown takes for its own: `<x, y>`, `M* is ℓ*`; 2^d is set high.
 
     Code stays as it is, and so does what is typeset ($...$).
     """
 
     def signs(text: str) -> str:
-        text = re.sub(r"(?<=[^\s\w(*|\\])_", r"\\_", _TAG.sub("&lt;", text))
+        text = set_indices(_TAG.sub("&lt;", text))
+        text = re.sub(r"(?<=[^\s\w(*|\\])_", r"\\_", text)
         return "\n\n".join(map(_keep_stars, text.split("\n\n")))
 
-    return _outside_code(text, signs)
+    return _outside_code(text, signs, _CODE_OF_DOCSTRINGS if docstring else _CODE)
+
+
+def set_indices(text: str) -> str:
+    """Prose whose exponents and indices are set: 2^60, e^(mu^2), (E p)^(1/2), ‖M‖_{1→2}, x_i; "mu^2" is typed so."""
+    text = re.sub(r'"(\w+)\^(\w+)"', r'<code>"\1&#94;\2"</code>', text)
+    base = r"(?<=[\w)\]|‖>'])"
+    short = r"[-−]?(?:\d[\d.,]*(?<=\d)|\.\d+|[¼½+]|[^\W\d_](?![^\W\d_])|epsilon\b|eps\b|mu\b|power\b|shift\b)"
+    text = re.sub(rf"{base}\^({short})", r"<sup>\1</sup>", text)
+    text = re.sub(rf"{base}\^(?:\(((?:[^()\n]|\([^()\n]*\))+)\)|\{{([^{{}}\n]+)\}})", r"<sup>\1\2</sup>", text)
+    text = re.sub(r"(?<=[^\s\\])_\{([^{}\n]+)\}|(?<=[\w‖)])_\(([^()\n]+)\)", r"<sub>\1\2</sub>", text)
+    return re.sub(
+        r"(?:(?<=[‖)*])|(?<=\b\w)|(?<=\bmax)|(?<=\bmin)|(?<=\bsum))_([^\W_])(?![\w≤])", r"<sub>\1</sub>", text
+    )
 
 
 def link_keys(text: str, page: str) -> str:
@@ -234,7 +248,7 @@ def link_keys(text: str, page: str) -> str:
     return _outside_code(text, each)
 
 
-def _outside_code(text: str, change: Callable[[str], str]) -> str:
+def _outside_code(text: str, change: Callable[[str], str], code_of: re.Pattern[str] = _CODE) -> str:
     """A page that is changed but for its code and what is typeset."""
     code: list[str] = []
 
@@ -242,7 +256,7 @@ def _outside_code(text: str, change: Callable[[str], str]) -> str:
         code.append(found[0])
         return f"\0{len(code) - 1}\0"
 
-    return re.sub(r"\0(\d+)\0", lambda found: code[int(found[1])], change(_CODE.sub(aside, text)))
+    return re.sub(r"\0(\d+)\0", lambda found: code[int(found[1])], change(code_of.sub(aside, text)))
 
 
 def _keep_stars(paragraph: str) -> str:
@@ -310,6 +324,7 @@ def assemble(folder: Path) -> None:
     assets.mkdir()
     shutil.copyfile(ROOT / "src/sfumato/present/vendor/vega-bundle.js", assets / "vega-bundle.js")
     shutil.copytree(ROOT / "scripts/vendor/katex", assets / "katex", ignore=shutil.ignore_patterns("README.md"))
+    shutil.copyfile(ROOT / "scripts/vendor/iframe-worker/iframe-worker.js", assets / "iframe-worker.js")
     (assets / "draw.js").write_text(_DRAW, encoding="utf-8")
     (assets / "style.css").write_text(_STYLE, encoding="utf-8")
     shutil.copyfile(__file__, folder / "docs_script.py")
@@ -319,6 +334,10 @@ def assemble(folder: Path) -> None:
 
 def configuration() -> dict[str, Any]:
     title = {p.stem: p.read_text(encoding="utf-8").splitlines()[0].lstrip("# ") for p in (ROOT / "docs").glob("*.md")}
+
+    def toggle(icon: str, name: str) -> dict[str, str]:
+        return {"icon": f"material/brightness-{icon}", "name": name}
+
     reference = [{g: [{f"sf.{n}": f"api/{page_name(n)}.md"} for n in names]} for g, names in GROUPS.items()]
     return {
         "site_name": "sfumato",
@@ -333,13 +352,19 @@ def configuration() -> dict[str, Any]:
                 "search.highlight",
                 "content.code.copy",
             ],
+            # as the reader's system is, also when that changes, or as the reader chooses; with two of these the theme
+            # would keep to what the system was at the first visit
             "palette": [
-                {"media": "(prefers-color-scheme: light)", "scheme": "default", "primary": "white"},
-                {"media": "(prefers-color-scheme: dark)", "scheme": "slate", "primary": "black"},
+                {"media": "(prefers-color-scheme)", "toggle": toggle("auto", "As the system; to light")},
+                {"media": "(prefers-color-scheme: light)", "scheme": "default", "primary": "white"}
+                | {"toggle": toggle("7", "Light; to dark")},
+                {"media": "(prefers-color-scheme: dark)", "scheme": "slate", "primary": "black"}
+                | {"toggle": toggle("4", "Dark; as the system")},
             ],
         },
         "plugins": [
             "search",
+            "offline",  # the index as a script, and beside it what runs the search: for pages that are opened as files
             {
                 "mkdocstrings": {
                     "handlers": {
@@ -377,6 +402,7 @@ def configuration() -> dict[str, Any]:
             {"pymdownx.arithmatex": {"generic": True}},
             {"toc": {"permalink": True}},
         ],
+        "extra": {"polyfills": ["assets/iframe-worker.js"]},
         "extra_css": ["assets/katex/katex.min.css", "assets/style.css"],
         "extra_javascript": ["assets/vega-bundle.js", "assets/katex/katex.min.js", "assets/draw.js"],
         "validation": {"links": {"not_found": "warn", "unrecognized_links": "warn", "anchors": "info"}},
@@ -412,6 +438,11 @@ from docs_script import keep_signs
 
 
 class Fence(griffe.Extension):
+    def on_attribute_instance(self, *, attr, **_):
+        # a default is what is given, not how it is kept
+        if getattr(attr.value, "canonical_name", "") == "deferred_field":
+            attr.value = attr.value.arguments[0]
+
     def on_object(self, *, obj, **_):
         if obj.is_function:
             obj.overloads = None  # the whole signature names every argument
@@ -428,7 +459,7 @@ class Fence(griffe.Extension):
                 if not inside:
                     line = re.sub(r"\\[([A-Z][A-Za-z]*\\d\\d)\\]", r"[[\\1]](../references.md)", line)
                 lines.append(line)
-            obj.docstring.value = keep_signs("\\n".join(lines + ["```"] * inside))
+            obj.docstring.value = keep_signs("\\n".join(lines + ["```"] * inside), docstring=True)
 """
 _DRAW = """
 for (const place of document.querySelectorAll(".vega")) {
@@ -440,12 +471,18 @@ for (const place of document.querySelectorAll(".arithmatex")) {
 }
 // for keyboards and screen readers: what scrolls can be reached, what is hidden cannot, and bars of buttons have names
 function named() {
-  document.querySelectorAll("pre > code, .output, .arithmatex, .md-typeset__scrollwrap").forEach((place) => {
+  const scrolls = "pre > code, .output, .arithmatex, .md-typeset__scrollwrap, p:has(> img)";
+  document.querySelectorAll(scrolls).forEach((place) => {
     if (place.scrollWidth > place.clientWidth) place.tabIndex = 0;
   });
   document.querySelectorAll("[aria-hidden=true] input, input.md-option").forEach((place) => { place.tabIndex = -1; });
+  document.querySelectorAll(".md-search").forEach((place) => { place.ariaLabel = "Search"; });
   document.querySelectorAll(".md-code__nav").forEach((bar, i) => bar.setAttribute("aria-label", `Code ${i + 1}`));
 }
+// long names of code are broken after an underscore, and long sentences of a table have a width to be read in
+for (const code of document.querySelectorAll("td code")) code.innerHTML = code.innerHTML.replace(/_(?=\\w)/g, "_<wbr>");
+for (const cell of document.querySelectorAll("td")) if (cell.textContent.length > 80) cell.style.minWidth = "14rem";
+for (const head of document.querySelectorAll("thead")) if (!head.textContent.trim()) head.remove();
 for (const corner of document.querySelectorAll("th:empty")) corner.replaceWith(document.createElement("td"));
 named();
 new MutationObserver(named).observe(document.body, { childList: true, subtree: true });
@@ -462,6 +499,11 @@ _STYLE = """
 .output { overflow-x: auto; border-left: 2px solid var(--md-default-fg-color--lighter); padding-left: 0.8rem; }
 .output { font-size: 0.7rem; }
 .output table { font-size: inherit; }
+/* on a phone a picture keeps a size at which it can be read, and scrolls */
+@media (max-width: 40em) {
+  .md-typeset p:has(> img) { overflow-x: auto; }
+  .md-typeset p > img { max-width: none; width: 32rem; }
+}
 .vega svg { max-width: 100%; height: auto; background: white; }
 /* links are told by more than their colour; code and the last line by enough of it */
 .md-typeset :is(p, li, td) > a:not(.headerlink) { text-decoration: underline; }
@@ -475,6 +517,9 @@ _STYLE = """
 [data-md-color-scheme="slate"] { --md-code-hl-comment-color: #b4b8c4; --md-code-hl-generic-color: #c4c8d4; }
 [data-md-color-scheme="slate"] { --md-code-hl-operator-color: #c4c8d4; --md-code-hl-variable-color: #c4c8d4; }
 [data-md-color-scheme="slate"] { --md-code-hl-number-color: #f08a7c; --md-code-hl-constant-color: #a99cf0; }
+[data-md-color-scheme="slate"] .md-typeset :is(code a, a code) { color: #8fb3f5; }
+/* names of code are broken where there is no other way: beside them a table has room, or scrolls */
+.md-typeset td code { word-break: normal; overflow-wrap: break-word; }
 .md-copyright, .md-copyright a { color: #e8e8e8; }
 """
 

@@ -73,7 +73,11 @@ def chart() -> dict[str, Any]:
     }
     y = {"field": "mechanism", "type": "nominal", "title": None, "sort": None}
     layers = [
-        {"mark": {"type": "rule", "strokeDash": [4, 4]}, "encoding": {"x": {"datum": 1, "type": "quantitative"}}},
+        # nothing that is read out: the axis says where 1 is
+        {
+            "mark": {"type": "rule", "strokeDash": [4, 4], "aria": False},
+            "encoding": {"x": {"datum": 1, "type": "quantitative"}},
+        },
         {"mark": {"type": "point", "filled": True, "size": 90}, "encoding": {"x": x, "y": y}},
         {
             "mark": {"type": "text", "align": "left", "dx": 9},

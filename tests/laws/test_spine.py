@@ -278,6 +278,7 @@ def test_regular_trees_meet_their_bound() -> None:
 
 
 def test_irregular_trees_are_within_a_hundredth_of_it() -> None:
+    """As docs/marginals.md has it; fan-outs spread by a factor of exp(.4), which is 1.5."""
     rows = grown((3, 10, 4, 3, 8), np.random.default_rng(0), 0.4)
     made = planned(nested(rows, (8, 2, 2, 63), [[], ["a1"], ["a2", "a3"], ["a0", "a1", "a2", "a3"]]))
     assert made.bound is not None

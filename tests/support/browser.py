@@ -16,6 +16,15 @@ from typing import Any
 # in a container there are no namespaces to make a sandbox of, no graphics, and little shared memory
 _QUIET = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
 AXE = Path(__file__).parents[1] / "fixtures" / "axe" / "axe.min.js"
+_BEYOND = """
+const edge = document.documentElement.clientWidth + 1;
+const end = (e) => e.getBoundingClientRect().right;
+const held = (e) => e && (getComputedStyle(e).overflowX !== "visible" && end(e) <= edge || held(e.parentElement));
+return [...document.querySelectorAll("article *")]
+  .filter((e) => e.getBoundingClientRect().width && end(e) > edge && !e.closest(".katex-mathml"))
+  .filter((e) => !held(e.parentElement))
+  .map((e) => e.outerHTML.slice(0, 80)).slice(0, 3);
+"""
 
 
 def missing() -> str | None:
@@ -132,6 +141,12 @@ class Browser:
     def overflow(self) -> int:
         """Pixels that the page is wider than its window; a phone's own width grows with what it shows."""
         return int(self.run("return document.documentElement.scrollWidth")) - self._width
+
+    def beyond(self) -> list[str]:
+        """What ends to the right of the window, within nothing that scrolls or cuts it off."""
+        found = self.run(_BEYOND)
+        assert isinstance(found, list)
+        return found
 
     def forget(self) -> None:
         """Leave the page there is, with the windows it opened and what earlier ones asked for and complained of.

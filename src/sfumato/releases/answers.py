@@ -586,4 +586,4 @@ def too_few_note(size: float, half: float) -> str:
     if half < 0.05:
         return "no records"
     digits = 0 if half >= 10 else 1
-    return f"too few to tell: {size:,.{digits}f} ± {half:,.{digits}f} records"
+    return f"too few to tell: {size:z,.{digits}f} ± {half:,.{digits}f} records"  # z: no minus before 0
