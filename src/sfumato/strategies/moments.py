@@ -487,7 +487,8 @@ def _check_searchable(problem: Problem) -> None:
 
 def _check_few(points: FloatArray, problem: Problem) -> None:
     """Raise PlanError where an attribute joined with measures takes more than weights are looked for."""
-    many = len(points) ** (2 if problem.unit.neighbours is Neighbours.REPLACE_ONE else 1)
+    # half of the pairs are the other half turned round
+    many = len(points) ** 2 // 2 if problem.unit.neighbours is Neighbours.REPLACE_ONE else len(points)
     if many * points.shape[1] ** 2 > _MOST_SEARCHED:
         raise PlanError("too many cells of an attribute are joined with measures of its column")
 
