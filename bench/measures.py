@@ -2,7 +2,7 @@
 
     OPENBLAS_NUM_THREADS=1 python bench/measures.py price [10000] | plans | coverage [2000] | counting [10000000] |
         regression [500] | adassp [200] | clip [20] | lorenz [1000] | drawn [400] [FIRST] |
-        knots | joint [200]
+        knots | joint [100] | joint-errors [30] | joint-coverage [50]
 
 Foreign tables are in measures_foreign.py. Seeds are those printed. CPU seconds are `time.process_time`, one thread,
 modules loaded.
@@ -499,8 +499,7 @@ def drawn(count: int, first: int = 0) -> None:
 
 
 def joint(count: int) -> None:
-    """Classes of a column and sums of it: prices of drawn plans, errors beside those of a copy of the column, and how
-    often intervals hold."""
+    """Prices of drawn plans of a column that is counted in classes and summed."""
     low, most, over = 0, 0.0, 0.0
     for seed in range(count):
         stated, found, above = drawn_price(1_000 + seed)
@@ -510,6 +509,10 @@ def joint(count: int) -> None:
         f"adds, at most {over:.4f} times the bound",
         flush=True,
     )
+
+
+def joint_errors(most: int) -> None:
+    """Their errors, up to so many classes, beside those of a copy of the column, of which the plan knows nothing."""
     shapes: dict[str, Callable[[sf.Domain], sf.Workload]] = {
         "means by class": lambda d: sf.means(d, "amount", by="pay"),
         "moments by class": lambda d: sf.moments(d, "amount", by="pay"),
@@ -517,7 +520,7 @@ def joint(count: int) -> None:
         "prefix and means by class": lambda d: sf.stack(sf.prefix(d, "pay"), sf.means(d, "amount", by="pay")),
         "histogram and moments": lambda d: sf.stack(sf.identity(d, "pay"), sf.moments(d, "amount")),
     }
-    for classes in (3, 10, 30):
+    for classes in (n for n in (3, 10, 30) if n <= most):
         rng = np.random.default_rng([186, classes])
         uneven = [0.0, *np.sort(rng.uniform(0, 100, classes - 1)).round(4).tolist(), 100.0]
         for what, edges in (("even", np.linspace(0, 100, classes + 1).tolist()), ("drawn", uneven)):
@@ -526,7 +529,7 @@ def joint(count: int) -> None:
             plain = sf.Domain({"pay": bins}, measures={"amount": sf.Measure(0, 100, column="pay")})
             two = sf.Domain({"pay": bins}, measures={"amount": sf.Measure(0, 100)})
             for name, make in shapes.items():
-                for relation in ("add-remove", "replace-one"):
+                for relation in ("add-remove", "replace-one") if classes < 30 else ("add-remove",):
                     start = time.process_time()
                     plan = sf.plan(make(one), sf.gdp(1), neighbours=relation)  # type: ignore[call-overload]
                     seconds = time.process_time() - start
@@ -539,6 +542,10 @@ def joint(count: int) -> None:
                         f"{seconds:.1f} CPU-s",
                         flush=True,
                     )
+
+
+def joint_coverage(count: int) -> None:
+    """How often intervals of means by class hold, in so many releases of each of 20 drawn tables."""
     held = [0, 0]
     for seed in range(20):
         rng = np.random.default_rng([186, 1, seed])
@@ -556,7 +563,7 @@ def joint(count: int) -> None:
         cut = frame.assign(pay=frame.pay.clip(0, 100))
         cut["cell"] = np.minimum(np.searchsorted(edges, cut.pay, side="right") - 1, 3)
         truth = cut[cut.pay.notna()].groupby(["cell", "sex"]).pay.agg(["mean", "size"])
-        for _ in range(50):
+        for _ in range(count):
             found = sf.release(plan, frame, ledger=None).mean("amount", by=["pay", "sex"])
             for i, (low_end, high_end) in enumerate(zip(found["low"], found["high"], strict=True)):
                 at = (i // 3, i % 3)
@@ -568,7 +575,9 @@ def joint(count: int) -> None:
 
 RUNS: dict[str, tuple[Callable[..., None], int]] = {
     "drawn": (drawn, 400),
-    "joint": (joint, 200),
+    "joint": (joint, 100),
+    "joint-errors": (joint_errors, 30),
+    "joint-coverage": (joint_coverage, 50),
     "lorenz": (lorenz, 1_000),
     "price": (price, 10_000),
     "coverage": (coverage, 2_000),

@@ -29,8 +29,8 @@ class Measure(Attribute):
     records, but not in the sums and means of the measure.
 
     A measure is no dimension: it has no cells to count. For a histogram, quantiles or a CDF of the same column declare
-    `sf.Bins` of it beside, and give the measure another name and `column=`: both are then planned as one, best with knots
-    where the bins end.
+    `sf.Bins` of it beside, and give the measure another name and `column=`: both are then planned as one, best with
+    knots where the bins end.
 
     Args:
         low: The least number that counts.

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,15 +88,16 @@ def over_hull(
                 factors.append(factor)
                 longest *= int(max(sums))
                 continue
-            sides = [hulls.get(a, np.eye(sizes[a], dtype=np.int64)) for a in group]
-            shares = reduce(np.kron, sides)  # none is negative, so no entry is beyond what a column adds up to at most
-            if factor.max_abs * int(shares.sum(axis=0).max()) < INT64:
-                factors.append(DenseMap(factor.columns() @ shares))
-            else:
-                entries = factor.columns().astype(object) @ shares.astype(object)
-                if np.abs(entries).max() >= INT64:
-                    raise PlanError("the coefficients of sums of measures are too large; scale them down")
-                factors.append(DenseMap(entries.astype(np.int64)))
+            table = factor.columns().reshape(-1, *(sizes[a] for a in group))
+            # shares are not negative and add up to a whole, so no sum of theirs is beyond the largest entry times that
+            if factor.max_abs * 2 ** (UNIT_BITS * len(mine)) >= INT64:
+                table = table.astype(object)
+            for axis, a in enumerate(group, 1):
+                if a in hulls:
+                    table = np.moveaxis(np.tensordot(table, hulls[a], (axis, 0)), -1, axis)
+            if np.abs(table).max() >= INT64:
+                raise PlanError("the coefficients of sums of measures are too large; scale them down")
+            factors.append(DenseMap(table.reshape(len(table), -1).astype(np.int64)))
             lengths = [a * int(b) for a in lengths for b in sums]
         whole = (factors[0] if factors else DenseMap(np.ones((1, 1), dtype=np.int64)), *factors[1:])
         groups = block.groups or ((),)

@@ -497,7 +497,8 @@ def _check_searchable(problem: Problem) -> None:
 
 def _check_few(points: FloatArray, problem: Problem) -> None:
     """Raise PlanError where an attribute joined with measures takes more than weights are looked for."""
-    many = len(points) ** (2 if problem.unit.neighbours is Neighbours.REPLACE_ONE else 1)
+    # half of the pairs are the other half turned round
+    many = len(points) ** 2 // 2 if problem.unit.neighbours is Neighbours.REPLACE_ONE else len(points)
     if many * points.shape[1] ** 2 > _MOST_SEARCHED:
         raise PlanError("too many cells of an attribute are joined with measures of its column")
 
@@ -514,19 +515,18 @@ def designs(problem: Problem) -> list[Design]:
     """
     _check_searchable(problem)
     found: list[Design] = []
-    for same in filter(lambda s: s.is_small, problem.same[:1]):
+    same = problem.same[0] if problem.same else None
+    if same is not None and same.is_small:
         with contextlib.suppress(PlanError, NotAnswerable):
             made = _designs(problem, _joint_cells(problem, same))
             whole = made[0].build(made[0].fine)
             for query in problem.workload.blocks:  # where numbers are wide apart, rounding may lose some
                 whole.check(query.block)
             found = made
-    # what is best for summed squares need not be for other errors
-    return (
-        found
-        if found and problem.power == 2 and not problem.largest
-        else [*found, *_designs(problem, _joint_cells(problem))]
-    )
+    # what is best for summed squares need not be for other errors, nor where pairs of records are too many to be priced
+    if found and problem.power == 2 and not problem.largest and problem.unit.neighbours is Neighbours.ADD_REMOVE:
+        return found
+    return [*found, *_designs(problem, _joint_cells(problem))]
 
 
 def _designs(problem: Problem, joint: JointCells) -> list[Design]:
