@@ -358,10 +358,23 @@ def hull(cells: int) -> Any:  # (corners, cells) of 64: around ((1-t)^2, 2t(1-t)
     return np.array(table, dtype=object)
 
 
+def features(cells: int) -> Any:  # (cells, features): of every three cells 1, t, t^2 of a record; 1 without a number
+    table, kinds = list[list[int]](), list[int]()
+    for first in range(0, cells - 2, 2):
+        for kind, own in enumerate(([1, 0, 0], [-2, 2, 0], [1, -2, 1])):
+            table.append([0] * first + own + [0] * (cells - first - 3))
+            kinds.append(kind)
+    if cells % 2 == 0:
+        table.append([0] * (cells - 1) + [1])
+        kinds.append(0)
+    return np.array(table, dtype=object).T, kinds
+
+
 def shared(blocks: Any, ops: Any, sizes: Any, measures: Any, p: int) -> Any:
     """The same blocks over the corners of the hull of what a record adds to measures, where it is 2^24 and rounded.
 
-    And the numbers of corners, and how much longer rounding makes what one record adds: 2.25 in a cell at most.
+    And the numbers of corners, and how much longer rounding makes what one record adds: 17/32 of a feature at most, of
+    each but the first of every three cells, and of products of these.
     """
     own = {a: hull(sizes[a]) for a in measures}
     if not any(a in own for _, fs in blocks for names, _ in fs for a in names):
@@ -371,11 +384,16 @@ def shared(blocks: Any, ops: Any, sizes: Any, measures: Any, p: int) -> Any:
         here = sum(a in own for names, _ in fs for a in names)
         if here > 3:
             raise Cannot("tables of more than three measures")
-        kept, longest, each = list[Any](), 1, [abs(times) ** p]
+        kept, longest, each = list[Any](), 1, [(abs(times) ** p, 0)]
         for names, key in fs:
-            lengths = [int(x) for x in column_power_sums(ops[key], p)]
             if {*names} & {*own}:
-                each = [a * b for a in each for b in lengths]
+                made = [
+                    features(sizes[a]) if a in own else (np.eye(sizes[a], dtype=int), [0] * sizes[a]) for a in names
+                ]
+                columns = map_entries(ops[key]).astype(object) @ reduce(np.kron, [t.astype(object) for t, _ in made])
+                kinds = reduce(lambda a, b: [x + y for x in a for y in b], [k for _, k in made])
+                lengths = [int(x) for x in (abs(columns) ** p).sum(axis=0)]
+                each = [(a * b, i + j) for a, i in each for b, j in zip(lengths, kinds, strict=True) if b]
                 sides = [own[a].T if a in own else np.eye(sizes[a], dtype=int).astype(object) for a in names]
                 m = map_entries(ops[key]).astype(object) @ reduce(np.kron, sides)
                 if abs(m).max() >= 2**63:
@@ -383,12 +401,12 @@ def shared(blocks: Any, ops: Any, sizes: Any, measures: Any, p: int) -> Any:
                 op = Doc({"~class": "Dense", "matrix": m.astype(np.int64)})
                 ops[key := document_fingerprint(op)] = op
             else:
-                longest *= max(lengths)
+                longest *= max(int(x) for x in column_power_sums(ops[key], p))
             kept.append((names, key))
         out.append((times * 2 ** (24 - 6 * here), tuple(sorted(kept))))
         if here:
-            lengths = [longest * x for x in each if x]
-            more += -(-9 * sum(math.isqrt(x) + 1 if p == 2 else x for x in lengths) // 4)
+            lengths = [longest * x for x, rounded in each if rounded]
+            more += -(-17 * sum(math.isqrt(x) + 1 if p == 2 else x for x in lengths) // 32)
     return out, {a: len(own[a]) if a in own else n for a, n in sizes.items()}, more
 
 

@@ -33,6 +33,7 @@ from sfumato.privacy.sensitivity import Sensitivity, certified_bound, noise_fits
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 
 if TYPE_CHECKING:
+    from sfumato.curator.rows.sums import AskedSums
     from sfumato.privacy.replaced import Certificate
 
 MAX_VALUES = 500_000_000  # of a measurement: 4 GB, in files where memory is short
@@ -80,11 +81,16 @@ class CuratedTable:
         check_plan_hash(plan_hash)
         self.ledger.expect(name, plan_hash, price, self.unit, self.table)
 
-    def open(self) -> Counts:
-        """The exact counts, for a door that will pay before it looks. Raises SourceError."""
+    def open(self, asked: AskedSums | None = None) -> Counts:
+        """The exact counts, for a door that will pay before it looks. Raises SourceError.
+
+        asked: the sums of measures that this look takes, where it takes nothing else. What is opened for them alone is
+        not kept, so a source is opened so only where it can be read again.
+        """
         if self.counts is None:
             unit = self.unit
-            self.counts = open_source(
+            once = hasattr(self._source, "__arrow_c_stream__") and not hasattr(self._source, "__len__")
+            found = open_source(
                 self._source,
                 self.grid,
                 person=unit.person,
@@ -92,8 +98,11 @@ class CuratedTable:
                 once_per=unit.once_per,
                 rows_per_group=unit.rows_per_group,
                 packing=self.packing,
+                asked=None if once else asked,
             )
-            self._source = None
+            if not found.kept:
+                return found
+            self.counts, self._source = found, None
         return self.counts
 
     def debit(self, price: Event, name: str, plan_hash: str) -> Receipt:
@@ -168,7 +177,8 @@ _KEPT = 2**23  # values written to files that may stay in memory
 
 
 class Curator:
-    """Holds one table under one ledger. The table is read once, by the first measurement that can be paid for.
+    """Holds one table under one ledger. The table is read once, by the first measurement that can be paid for, and
+    again after one that took sums of measures alone, of which no record is kept.
 
     `table` is its public name, which the ledger records with the unit at its first spend and from then on requires.
     `packing` proposes which tables are counted, so that those asked follow by summing: how long it takes, nothing else.
@@ -232,7 +242,7 @@ class Curator:
         maps = lower_blocks(blocks, self._MOST)
         self._check(maps, noise, price, stated, certificate, cut)
         held.expect(price, name, plan_hash)
-        counts = held.open()
+        counts = held.open(self._asked_sums(maps))
         values = self._rooms(counts, maps, folder)
         try:
             receipt = held.debit(price, name, plan_hash)
@@ -389,6 +399,13 @@ class Curator:
         grid = self._holding.grid
         found = dict.fromkeys(map(self._axes, self._single(maps)))
         return [axes for axes in found if any(grid.names[a] in grid.measures for a in axes)]
+
+    def _asked_sums(self, maps: Sequence[Measured]) -> AskedSums | None:
+        if not self._summed(maps):
+            return None
+        from sfumato.curator.rows.sums import asked_sums  # noqa: PLC0415
+
+        return asked_sums(self._holding.grid, maps)
 
     def _asked(self, maps: Sequence[Measured], *, measures: bool = True) -> list[NDArray[np.int32]]:
         """The sets whose tables are needed, with measures or without: those of every family, then those of single

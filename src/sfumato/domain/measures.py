@@ -155,47 +155,40 @@ class Measure(Attribute):
         return self.sums_of([v * v for v in self.ends], [a * b for a, b in itertools.pairwise(self.ends)])
 
 
-_UNIT = 2.0**-24  # of a record, to the nearest of which its shares are taken
+_UNIT = 2.0**-24  # of a record, to the nearest of which its features are taken
 _STEP = 1 / POINTS  # of the range, and of a piece
-_DOUBLES = 1 + 2.0**-10  # what rounding of doubles adds to errors of 2^-31 and more
+_DOUBLES = 1 + 2.0**-10  # what rounding of doubles adds
+# (1 - t)^2, 2 t (1 - t), t^2 in a row over the cells of a piece: what it takes of 1, t and t^2
+_TAKEN = np.array([[1, -2, 1], [0, 2, -2], [0, 0, 1]])
 
 
-def rounding_per_record(
-    rows: NDArray[np.float64], measures: Sequence[Measure], known: NDArray[np.float64] | float = 0.0
-) -> NDArray[np.float64]:
-    """By how much a sum may be off per record, since numbers and shares are put on a grid before they are added.
+def rounding_per_record(rows: NDArray[np.float64], measures: Sequence[Measure]) -> NDArray[np.float64]:
+    """By how much a sum may be off per record, since numbers and features are put on a grid before they are added.
 
-    A place is off by half a step of the range, a knot likewise, a place in its piece by half a step of that, its square
-    by half a step, and shares by half of 2^-24. Of one measure these add up to the whole, so that what counts is how
-    the row bends; of several measures each share is rounded by itself.
+    A place is off by half a step of the range, a knot likewise, a place in its piece by half a step of that, and each
+    of t, t^2 and the products of several measures by half of 2^-24. How many there are is not rounded.
 
     Args:
         rows: (rows, joint cells of the measures, in C order) what a share of 1 adds.
         measures: Which are summed jointly.
-        known: (rows,) what every record adds that is not measured, where their number is public.
 
     Returns:
         (rows,) bounds.
     """
     table = rows.reshape(len(rows), *(m.size for m in measures))
-    constant = np.broadcast_to(np.abs(np.asarray(known, dtype=np.float64)), len(rows))
-    pieces = [_pieces(m) for m in measures]
     plain, moved = np.zeros(len(rows)), np.zeros(len(rows))
-    for choice in itertools.product(*pieces):
+    for choice in itertools.product(*map(_pieces, measures)):
         own = table[np.ix_(np.arange(len(rows)), *(cells for cells, _ in choice))]
-        shifts = sum(shift for _, shift in choice)
-        if len(choice) == 1 and len(choice[0][0]) == 1:
-            continue  # whoever has no number is in one cell, whole
-        if len(choice) == 1:
-            first, middle, last = own.T
-            slope, bend = 2 * np.abs(middle - first), np.abs(first - 2 * middle + last)
-            here = slope * (_UNIT + _STEP) / 2 + bend * (_UNIT / 2 + 1.5 * _STEP)
-            there = (slope + 2 * bend) * shifts
-        else:
-            # a factor is off by a step, and twice what its place is; a product of factors by half a step more each
-            size = np.abs(own).reshape(len(rows), -1).sum(axis=1) + constant * own[0].size
-            here, there = size * (_UNIT / 2 + 2.5 * len(choice) * _STEP), size * 2 * shifts
-        # a number beside a knot may be put on its other side: both pieces move it then, and one has its shares
+        for axis, (cells, _) in enumerate(choice, 1):
+            if len(cells) == len(_TAKEN):
+                own = np.moveaxis(np.tensordot(own, _TAKEN, axes=(axis, 0)), -1, axis)
+        here, there = np.zeros(len(rows)), np.zeros(len(rows))
+        for powers in itertools.product(*(range(len(cells)) for cells, _ in choice)):
+            if any(powers):
+                taken = np.abs(own[:, *powers])
+                here += taken * (_UNIT + sum(powers) * _STEP) / 2
+                there += taken * sum(k * shift for k, (_, shift) in zip(powers, choice, strict=True))
+        # a number beside a knot may be put on its other side: both pieces move it then, and one has its features
         plain, moved = np.maximum(plain, here), np.maximum(moved, there)
     return (plain + moved) * _DOUBLES
 

@@ -9,14 +9,18 @@ the cells is the price of the same maps over the corners, where every factor F o
 shares as the columns of C. The corners follow from the number of cells, wherever knots lie. Of several measures in one
 table the hull of the products is within that of the corners' products.
 
-Shares are counted in whole numbers of 2^24, to the nearest or nearly: what one record adds is off by at most `_OFF` in
-each cell, which costs no more than the norms of the columns, added up. docs/decisions/0136 and 0152 have the proof.
+What is counted are features, whole numbers of 2^24 of a record: of every segment 1, t and t^2, of several measures the
+products of these, each rounded by itself. Shares are whole combinations of features, which add up to 2^24 whatever is
+rounded. So what one record adds is off by at most `_OFF` of each feature but the first: no more than the norms of what
+maps make of a feature, added up. docs/decisions/0136, 0152 and 0187 have the proof.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import reduce
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +36,7 @@ PIECES = 8
 UNIT_BITS = 6  # corners have shares that are multiples of 1 / 64
 WHOLE_BITS = 24
 """A record is 2^24 in a table of measures."""
-_OFF = (9, 4)  # 2.25 of 2^24: of a table of one measure t and its square are off by 1/2 and a hair, the middle by both
+_OFF = (17, 32)  # of 2^24: a feature is rounded once, 1/2, after up to six products of doubles, less than 2^-26
 _MOST_MULTIPLE = 2**62  # of a family of tables, where multiples end
 
 
@@ -54,6 +58,35 @@ def corners(cells: int) -> NDArray[np.int64]:
     for last in range(2 * pieces, cells):
         table[last, each * pieces + last - 2 * pieces] = n * n
     return table
+
+
+def feature_shares(cells: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """(cells, features) what each feature adds to the shares in a measure's cells, and (features,) which are rounded.
+
+    Of every segment 1, t and t^2, as (1 - t)^2 = 1 - 2 t + t^2 and 2 t (1 - t) = 2 t - 2 t^2; then 1 without a number.
+    """
+    segments, without = (cells - 1) // 2, (cells - 1) % 2
+    table = np.zeros((cells, 3 * segments + without), dtype=np.int64)
+    for p in range(segments):
+        table[2 * p : 2 * p + 3, 3 * p : 3 * p + 3] = [[1, -2, 1], [0, 2, -2], [0, 0, 1]]
+    table[2 * segments + 1 :, 3 * segments :] = 1
+    return table, np.array([f % 3 > 0 for f in range(3 * segments)] + [False] * without)
+
+
+def over_features(
+    factor: Map, group: Sequence[str], sizes: Sizes, measures: Sequence[str]
+) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """(rows, features) what a factor over measures, and maybe other attributes, makes of features; and which of these
+    are rounded."""
+    made = [feature_shares(sizes[a]) if a in measures else None for a in group]
+    eyes = [np.eye(sizes[a], dtype=np.int64) for a in group]
+    sides = [eye if m is None else m[0] for m, eye in zip(made, eyes, strict=True)]
+    marks = [np.zeros(len(eye), dtype=bool) if m is None else m[1] for m, eye in zip(made, eyes, strict=True)]
+    whole = reduce(np.kron, sides)
+    entries = factor.columns()
+    if factor.max_abs * int(np.abs(whole).sum(axis=0).max()) >= INT64:
+        entries, whole = entries.astype(object), whole.astype(object)
+    return entries @ whole, reduce(lambda a, b: np.logical_or.outer(a, b).reshape(-1), marks)
 
 
 def over_hull(
@@ -80,14 +113,17 @@ def over_hull(
             found.append(FamilyMap(block.names, block.factors, block.sets, own * unit))
             continue
         factors: list[Map] = []
-        longest, lengths = 1, [1]
+        longest, lengths = 1, [(1, False)]  # of features, and whether they are rounded
         for group, factor in zip(block.groups, block.factors, strict=True):
             assert isinstance(factor, Map)
-            sums = factor.column_sums(power)
             if not any(a in hulls for a in group):
                 factors.append(factor)
-                longest *= int(max(sums))
+                longest *= int(max(factor.column_sums(power)))
                 continue
+            entries, marks = over_features(factor, group, sizes, measures)
+            sums = (np.abs(entries.astype(object)) ** power).sum(axis=0)
+            each = [(int(n), bool(m)) for n, m in zip(sums, marks, strict=True) if n]
+            lengths = [(a * b, one or other) for a, one in lengths for b, other in each]
             table = factor.columns().reshape(-1, *(sizes[a] for a in group))
             # shares are not negative and add up to a whole, so no sum of theirs is beyond the largest entry times that
             if factor.max_abs * 2 ** (UNIT_BITS * len(mine)) >= INT64:
@@ -98,12 +134,11 @@ def over_hull(
             if np.abs(table).max() >= INT64:
                 raise PlanError("the coefficients of sums of measures are too large; scale them down")
             factors.append(DenseMap(table.reshape(len(table), -1).astype(np.int64)))
-            lengths = [a * int(b) for a in lengths for b in sums]
         whole = (factors[0] if factors else DenseMap(np.ones((1, 1), dtype=np.int64)), *factors[1:])
         groups = block.groups or ((),)
         found.append(BlockMap(groups, (MultipleMap(whole[0], unit), *whole[1:])))
         if mine:
-            long = (math.isqrt(longest * n) + 1 if power == 2 else longest * n for n in lengths if n)
+            long = (math.isqrt(longest * n) + 1 if power == 2 else longest * n for n, off in lengths if off)
             rounded += -(-_OFF[0] * sum(long) // _OFF[1])
     return found, cells, rounded
 

@@ -234,8 +234,7 @@ class Moments(Strategy):
 
     def rounding(self, query: Block, measures: Mapping[str, Measure]) -> FloatArray:
         dims, rows, order = self._split(query)
-        known = self._of_total(rows) if self.public_total else 0.0
-        own = rounding_per_record(rows, [measures[m] for m in self.measures], known)
+        own = rounding_per_record(rows, [measures[m] for m in self.measures])
         measured = [query.factors[j].shape[0] for j in order[len(dims.groups) :]]
         largest = math.prod(float(f.max_abs) for f in dims.factors)  # of a record's cell of other attributes
         table = (own * largest).reshape([*(1 for _ in dims.groups), *measured])

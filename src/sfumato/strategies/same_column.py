@@ -84,7 +84,8 @@ class SameColumn:
 def same_columns(grid: Grid) -> tuple[SameColumn, ...]:
     """Attributes of numbers and measures that read the same column: of each attribute the first such measure."""
     moved = {grid.names[a] for m in grid.moves for a in m.axes}  # some records of impossible cells count in others
-    read = list(zip(grid.read_columns, grid.names, grid.rules, strict=True))
+    each = zip(grid.columns, grid.names, grid.rules, strict=True)
+    read = [(columns[0], name, rule) for columns, name, rule in each if len(columns) == 1]
     numbers = {column: (name, rule) for column, name, rule in read if _keeps_order(rule) and name not in moved}
     found: dict[str, SameColumn] = {}
     for column, name, rule in read:

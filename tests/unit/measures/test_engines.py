@@ -16,11 +16,12 @@ import polars as pl
 import pytest
 
 import sfumato as sf
+from sfumato.cells import POINTS
 from sfumato.curator.engines.kernel import Encoding, WordLayout
 from sfumato.curator.rows import loading as opened
 from sfumato.curator.rows import shares as adding
 from sfumato.curator.rows.counting import Counts, Table
-from sfumato.curator.rows.shares import SHARES, blocks_of_shares
+from sfumato.curator.rows.shares import SHARES, blocks_of_shares, shares
 from sfumato.curator.rows.sources import open_source
 from sfumato.errors import SourceError
 from support import postgres as of_postgres
@@ -218,11 +219,11 @@ def test_every_engine_sums_the_same_and_what_is_exact(
             for weights in ((0, Fraction(1, 2), 1, 0), (0, 0, 1, 0), (0, 0, 0, 1)):
                 off = sum(w * (Fraction(a, SHARES) - b) for w, a, b in zip(weights, here, exact, strict=True))
                 assert abs(off) <= most
-    both = np.array(found["Parquet"][(1, 5)], dtype=object)
-    off = np.array([Fraction(int(v), SHARES) for v in both.reshape(-1)]) - _exact(
-        [places[0], places[4]], groups, None
-    ).reshape(-1)
-    assert max(map(abs, off)) <= most
+    shape = found["Parquet"][(1, 5)].shape
+    both = np.array([Fraction(int(v), SHARES) for v in found["Parquet"][(1, 5)].reshape(-1)]).reshape(shape)
+    off = both - np.asarray(_exact([places[0], places[4]], groups, None)).reshape(shape)
+    features = np.array([[2, 2, 2, 0], [0, 1, 2, 0], [0, 0, 2, 0], [0, 0, 0, 2]], dtype=object)  # twice 1, t, t^2
+    assert max(map(abs, (features @ off @ features.T).reshape(-1))) <= 4 * most
 
 
 def test_persons_bring_the_same_rows_to_every_engine(tmp_path: Path, servers: dict[str, Any]) -> None:
@@ -297,9 +298,9 @@ def test_a_place_has_room_in_its_word() -> None:
         assert Encoding(domain.grid).words == layout.words
 
 
-def test_a_table_follows_from_a_larger_one_of_the_same_measures_alone() -> None:
-    """By summing over attributes; over a measure its shares would be rounded twice. Mutants: over measures too; nothing
-    summed at all."""
+def test_a_table_follows_from_a_larger_one() -> None:
+    """By summing, over measures too: features of one are rounded alike beside others. Mutants: not over measures;
+    nothing summed at all."""
     domain = sf.Domain({"a": 3, "b": 2}, measures={"x": sf.Measure(0, 1), "y": sf.Measure(0, 1)})
     sets = [(2,), (3,), (0, 2), (0, 1, 2), (2, 3), (0, 2, 3), (1, 2, 3)]
     families, blocks, homes = blocks_of_shares(domain.grid, sets)
@@ -316,8 +317,11 @@ def test_a_table_follows_from_a_larger_one_of_the_same_measures_alone() -> None:
         (2, 3): joint,
         joint: joint,
         (1, 2, 3): (1, 2, 3),
-        (3,): (3,),
+        (3,): joint,
     }
+    rng = np.random.default_rng([187, 3])
+    codes = [rng.integers(0, POINTS + 2, 500).astype(np.uint32) for _ in range(2)]
+    assert (shares(codes, (4, 4)).reshape(4, 4, -1).sum(axis=0) == shares(codes[1:], (4,))).all()
 
 
 @pytest.mark.parametrize("memory", [2**31, 1])
@@ -363,5 +367,5 @@ def test_keys_of_three_measures_have_room_in_sixteen_bits(cells: int, monkeypatc
     counts = open_source(frame, sf.Domain(groups, measures={name: sf.Measure(0, 1) for name in "xyz"}))
     axes = (0, 1, 2, 3)
     found = _tables(counts, [axes])[axes]
-    monkeypatch.setattr(adding, "_SORTED_CELLS", 0)
+    monkeypatch.setattr(adding, "_SORTED_KEYS", 0)
     assert (found == _tables(counts, [axes])[axes]).all()

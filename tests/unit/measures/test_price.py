@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from fractions import Fraction
+from functools import reduce
 
 import numpy as np
 import pytest
@@ -42,21 +43,26 @@ def test_mutants_of_the_price_are_found(monkeypatch: pytest.MonkeyPatch, mutant:
     assert errs(40, 0, enough=1)[0] > 0
 
 
-def test_rounding_alone_is_priced() -> None:
-    """A map that sees nothing but how shares are rounded. Mutant: `_OFF` of 0."""
-    codes = np.arange(2**14 + 1, dtype=np.uint32) * (POINTS // 2**14)
-    codes = np.concatenate([codes, np.random.default_rng(0).integers(0, POINTS, 2**16)]).astype(np.uint32)
-    exact = np.array(
-        [[(POINTS - t) ** 2, 2 * t * (POINTS - t), t * t] for t in map(int, codes)], dtype=object
-    )  # of POINTS^2
-    off = shares([codes], [3]).T.astype(object) * (POINTS**2 // SHARES) - exact
-    worst = Fraction(int(np.abs(off).max()), POINTS**2 // SHARES)
-    assert Fraction(1, 2) < worst <= Fraction(9, 4)
-    assert int(shares([codes], [3]).sum(axis=0).min()) == int(shares([codes], [3]).sum(axis=0).max()) == SHARES
-    pairs = shares([codes[::7], codes[::7][::-1]], [3, 4]).astype(object)
-    exact = np.stack([a * b for a in exact[::7].T for b in [*exact[::7][::-1].T, exact[::7][:, 0] * 0]])
-    off = pairs * (POINTS**4 // SHARES) - exact
-    assert Fraction(int(np.abs(off).max()), POINTS**4 // SHARES) <= Fraction(9, 4)
+def test_each_feature_is_rounded_once() -> None:
+    """1 is not, and t, t^2 and the products of one to three measures are off by half and a hair, priced as 17/32 of
+    2^24. Mutants: `_OFF` of 0; products rounded down; a square of the rounded place."""
+    off = Fraction(*priced_measures._OFF)  # pyright: ignore[reportPrivateUsage]
+    rng = np.random.default_rng([187, 1])
+    special = [0, 1, POINTS // 2, POINTS - 1, POINTS]
+    codes = [np.concatenate([special, rng.integers(0, POINTS, 2_000)]).astype(np.uint32) for _ in range(3)]
+    twice = np.array([[2, 2, 2], [0, 1, 2], [0, 0, 2]], dtype=object)  # 1, t and t^2 of shares
+    for count in (1, 2, 3):
+        own = codes[:count]
+        counted = reduce(np.kron, [twice] * count) @ shares(own, (3,) * count).astype(object)
+        places = [
+            np.array([[2 * POINTS**2] * len(c), [2 * t * POINTS for t in c], [2 * t * t for t in c]])
+            for c in ([int(t) for t in c] for c in own)
+        ]
+        exact = reduce(lambda p, q: (p[:, None] * q[None]).reshape(-1, p.shape[1]), [p.astype(object) for p in places])
+        unit = 2**count * POINTS ** (2 * count) // SHARES
+        worst = np.abs(counted * (POINTS ** (2 * count) // SHARES) - exact).max(axis=1)
+        assert worst[0] == 0
+        assert all(Fraction(49, 100) < Fraction(int(w), unit) <= off for w in worst[1:])
 
 
 def test_the_curve_lies_in_its_hull() -> None:
@@ -84,8 +90,8 @@ def test_a_stranger_finds_the_same_corners() -> None:
 
 def test_a_measured_block_is_dearer_than_its_corners() -> None:
     """`over_hull` says how much longer rounding makes what one record adds. Mutant: 0."""
-    _, _, more = over_hull([BlockMap((("m",),), (DenseMap(np.array([[1, 2, 3]])),))], {"m": 3}, ("m",), 2)
-    assert more >= 2.25 * 6
+    _, _, more = over_hull([BlockMap((("m",),), (DenseMap(np.array([[300, 0, 0]])),))], {"m": 3}, ("m",), 2)
+    assert 17 / 32 * 900 <= more <= 17 / 32 * 902 + 1  # of 300 (1 - 2 t + t^2)
 
 
 def test_certificates_are_for_the_hull() -> None:

@@ -257,6 +257,7 @@ class Counts(ABC):
     summing down, and handing out in batches.
     """
 
+    kept: ClassVar[bool] = True  # what may be asked for any tables
     grid: Grid
     rows: int = field(repr=False)
     cut: int = field(default=0, repr=False, kw_only=True)
@@ -270,8 +271,8 @@ class Counts(ABC):
         where.
 
         sets: ascending positions, no set twice. Yields the set and its table, shaped by it and the receiver's to keep.
-        Numbers are of `SHARES` a record, see `shares`. Raises SourceError where the shares of one measure do not add up
-        to those of all records, and for counts, of which no record is known.
+        Numbers are of `SHARES` a record, see `shares`. Raises SourceError where shares do not add up to those of
+        all records, and for counts, of which no record is known.
         """
         del sets
         raise SourceError("this source holds counts; measures are summed over the rows of a table")
@@ -365,8 +366,7 @@ class PackedCounts(Counts):
         families, blocks, homes = blocks_of_shares(self.grid, sets)
         for cluster, tables in self._passes(cluster_blocks(self.grid.shape, families, blocks, homes)):
             for axes, table in zip(cluster.blocks.tolist(), tables, strict=True):
-                one = sum(self.grid.names[a] in self.grid.measures for a in axes) == 1
-                if one and int(table.sum()) != self.rows * SHARES:
+                if int(table.sum()) != self.rows * SHARES:
                     raise SourceError(
                         f"the table of {_axes_names(self.grid, axes)} does not add up to the number of records"
                     )
@@ -440,23 +440,24 @@ def count_parts(
 
     read: the columns of some attributes, chunk by chunk, from the first record to the last.
     """
-    tables = [np.zeros((len(p.blocks), math.prod(p.sizes)), dtype=np.int64) for p in parts]
+    shared = [bool(np.isin(p.blocks, grid.summed_axes).any()) for p in parts]
+    if any(shared):
+        from sfumato.curator.rows.shares import add_features, feature_tables, share_tables  # noqa: PLC0415
+    tables: list[Any] = [
+        feature_tables(grid, p.blocks) if own else np.zeros((len(p.blocks), math.prod(p.sizes)), dtype=np.int64)
+        for p, own in zip(parts, shared, strict=True)
+    ]
     needed = np.unique(np.concatenate([p.blocks.reshape(-1) for p in parts]))
-    summed = [bool(np.isin(p.blocks, grid.summed_axes).any()) for p in parts]
     for columns in read(needed) if len(needed) else ():
-        for part, table, shared in zip(parts, tables, summed, strict=True):
-            if not shared:
+        for part, table, own in zip(parts, tables, shared, strict=True):
+            if own:
+                add_features(grid, columns, part.blocks, table)
+            else:
                 _add_records(columns, part, table)
-                continue
-            from sfumato.curator.rows.shares import add_shares  # noqa: PLC0415
-
-            add_shares(grid, columns, part.blocks, table)
-    for part, table, shared in zip(parts, tables, summed, strict=True):
-        if shared:
-            from sfumato.curator.rows.shares import restore_axis_orders  # noqa: PLC0415
-
-            restore_axis_orders(grid, part.blocks, table)
-    return tables
+    return [
+        share_tables(grid, part.blocks, table) if own else table
+        for part, table, own in zip(parts, tables, shared, strict=True)
+    ]
 
 
 def _add_records(columns: Columns, part: Cluster, tables: Table) -> None:

@@ -77,6 +77,8 @@ _FAMILIES = (
     | dict.fromkeys(("DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "UUID"), "label")
     | {"TIMESTAMP WITH TIME ZONE": "moment"}
 )
+_SMALL = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
+_WHOLE_DOUBLES = 2**53  # whole numbers below are doubles, and what is beyond stays beyond
 # Years whose timestamps DuckDB can write. TIME is no label: one beyond a day, as arrow lets through, ends the database.
 _YEARS = {"TIMESTAMP_NS": ("1678", "2262")}
 _ALL_YEARS = ("0001", "10000")
@@ -220,7 +222,7 @@ def encoding_statements(
     """Statements to run in order; the last creates the view `encoded`, which reads the source each time.
 
     It has one unsigned column a0, a1, … per attribute and one row per record that is counted; with `person` also `cut`,
-    true in one row of everybody who had more rows than are kept.
+    true in one row of everybody who had more rows than are kept; without it also d1, …, a measure's places as doubles.
     `columns` has the columns of the attributes and of `person`; `source` is the SQL they are read from.
     Raises SourceError where a column's type cannot be read as its attribute.
     """
@@ -228,18 +230,25 @@ def encoding_statements(
     raw: list[str] = []
     fields: list[str] = []
     cells: list[str] = []
+    places: dict[int, str] = {}
     for i, (names, rule) in enumerate(zip(grid.columns, grid.rules, strict=True)):
         column = attribute_column(rule, names, columns)
         statements += attribute_statements(rule, i)
         raw.append(f"{column.sql} AS r{i}")
-        fields.append(f"{field_sql(rule, column, f'r{i}')} AS v{i}")
-        cells.append(f"CAST({cell_sql(rule, i, column.decimal)} AS {_storage_type(rule.states)}) AS a{i}")
+        whole = isinstance(rule, Wholes) and column.type in _SMALL and max(-rule.low, rule.high) < _WHOLE_DOUBLES
+        fields.append(f"{f'r{i}' if whole else field_sql(rule, column, f'r{i}')} AS v{i}")
+        found = cell_sql(rule, i, column.decimal, whole=whole)
+        if isinstance(rule, Amounts) and person is None:
+            places[i] = f"CAST(d{i} AS {_storage_type(rule.states)}) AS a{i}, d{i}"
+            cells.append(f"{found} AS d{i}")
+        else:
+            cells.append(f"CAST({found} AS {_storage_type(rule.states)}) AS a{i}")
     if person is not None:
         check_type(person, None, columns[person])
         raw.append(f"{columns[person].sql} AS r")
         fields.append(f"{columns[person].name('r')} AS person")
         cells.append("person")
-    kept = ", ".join(f"a{i}" for i in range(len(grid.rules)))
+    kept = ", ".join(places.get(i, f"a{i}") for i in range(len(grid.rules)))
     query = f"SELECT {', '.join(raw)} FROM {source}"
     query = f"SELECT {', '.join(cells)} FROM (SELECT {', '.join(fields)} FROM ({query}))"
     dropping = [f"a{i} IS NOT NULL" for i, a in enumerate(grid.rules) if a.drops]
@@ -353,16 +362,18 @@ def _kind_sql(column: Column, raw: str, format: str) -> str:
     return f"CASE {' '.join(f'WHEN ({kinds[k]}) IS NOT NULL THEN {k}' for k in tried)} END"
 
 
-def cell_sql(rule: Rule, i: int, decimal: str = ".") -> str:
-    """The cell number of field v{i}, NULL where the row is to be dropped."""
+def cell_sql(rule: Rule, i: int, decimal: str = ".", *, whole: bool = False) -> str:
+    """The cell number of field v{i}, NULL where the row is to be dropped; `whole`: the field is of a type of whole
+    numbers, whose doubles fall into the same cells."""
     v = f"v{i}"
     extra = {"other": str(rule.size - 1), "drop": "NULL"}
     missing = extra[rule.missing or "drop"]
     outside = extra.get(rule.outside or "drop")  # None: clamp
     if isinstance(rule, Wholes):
-        low, high = _double_literal(rule.low), _double_literal(rule.high)
-        inside = f"{v} >= {low} AND {v} <= {high}" + (f" AND {v} = floor({v})" if rule.edition < 2 else "")
-        value = f"floor({v})" if outside else f"greatest(least(floor({v}), {high}), {low})"
+        low, high = (str(n) if whole else _double_literal(n) for n in (rule.low, rule.high))
+        below = v if whole else f"floor({v})"
+        inside = f"{v} >= {low} AND {v} <= {high}" + (f" AND {v} = {below}" if rule.edition < 2 else "")
+        value = below if outside else f"greatest(least({below}, {high}), {low})"
         found = (
             f"(TRY_CAST({value} AS BIGINT) - CAST({rule.low} AS BIGINT)){f' // {rule.width}' if rule.width > 1 else ''}"
         )

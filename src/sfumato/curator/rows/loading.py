@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +14,21 @@ from sfumato.curator.rows.encoding import Truncation, check_declared, encoding_s
 from sfumato.curator.rows.readers import MAX_ROWS, OpenedTable, attempt, column_chunks, open_table
 from sfumato.errors import SourceError
 
+if TYPE_CHECKING:
+    from sfumato.curator.rows.sums import AskedSums
+
 # Above this many bytes the encoded records lie in files.
 MEMORY_LIMIT = 2 * 2**30
 _READ_ROWS = 2**18  # a few megabytes of every attribute
 
 
 def open_rows(
-    source: object, grid: Grid, person: str | None, kept: tuple[int, tuple[int, ...], int], packing: Packing
+    source: object,
+    grid: Grid,
+    person: str | None,
+    kept: tuple[int, tuple[int, ...], int],
+    packing: Packing,
+    asked: AskedSums | None = None,
 ) -> Counts:
     """What `open_source` does of a source that is no histogram; `kept` are the rows of a person, as in `Truncation`."""
     how = Truncation(*kept)
@@ -41,6 +49,11 @@ def open_rows(
         def read() -> Counts:
             for statement in statements:
                 connection.execute(*statement)
+            if asked is not None:
+                from sfumato.curator.rows.sums import sum_encoded  # noqa: PLC0415
+
+                if (found := sum_encoded(opened, grid, asked, persons=person is not None)) is not None:
+                    return found
             return collect_encoded(opened, grid, packing, persons=person is not None)
 
         return attempt(message, read)

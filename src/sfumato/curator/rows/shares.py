@@ -1,6 +1,8 @@
 """How much of each record lies in which cell, where sums of measures are asked: whole numbers of a record's whole.
 
-A record lies in a table of measures as the places of its values in their ranges say. What is added up is exact; what
+A record lies in a table of measures as the places of its values in their ranges say. Of each piece of a measure 1, t
+and t^2 are counted, and of several measures the products of these: features, each to the nearest whole number of
+`SHARES`. In what order sums are taken does not matter. Shares in cells are whole combinations of features; what
 rounding does to one record is priced in `privacy/measures.py`.
 """
 
@@ -14,140 +16,154 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.cells import POINTS, Amounts, Grid
-from sfumato.privacy.measures import WHOLE_BITS
+from sfumato.privacy.measures import WHOLE_BITS, feature_shares
 
 if TYPE_CHECKING:
     from sfumato.curator.rows.counting import Columns, Positions, Sets, Table
 
-_SHARED_CELLS = 2**23  # shares of some records that are held at once: 64 MB
+    Doubles = NDArray[np.float64]
+
+_SHARED_CELLS = 2**23  # features of some records that are held at once: 64 MB
 SHARES = 2**WHOLE_BITS
 """The whole of a record in a table of measures, of which each cell has a whole number."""
-_FINER = POINTS // SHARES
-_PLACE_BITS = POINTS.bit_length() - 1
-_FINER_BITS = _FINER.bit_length() - 1
-# Records whose shares are computed at once: half a megabyte of each, so that calls take no time beside what they do.
+# Records whose features are computed at once: half a megabyte of each, so that calls take no time beside what they do.
 _SHARED_ROWS = 2**16
-# Cells of other attributes beyond which these records are not sorted by them. With three measures, each known or not,
-# these are 2^16 keys: sixteen bits hold them, which are sorted by radix. Runs of eight are worth a sum of their own.
-_SORTED_CELLS = 2**13
+# Cells of other attributes, times the pieces of each measure and whether there is a number, that are sorted: sixteen
+# bits hold them, which are sorted by radix.
+_SORTED_KEYS = 2**16
 
 
 def shares(codes: Sequence[NDArray[Any]], cells: Sequence[int], ends: Sequence[Sequence[int]] | None = None) -> Table:
     """(joint cells, records): how a record's whole, `SHARES`, lies in the cells of measures, in C order.
 
-    ends: of each measure the steps at which its pieces end, from 0 to `POINTS`; without knots these two. Of one measure
-    the shares add up to the whole; of several each is the product to the nearest whole number. What is computed is
-    whole numbers alone, below 2^62: a place t of `POINTS`, of the range or a piece, has t t to the nearest place.
+    ends: of each measure the steps at which its pieces end, from 0 to `POINTS`; without knots these two.
     """
-    found = np.zeros((math.prod(cells), len(codes[0])), dtype=np.int64)
-    numbers, ends = _numbers_known(codes), ends or [(0, POINTS)] * len(codes)
-    for known in np.unique(numbers).tolist():
-        rows = np.flatnonzero(numbers == known)
-        for cell, part in _shares_alike([code[rows] for code in codes], cells, ends, known):
-            found[cell, rows] = part
+    ends = ends or [(0, POINTS)] * len(codes)
+    matrices = [feature_shares(n)[0] for n in cells]
+    found = np.zeros((math.prod(m.shape[1] for m in matrices), len(codes[0])), dtype=np.int64)
+    states = _joint_states(codes, ends)
+    for state in np.unique(states).tolist():
+        rows = np.flatnonzero(states == state)
+        for feature, part in _features_alike([code[rows] for code in codes], matrices, ends, state):
+            found[feature, rows] = part
+    return _shares_of_features(found, matrices)
+
+
+def _joint_states(codes: Sequence[NDArray[Any]], ends: Sequence[Sequence[int]]) -> NDArray[np.intp]:
+    """Of each record in which piece of each measure its number is, or that it has none, as one number."""
+    found = np.zeros(len(codes[0]), dtype=np.intp)
+    for code, edges in zip(codes, ends, strict=True):
+        pieces = len(edges) - 1
+        found *= pieces + 1
+        if pieces == 1:
+            found += code > POINTS
+        else:
+            found += np.where(code > POINTS, pieces, np.searchsorted(edges[1:-1], code, side="right"))
     return found
 
 
-def _numbers_known(codes: Sequence[NDArray[Any]]) -> NDArray[np.uint16]:
-    """Of each record which of some measures have a number, one bit each, the first one's the lowest."""
-    found = np.zeros(len(codes[0]), dtype=np.uint16)
-    for i, code in enumerate(codes):
-        found |= (code <= POINTS).astype(np.uint16) << np.uint16(i)
-    return found
+def _features_alike(
+    codes: Sequence[NDArray[Any]], matrices: Sequence[Table], ends: Sequence[Sequence[int]], state: int
+) -> Iterator[tuple[int, Doubles | int]]:
+    """(joint feature, what each record adds to it) of records of one joint state; to others they add nothing.
 
-
-def _shares_alike(
-    codes: Sequence[NDArray[Any]], cells: Sequence[int], ends: Sequence[Sequence[int]], known: int
-) -> Iterator[tuple[int, Table]]:
-    """(joint cell, share of each record) of records of which all have a number of the same measures, see
-    `_numbers_known`; in other cells they have nothing. One array after the other, so that they stay in the caches."""
-    bits = 0 if len(codes) > 1 else _FINER_BITS
-    found: Iterator[tuple[int, Table]] = iter([])
-    for i, (code, count, edges) in enumerate(zip(codes, cells, ends, strict=True)):
-        if known >> i & 1:
-            places = code.astype(np.int64)
-            own = list(
-                enumerate(_shares_of_one(places, bits) if len(edges) == 2 else _shares_of_pieces(places, edges, bits))
-            )
-        else:  # whoever has no number has a share of 1 of the last cell
-            own = [(count - 1, np.full(len(code), POINTS >> bits, dtype=np.int64))]
-        shift = _PLACE_BITS + _FINER_BITS * (i == len(codes) - 1)
-        found = _products(found, own, count, shift) if i else iter(own)
-    return found
-
-
-def _products(
-    found: Iterator[tuple[int, Table]], own: Sequence[tuple[int, Table]], count: int, bits: int
-) -> Iterator[tuple[int, Table]]:
-    room = np.empty_like(own[0][1])
-    for cell, part in found:
-        for more, factor in own:
-            yield cell * count + more, _to_nearest(np.multiply(part, factor, out=room), bits)
-
-
-def _shares_of_one(places: Table, bits: int) -> tuple[Table, Table, Table]:
-    """(1 - t)^2, 2 t (1 - t) and t^2, which add up to 1, of 2^30 less some bits."""
-    square = _to_nearest(places * places, _PLACE_BITS)
-    # to the nearest whole numbers, t and its square first: what is left of the whole is the first cell's
-    first, second = (places, square) if not bits else (_to_nearest(v.copy(), bits) for v in (places, square))
-    middle = first - second
-    middle *= 2
-    return (POINTS >> bits) - middle - second, middle, second
-
-
-def _shares_of_pieces(places: Table, ends: Sequence[int], bits: int) -> Table:
-    """(2 pieces + 1, records): the shares of `_shares_of_one` of the place within the piece that has it.
-
-    A piece begins at its lower end; neighbours share the cell of the end between them.
+    Products of places are taken one place after another, in doubles; what is summed are whole numbers.
     """
-    steps = np.array(ends, dtype=np.int64)
-    piece = np.searchsorted(steps[1:-1], places, side="right")
-    length = steps[piece + 1] - steps[piece]
-    within = ((places - steps[piece]) * POINTS + length // 2) // length
-    found = np.zeros((2 * len(ends) - 1, len(places)), dtype=np.int64)
-    for i, part in enumerate(_shares_of_one(within, bits)):
-        found[2 * piece + i, np.arange(len(places))] = part
+    states = list(np.unravel_index(state, [len(e) for e in ends]))
+    found: list[tuple[int, Doubles | None, int]] = [(0, None, 0)]
+    for code, matrix, edges, own in zip(codes, matrices, ends, map(int, states), strict=True):
+        found = [(f * matrix.shape[1] + 3 * own, product, power) for f, product, power in found]
+        if own == len(edges) - 1:
+            continue  # who has no number has the last feature alone
+        place = _places_in_piece(code, edges, own)
+        more: list[tuple[int, Doubles | None, int]] = []
+        for feature, product, power in found:
+            once = place if product is None else product * place
+            more += [(feature, product, power), (feature + 1, once, power + 1), (feature + 2, once * place, power + 2)]
+        found = more
+    room = np.empty(len(codes[0]))
+    for feature, product, power in found:
+        if product is None:
+            yield feature, SHARES
+            continue
+        np.multiply(product, SHARES / POINTS**power, out=room)
+        np.add(room, 0.5, out=room)
+        yield feature, np.floor(room, out=room)
+
+
+def _places_in_piece(code: NDArray[Any], edges: Sequence[int], piece: int) -> Doubles:
+    """Whole numbers of `POINTS`: where in its piece a number is, to the nearest."""
+    if len(edges) == 2:
+        return code.astype(np.float64)
+    start, length = edges[piece], edges[piece + 1] - edges[piece]
+    return (((code.astype(np.int64) - start) * POINTS + length // 2) // length).astype(np.float64)
+
+
+def _shares_of_features(table: Table, matrices: Sequence[Table]) -> Table:
+    """(joint cells, …) from (joint features, …), whole numbers that may wrap around on the way and not in the end."""
+    rest = table.shape[1:]
+    table = table.reshape(*(m.shape[1] for m in matrices), -1)
+    for axis, matrix in enumerate(matrices):
+        table = np.moveaxis(np.tensordot(matrix, table, axes=(1, axis)), 0, axis)
+    return np.ascontiguousarray(table).reshape(-1, *rest)
+
+
+def feature_tables(grid: Grid, blocks: Positions) -> list[Table]:
+    """Where the features of records in sets with measures are added up: (joint features, cells of others) of each."""
+    found: list[Table] = []
+    for axes in blocks.tolist():
+        mine, plain = _measures_first(grid, axes)
+        joint = math.prod(m.shape[1] for m in _matrices(grid, mine))
+        found.append(np.zeros((joint, math.prod(grid.shape[a] for a in plain)), dtype=np.int64))
     return found
 
 
-def _to_nearest(numbers: Table, bits: int) -> Table:
-    """Whole numbers divided by a power of 2, in place."""
-    numbers += 1 << bits - 1
-    numbers >>= bits
-    return numbers
+def _matrices(grid: Grid, measures: Sequence[int]) -> list[Table]:
+    return [feature_shares(grid.shape[a])[0] for a in measures]
 
 
-def add_shares(grid: Grid, columns: Columns, blocks: Positions, tables: Table) -> None:
-    """Add the shares of the records in `columns` to the tables (blocks, cells) of sets of attributes with measures."""
+def add_features(grid: Grid, columns: Columns, blocks: Positions, tables: Sequence[Table]) -> None:
+    """Add the features of the records in `columns` to the tables of sets of attributes with measures."""
     for axes, into in zip(blocks.tolist(), tables, strict=True):
-        _add_block_shares(grid, columns, axes, into)
+        _add_block_features(grid, columns, axes, into)
 
 
-def _add_block_shares(grid: Grid, columns: Columns, axes: Sequence[int], table: Table) -> None:
-    """Add the shares of the records in `columns` to the table of one set of attributes, measures among them.
-
-    table: (cells), first by the measures and then by the others, as `_measures_first` has them.
-    """
+def _add_block_features(grid: Grid, columns: Columns, axes: Sequence[int], into: Table) -> None:
+    """Add the features of the records in `columns` to the table of one set of attributes, measures among them."""
     mine, plain = _measures_first(grid, axes)
-    joint = [grid.shape[a] for a in mine]
     ends = [rule.ends for rule in (grid.rules[a] for a in mine) if isinstance(rule, Amounts)]
-    into = table.reshape(math.prod(joint), -1)
-    rows = len(columns[axes[0]])
+    matrices = _matrices(grid, mine)
+    keys = into.shape[1]
     step = min(_SHARED_ROWS, max(2**10, _SHARED_CELLS // len(into)))
     # The C library gives back what was half a megabyte and fetches it anew, which takes as long as all sums, until it
     # has seen a larger array come and go.
     np.empty(8 * _SHARED_ROWS, dtype=np.int64)
-    for start in range(0, rows, step):
+    for start in range(0, len(columns[axes[0]]), step):
         some = slice(start, start + step)
         codes = [columns[a][some] for a in mine]
-        key = np.zeros(len(codes[0]), dtype=np.intp)
+        key = _joint_states(codes, ends)
         for a in plain:
-            key = key * grid.shape[a] + columns[a][some]
-        if into.shape[1] <= _SORTED_CELLS:
-            _add_runs(codes, joint, ends, key, into)
-            continue
-        for line, part in zip(into, shares(codes, joint, ends), strict=True):
-            np.add.at(line, key, part)
+            key *= grid.shape[a]
+            key += columns[a][some]
+        # by radix, for keys of sixteen bits
+        small = math.prod(map(len, ends)) * keys <= _SORTED_KEYS
+        order = np.argsort(key.astype(np.uint16) if small else key, kind="stable")
+        key = key[order]
+        starts = np.append(0, np.flatnonzero(key[1:] != key[:-1]) + 1)
+        states, places = np.divmod(key[starts], keys)
+        counts = np.diff(starts, append=len(key))
+        for state in np.unique(states).tolist():
+            runs = np.flatnonzero(states == state)
+            begin, end = starts[runs[0]], starts[runs[-1]] + counts[runs[-1]]
+            chosen, at, place = order[begin:end], starts[runs] - begin, places[runs]
+            if place[-1] - place[0] + 1 == len(
+                place
+            ):  # all between are there: a slice is added to in a tenth of the time
+                place = slice(place[0], place[-1] + 1)
+            for feature, part in _features_alike([code[chosen] for code in codes], matrices, ends, state):
+                # doubles that are whole and below 2^41 add up exactly
+                more = counts[runs] * part if isinstance(part, int) else np.add.reduceat(part, at).astype(np.int64)
+                into[feature, place] += more
 
 
 def _measures_first(grid: Grid, axes: Sequence[int]) -> tuple[list[int], list[int]]:
@@ -156,53 +172,30 @@ def _measures_first(grid: Grid, axes: Sequence[int]) -> tuple[list[int], list[in
     return mine, [a for a in axes if a not in mine]
 
 
-def restore_axis_orders(grid: Grid, blocks: Positions, tables: Table) -> None:
-    """Tables with their measures first as ones in the order of their attributes, in place."""
+def share_tables(grid: Grid, blocks: Positions, tables: Sequence[Table]) -> Table:
+    """(blocks, cells) in the order of each set's attributes, from its features."""
+    found: list[Table] = []
     for axes, table in zip(blocks.tolist(), tables, strict=True):
         mine, plain = _measures_first(grid, axes)
-        shaped = table.reshape([grid.shape[a] for a in (*mine, *plain)])
-        table[:] = shaped.transpose([(*mine, *plain).index(a) for a in axes]).reshape(-1)
-
-
-def _add_runs(
-    codes: Sequence[NDArray[Any]], cells: Sequence[int], ends: Sequence[Sequence[int]], key: Positions, into: Table
-) -> None:
-    """Add shares of records to the cells of their keys: sorted, so that each run of equal keys is one sum.
-
-    into: (joint cells of the measures, keys).
-    """
-    both = _numbers_known(codes) * np.uint16(into.shape[1]) + key.astype(np.uint16)
-    order = np.argsort(both, kind="stable")  # by radix, for keys of sixteen bits
-    both = both[order]
-    starts = np.append(0, np.flatnonzero(both[1:] != both[:-1]) + 1)
-    known, keys = np.divmod(both[starts].astype(np.intp), into.shape[1])
-    for alike in np.unique(known).tolist():
-        runs = np.flatnonzero(known == alike)
-        begin = starts[runs[0]]
-        end = starts[runs[-1] + 1] if runs[-1] + 1 < len(starts) else len(both)
-        chosen, at, place = order[begin:end], starts[runs] - begin, keys[runs]
-        if place[-1] - place[0] + 1 == len(place):  # all between are there: a slice is added to in a tenth of the time
-            place = slice(place[0], place[-1] + 1)
-        for cell, part in _shares_alike([code[chosen] for code in codes], cells, ends, alike):
-            line = into[cell]
-            line[place] += np.add.reduceat(part, at)
+        shaped = _shares_of_features(table, _matrices(grid, mine)).reshape([grid.shape[a] for a in (*mine, *plain)])
+        found.append(shaped.transpose([(*mine, *plain).index(a) for a in axes]).reshape(-1))
+    return np.stack(found)
 
 
 def blocks_of_shares(grid: Grid, sets: Sequence[Sequence[int]]) -> tuple[Sets, Positions, Sequence[Positions]]:
     """Sets with measures as families by order, and what is counted for them.
 
-    A set follows from a larger one by summing where both have the same measures; over a measure nothing is summed, for
-    each table has its shares to the nearest whole number.
+    A set follows from a larger one by summing, over measures too: a record's shares in the cells of one add up to what
+    it has without it.
     """
     orders = sorted({len(s) for s in sets})
     families = [np.array(sorted(tuple(s) for s in sets if len(s) == k), dtype=np.int32).reshape(-1, k) for k in orders]
-    summed = set(grid.summed_axes)
     largest: list[tuple[int, ...]] = []
     homes: list[list[int]] = []
     for family in reversed(families):
         own: list[int] = []
         for axes in map(tuple, family.tolist()):
-            within = (i for i, b in enumerate(largest) if set(axes) <= set(b) and summed & set(axes) == summed & set(b))
+            within = (i for i, b in enumerate(largest) if set(axes) <= set(b))
             if (at := next(within, None)) is None:
                 at = len(largest)
                 largest.append(axes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,6 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato.cells import Grid
 from sfumato.curator.rows.counting import Counts, Packing, TensorCounts, one_block_per_set
 from sfumato.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from sfumato.curator.rows.sums import AskedSums
 
 _MAX_RECORDS = 2**53  # sums of doubles are exact below, so that none is overlooked
 
@@ -69,8 +73,11 @@ def open_source(
     once_per: Sequence[str] = (),
     rows_per_group: int = 1,
     packing: Packing = one_block_per_set,
+    asked: AskedSums | None = None,
 ) -> Counts:
     """Read a source once, encode its records over the grid of a domain, and keep them for counting.
+
+    `asked`: where nothing but these sums of measures will be asked, records are not kept.
 
     `person` names the column that tells whose record it is: of each person at most `rows_per_person`
     rows are kept, after rows that are declared to be dropped. Rows that name no person are not counted. With `once_per`
@@ -97,7 +104,7 @@ def open_source(
         return _histogram_counts(source, grid, person)
     from sfumato.curator.rows.loading import open_rows  # noqa: PLC0415
 
-    return open_rows(source, grid, person, (rows_per_person, tuple(groups), rows_per_group), packing)
+    return open_rows(source, grid, person, (rows_per_person, tuple(groups), rows_per_group), packing, asked)
 
 
 def _histogram_counts(source: Histogram, grid: Grid, person: str | None) -> Counts:
