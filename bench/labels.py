@@ -38,7 +38,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import ndtr
 
 import sfumato as sf
 from sfumato.curator.labels import open_labels, show_labels
@@ -167,25 +166,23 @@ def once(releases: int) -> None:
         seen = [true + noise.laplace(size=len(true)) * scale >= least for _ in range(releases)]
         off = [noise.laplace(size=int(s.sum())) * rest for s in seen]
         told(f"two looks, Laplace, {share} finds", [s.sum() for s in seen], off, 2 * rest * math.log(20))
-    sigma, threshold = gaussian(1)
-    drawn = [true + sigma * noise.normal(size=len(true)) for _ in range(releases)]
-    wide = [_cut_widths(y[y >= threshold], sigma, threshold) for y in drawn]
-    off = [y[y >= threshold] - true[y >= threshold] for y in drawn]
-    told("one look, Gaussian, cut off", [len(x) for x in off], off, float(np.concatenate(wide).mean()))
-
     frame = pd.DataFrame({"d": np.char.add("D", codes.astype(str))})
     counts = frame["d"].value_counts().to_dict()
-    plan = sf.plan(
-        sf.Keys("d", kind="text"),
-        sf.approx(1, delta),
-        neighbours="add-remove",
-        mechanism=sf.mechanisms.hybrid(share="31/32", width=1024),
-    )
+    for budget in (aside, sf.approx(1, delta)):
+        _keys_told(frame, counts, budget, releases, told)
+
+
+def _keys_told(frame: pd.DataFrame, counts: dict[str, int], budget: sf.Budget, releases: int, told: Any) -> None:
+    """One look: what the heavy keys of a hybrid tell."""
+    keys, law = sf.Keys("d", kind="text"), sf.mechanisms.hybrid(share="31/32", width=1024)
+    plan = sf.plan(keys, budget, neighbours="add-remove", mechanism=law)
     assert plan.stability is not None
+    laplace = isinstance(plan.stability.noise, DiscreteLaplace)
+    deviation = plan.stability.noise.variance**0.5
+    reach = deviation * (math.log(20) / 2**0.5 if laplace else 1.96)
     off, width = [], []
     held: dict[bool, list[bool]] = {True: [], False: []}
     naive: list[bool] = []
-    reach = float(plan.stability.noise.scale) * math.log(20)
     for _ in range(releases):
         found = sf.release(plan, frame, ledger=None).top(5_000)
         exact = np.array([counts[key] for key in found["key"]])
@@ -196,22 +193,13 @@ def once(releases: int) -> None:
         for ends, which in ((near, True), (~near, False)):
             held[which] += ((low <= exact) & (exact <= high))[ends].tolist()
         naive += (np.abs(y - exact) <= reach)[near].tolist()
-    told("one look, Laplace: sf.Keys, hybrid, 31/32", [len(x) for x in off], off, float(np.concatenate(width).mean()))
+    name = f"one look, {'Laplace' if laplace else 'Gaussian'}: sf.Keys, hybrid, 31/32"
+    told(name, [len(x) for x in off], off, float(np.concatenate(width).mean()))
     print(
-        f"threshold {plan.stability.threshold}; intervals that hold of labels with as many records or fewer: "
-        f"{np.mean(held[True]):.2%} of {len(held[True])}, without the cut {np.mean(naive):.2%}; of others "
+        f"  threshold {plan.stability.threshold}; intervals that hold of labels with as many records or fewer: "
+        f"{np.mean(held[True]):.2%} of {len(held[True]):,}, without the cut {np.mean(naive):.2%}; of others "
         f"{np.mean(held[False]):.2%} of {len(held[False]):,}"
     )
-
-
-def _cut_widths(y: np.ndarray, sigma: float, threshold: float) -> np.ndarray:
-    """The widths of 95 % intervals of counts, of which one is the least, from Gaussian noise that is cut off."""
-    grid = np.arange(1.0, y.max() + 6 * sigma)[:, None]
-    some = np.unique(y.round(1))
-    whole = ndtr((grid - threshold) / sigma)
-    large, small = ndtr((grid - some) / sigma) / whole, 1 - ndtr((grid - some) / sigma) / whole
-    kept = (large > 0.025) & (small > 0.025)
-    return np.interp(y, some, kept.sum(axis=0) - 1.0)
 
 
 def all_rounds(plan: Any, table: Any) -> tuple[str, ...]:
