@@ -300,9 +300,9 @@ def count_ends(counts: NDArray[np.int64], law: Stability, miss: float) -> tuple[
         between = tail(n - counts) - tail(n - threshold + 1)
         return between / tail(threshold - n) > miss / 2
 
-    far = math.log(2 / miss)  # beyond it, in units of the law, there is less than half the miss
-    laplace = isinstance(law.noise, DiscreteLaplace)
-    reach = math.ceil(float(law.noise.scale) * far if laplace else float(law.noise.sigma) * math.sqrt(2 * far)) + 2
+    far, noise = math.log(2 / miss), law.noise  # beyond as many units of the law there is less than half the miss
+    units = float(noise.scale) * far if isinstance(noise, DiscreteLaplace) else float(noise.sigma) * math.sqrt(2 * far)
+    reach = math.ceil(units) + 2
     low = _halved(np.ones_like(counts) - 1, counts, as_large)
     high = _halved(counts + reach, counts, as_small)
     return low, high
@@ -313,7 +313,7 @@ def _noise_tail(noise: DiscreteLaplace | RoundedGaussian, k: NDArray[np.int64]) 
     if isinstance(noise, RoundedGaussian):
         return ndtr((0.5 - k) / float(noise.sigma))
     far = np.exp(-np.where(k > 0, k, 1 - k) / float(noise.scale)) / (math.exp(-1 / float(noise.scale)) + 1)
-    return np.where(k > 0, far, 1 - far)
+    return np.where(k > 0, far, 1 - far).astype(np.float64)
 
 
 def _halved(
