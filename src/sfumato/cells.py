@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -135,9 +135,9 @@ class Codes(Rule):
         return max(self.cells, default=len(self.codes) - 1) + 1
 
 
-def check_read_together(columns: object) -> None:
+def check_read_together(columns: Sequence[str]) -> None:
     """Refuse what are no names of two to four different columns. Raises DomainError."""
-    texts = type(columns) is tuple and all(type(name) is str and name for name in columns)
+    texts = isinstance(columns, tuple) and all(type(name) is str and name for name in columns)
     if not texts or not 2 <= len(columns) <= MOST_COLUMNS or len({*columns}) != len(columns):
         raise DomainError(f"columns that are read together are 2 to {MOST_COLUMNS} different ones, by name")
 

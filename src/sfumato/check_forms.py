@@ -220,7 +220,7 @@ Source table:text decimal:text thousands:text encoding:text delimiter:text|none 
 Spectral names:[text] vectors:[int64*2] ends:[[int]] multiples:int64*
 Spine names:[text] shape:[int] place:count levels:[Operator] at:[int] sets:[[int]] multiples:[int] residual:bool
     public_total:bool known?:[KnownGroups]
-Stability noise:DiscreteLaplace threshold:count
+Stability noise:DiscreteLaplace|RoundedGaussian threshold:count
 Stack parts:[Operator]
 StackMap parts:[Map]
 Stacked pieces:[Strategy] title:text largest?:bool

@@ -702,15 +702,29 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         if plan.stability is None:
             self.must("price", "keys are shown that were not paid for", not len(m.heavy) and not len(m.heavy_counts))
         else:  # keys whose noisy count reaches a threshold are shown first
-            scale, (_, e, delta) = number(plan.stability.noise.scale), parse_event_text(event)
+            own, (law, e, delta) = plan.stability.noise, parse_event_text(event)
+            laplace = own.kind == "DiscreteLaplace"
+            scale, steps = number(own.scale if laplace else own.sigma), plan.stability.threshold - 1
+            self.must(
+                "price", "keys are shown by a law of another kind", law == ("approx" if laplace else "approx-gaussian")
+            )
             right = len(m.heavy) == len(m.heavy_counts) and (m.heavy[1:] > m.heavy[:-1]).all()
             right = right and (m.heavy_counts >= plan.stability.threshold).all()
             self.must("maps", "keys are shown twice, without a count, or below the threshold", right)
             self.must("price", "a threshold of no size", 1 <= plan.stability.threshold <= 2**40 and scale > 0)
-            odds = (-1 / fraction_to_decimal(scale)).exp()
-            shown = odds ** (plan.stability.threshold - 1) / (1 + odds) <= fraction_to_decimal(delta)
-            self.must("price", "keys are shown at more than the price's delta", shown and unit[2] == 1)
-            event = f"pure {max(Fraction(0), e - (1 + replace) / scale)}"
+            if laplace:
+                odds = (-1 / fraction_to_decimal(scale)).exp()
+                shown = odds**steps / (1 + odds)
+            else:
+                x = fraction_to_decimal((steps - Fraction(1, 2)) / scale)
+                shown = normal_tail(min(x, Decimal(15))) + SLACK if x > 0 else Decimal(1)
+            self.must(
+                "price",
+                "keys are shown at more than the price's delta",
+                shown <= fraction_to_decimal(delta) and unit[2] == 1,
+            )
+            left = max(Fraction(0), e - (1 + replace) / scale ** (1 if laplace else 2))
+            event = f"{'pure' if laplace else 'gaussian'} {left}"
         self.paid(change * unit[2] ** p, True, m.noise, event)
 
     def within(self, plan: Any, unit: Any) -> list[str]:  # groups in which records are replaced, as ledgers name them

@@ -79,3 +79,11 @@ def test_the_road_of_the_docs_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert again.exit_code == 0
     for missing in (["--epsilon", 1], ["--neighbours", "add-remove"]):
         assert run("keys", "plan", "--column", "item", *missing).exit_code != 0
+
+
+def test_heavy_keys_are_planned_for_a_ledger_of_mu_squared() -> None:
+    """Mutant: the option not passed on."""
+    asked = ("keys", "plan", "--column", "item", "--text", "--neighbours", "add-remove", "--epsilon", 1)
+    planned = run(*asked, "--delta", "1e-6", "--thresholds", "5e-7")
+    assert "rounded Gaussian" in planned.output
+    assert "discrete Laplace" in run(*asked, "--delta", "1e-6").output

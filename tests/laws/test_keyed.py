@@ -100,10 +100,10 @@ def test_heavy_keys_are_of_single_records() -> None:
     """Mutant: a stability histogram priced as if a person had one record."""
     law, buckets = DiscreteLaplace(8), Buckets.draw(16)
     found = Stability(law, least_threshold(law, Fraction(1, 10**6)))
-    assert found.epsilon(PrivacyUnit(Neighbours.ADD_REMOVE, "who", 1)) == Fraction(1, 8)
+    assert found.event(PrivacyUnit(Neighbours.ADD_REMOVE, "who", 1)) == PureEvent(Fraction(1, 8))
     several = PrivacyUnit(Neighbours.ADD_REMOVE, "who", 2)
     with pytest.raises(PlanError, match="one record a person"):
-        found.epsilon(several)
+        found.event(several)
     with pytest.raises(PlanError, match="one record a person"):
         costs_at_most(buckets, law, found, several, ApproxEvent(Fraction(10), found.delta))
     with pytest.raises(PlanError, match="power"):
@@ -194,7 +194,7 @@ def neighbours(unit: PrivacyUnit, scale: float, threshold: int) -> Iterator[tupl
 def test_the_histogram_keeps_epsilon_and_delta_and_no_less(unit: PrivacyUnit, scale: Fraction, delta: str) -> None:
     """By enumeration of the exact law. Mutants: epsilon of one key for replace-one's two; a lower threshold."""
     found = Stability(DiscreteLaplace(scale), least_threshold(DiscreteLaplace(scale), Fraction(delta)))
-    epsilon = float(found.epsilon(unit))
+    epsilon = float(found.event(unit).epsilon)
     worst = max(
         divergence(*pair, epsilon)
         for one, other in neighbours(unit, float(scale), found.threshold)

@@ -38,6 +38,9 @@ def plan(
     neighbours: Related,
     epsilon: Epsilon = None,
     delta: Delta = None,
+    thresholds: Annotated[
+        str | None, typer.Option(help="The part of delta that shows heavy keys, where the ledger adds mu^2.")
+    ] = None,
     rho: Rho = None,
     text: Text = False,
     records: Annotated[int | None, typer.Option(help="A public (approximate) number of records.")] = None,
@@ -56,7 +59,7 @@ def plan(
 
     found = decide(
         _key_universe(column, text),
-        _budget_of_options(epsilon, delta, rho),
+        _budget_of_options(epsilon, delta, rho, thresholds),
         neighbours=neighbours,
         records=records,
         mechanism=cast("Name", mechanism),  # refused there, with all names
@@ -185,8 +188,10 @@ def _key_universe(column: str, text: bool) -> Keys:
     return Keys(column, "text" if text else "integer")
 
 
-def _budget_of_options(epsilon: str | None, delta: str | None, rho: str | None) -> Budget:
+def _budget_of_options(
+    epsilon: str | None, delta: str | None, rho: str | None, thresholds: str | None = None
+) -> Budget:
     from sfumato.privacy.budget import Budget
 
-    given = {"epsilon": epsilon, "delta": delta, "rho": rho}
+    given = {"epsilon": epsilon, "delta": delta, "thresholds": thresholds, "rho": rho}
     return Budget.from_json({name: text for name, text in given.items() if text is not None})

@@ -140,8 +140,8 @@ def open_labels(source: object, look: LabelLook, unit: PrivacyUnit) -> LabelTabl
     """
     if isinstance(source, Histogram):
         raise InvalidInput("a histogram holds counts of cells, and no label that could be found; give a table of rows")
-    read = look.columns or (look.attribute,)
-    needed = [*dict.fromkeys((*read, *([] if unit.person is None else [unit.person])))]
+    names = look.columns or (look.attribute,)
+    needed = list(names) if unit.person in (None, *names) else [*names, unit.person]
     rule = Codes(
         kind="category", outside="other", missing="other", codes=(OTHER,), trim=look.trim, columns=look.columns
     )
@@ -149,7 +149,7 @@ def open_labels(source: object, look: LabelLook, unit: PrivacyUnit) -> LabelTabl
     def occurring(source: str, columns: Mapping[str, Column]) -> str:
         if unit.person is not None:
             check_type(unit.person, None, columns[unit.person])
-        return _occurring_sql(source, columns, read, unit.person, rule)
+        return _occurring_sql(source, columns, names, unit.person, rule)
 
     engine = find_engine(source)
     if require := getattr(engine, "require_person", None):
@@ -162,7 +162,7 @@ def open_labels(source: object, look: LabelLook, unit: PrivacyUnit) -> LabelTabl
     try:
         handed = occurring(opened.sql, opened.columns)
         message = (
-            f"{opened.label} could not be read for its columns {', '.join(map(repr, read))}: "
+            f"{opened.label} could not be read for its columns {', '.join(map(repr, names))}: "
             "it is damaged or was cut short, or memory or disk ran out"
         )
 
@@ -210,10 +210,10 @@ def _label_table(session: DuckDBSession, person: str | None) -> LabelTable:
 
 
 def _occurring_sql(
-    source: str, columns: Mapping[str, Column], read: Sequence[str], who: str | None, rule: Codes
+    source: str, columns: Mapping[str, Column], names: Sequence[str], who: str | None, rule: Codes
 ) -> str:
     """SQL of persons and their different labels; without persons of labels, as such, and how often each is there."""
-    column = attribute_column(rule, read, columns)
+    column = attribute_column(rule, names, columns)
     raw = f"SELECT {column.sql} AS r, {'NULL' if who is None else columns[who].sql} AS p FROM {source}"
     text = f"SELECT {field_sql(rule, column, 'r')} AS v, p FROM ({raw})"
     name = "NULL" if who is None else columns[who].name("p")

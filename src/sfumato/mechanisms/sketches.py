@@ -25,11 +25,11 @@ from sfumato.mechanisms.registry import (
 )
 from sfumato.plans.keys import KeyCandidate, KeyPlan
 from sfumato.plans.plan import Plan
-from sfumato.privacy.accounting import ApproxEvent, Event, event_price
+from sfumato.privacy.accounting import ApproxEvent, ApproxGaussianEvent, Event, GaussianEvent, event_price
 from sfumato.privacy.amounts import Currency, Number, read_exact
 from sfumato.privacy.budget import Budget
-from sfumato.privacy.keyed import MAX_THRESHOLD, Stability, key_sensitivity, laplace_tail
-from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw
+from sfumato.privacy.keyed import MAX_THRESHOLD, Stability, histogram_sensitivity, key_sensitivity, noise_tail
+from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw, RoundedGaussian
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.sketches import Buckets, KeyMap, KeyQueries, Keys, Listed, Signs
 from sfumato.sketches.maps import Words
@@ -233,22 +233,22 @@ class CountSketch(Sketched):
         return KeyPlan(*own, buckets, noise, event, None, stated.records)
 
 
-def least_threshold(noise: DiscreteLaplace, delta: Fraction) -> int:
+def least_threshold(noise: DiscreteLaplace | RoundedGaussian, delta: Fraction) -> int:
     """The smallest integer threshold at which a count of one is shown with probability at most `delta`.
 
-    From the exact tail of the discrete law, certified: no smaller integer is proved to do. Raises PlanError where it is
+    From the exact tail of the law, certified: no smaller integer is proved to do. Raises PlanError where it is
     above 2^40.
     """
     if not 0 < delta < 1:
         raise PlanError(f"delta must lie between 0 and 1, not {delta}")
     low, high = -1, 1
-    while laplace_tail(noise.scale, high) > delta:
+    while noise_tail(noise, high) > delta:
         low, high = high, 2 * high
         if high > MAX_THRESHOLD:
             raise PlanError("this delta and epsilon need a threshold above 2^40; raise one of them")
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if middle >= 0 and laplace_tail(noise.scale, middle) <= delta else (middle, high)
+        low, high = (low, middle) if middle >= 0 and noise_tail(noise, middle) <= delta else (middle, high)
     return high + 1
 
 
@@ -260,10 +260,13 @@ _SHARE = Fraction(1, 8)
 class Hybrid(Sketched):
     """A count-sketch that answers any later query, and the heavy keys by name. One record a person.
 
+    Its noise is Laplace's, paid from a ledger that adds epsilons and deltas; or Gaussian where the budget sets a part
+    of delta aside for `thresholds`, paid from a ledger of such a total, which adds mu^2 and delta.
+
     Args:
         width: The number of buckets, a power of two; None takes about ten per record, within limits.
         independence: The independence of the hash, from 4 on; it changes accuracy alone, never privacy.
-        share: The share of epsilon that finds heavy keys, with all of delta.
+        share: The share of epsilon, or of mu^2, that finds heavy keys, with all of the delta for it.
 
     Raises:
         PlanError: The independence or the share is not allowed.
@@ -292,13 +295,19 @@ class Hybrid(Sketched):
                 "a hybrid shows heavy keys, which takes an (epsilon, delta) budget such as sf.approx(1, '1e-6'); "
                 "with any other take a count-sketch"
             )
-        epsilon, changed = budget.parameter, key_sensitivity(buckets, unit, 1).value
         share = read_exact(self.share, "share")
-        shown = DiscreteLaplace(changed / (share * epsilon))
-        stability = Stability(shown, least_threshold(shown, budget.delta))
-        stability.epsilon(unit)  # refuses persons with several records
-        noise = DiscreteLaplace(changed / ((1 - share) * epsilon))
-        price = ApproxEvent(epsilon, budget.delta)
+        own, rest = ((part * budget.parameter, part * budget.mu_squared) for part in (share, 1 - share))
+        changed, squared = (key_sensitivity(buckets, unit, power).value for power in (1, 2))
+        if budget.thresholds is None:
+            price, delta = ApproxEvent(budget.parameter, budget.delta), budget.delta
+            shown, noise = DiscreteLaplace(changed / own[0]), DiscreteLaplace(changed / rest[0])
+        else:
+            price, delta = ApproxGaussianEvent(budget.mu_squared, budget.thresholds), budget.thresholds
+            keys = histogram_sensitivity(unit, 2).value
+            shown, noise = noise_of(GaussianEvent(own[1]), keys), noise_of(GaussianEvent(rest[1]), squared)
+            assert isinstance(shown, RoundedGaussian)
+        stability = Stability(shown, least_threshold(shown, delta))
+        stability.event(unit)  # refuses persons with several records
         return KeyPlan(stated.keys, budget, unit, self.name, buckets, noise, price, stability, stated.records)
 
 

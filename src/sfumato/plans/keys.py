@@ -17,7 +17,7 @@ from sfumato.privacy.keyed import Stability, costs_at_most
 from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw
 from sfumato.privacy.unit import PrivacyUnit
 from sfumato.sketches import KeyMap, Keys
-from sfumato.sketches.predict import residual_rate
+from sfumato.sketches.predict import gaussian_residual_rate, residual_rate
 
 
 @storable
@@ -119,7 +119,11 @@ class KeyPlan(Planned):
             return self.error(size)
         if self.stability is None:
             return self.error(size, float(self.records) ** 2)
-        rate = residual_rate(float(self.stability.noise.scale), self.stability.threshold)
+        law, least = self.stability.noise, self.stability.threshold
+        if isinstance(law, DiscreteLaplace):
+            rate = residual_rate(float(law.scale), least)
+        else:
+            rate = gaussian_residual_rate(float(law.sigma), least)
         return self.error(size, self.records * rate)
 
     @property
@@ -154,7 +158,9 @@ class KeyPlan(Planned):
         yield "measures", f"{self.map.rows:,} integers, {deviation}"
         if self.stability is not None:
             s = self.stability
-            shown = f"noisy count (scale {float(s.noise.scale):.4g}) reaches {s.threshold}, delta {float(s.delta):.3g}"
+            shown = (
+                f"noisy count (deviation {s.noise.variance**0.5:.4g}) reaches {s.threshold}, delta {float(s.delta):.3g}"
+            )
             yield "shows", f"keys whose {shown}; the sketch holds the rest"
         try:
             sizes = (1, 16, 256)

@@ -11,6 +11,9 @@ and b = 0, either table shows something with probability d, else nothing: (0, d)
 has in one direction at most d + P_b(E, x hidden) <= d + e^e1 P_(b+1)(E). In the other let p = P_b(E, x hidden) and
 q = P_(b+1)(E, x hidden) <= min(1, e^e1 p): then e^(2 e1) (1 - d) p + d >= q (1 - d) + d >= q.
 
+With rounded Gaussian noise it is (D / sigma^2, delta)-approximately Gaussian: the claim of decision 0163 for a weight
+of 1 and one label a person, whose proof lets the noisy sums of labels that others have come out too.
+
 A lazy histogram has noise on the count of every key of the universe, whether it occurs or not, and draws it when the
 key is first asked for. The draws are independent, so their law is the same as if all had been made at opening, and
 what is asked next depends only on what was shown. All answers ever given are then read off one noisy histogram: a
@@ -30,15 +33,16 @@ from numpy.typing import NDArray
 
 from sfumato._util.codec import deferred_field, storable
 from sfumato.errors import InvalidInput, PlanError
-from sfumato.privacy.accounting import ApproxEvent, Event, PureEvent
-from sfumato.privacy.amounts import exp_bounds
-from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw
+from sfumato.privacy.accounting import ApproxEvent, ApproxGaussianEvent, Event, GaussianEvent, PureEvent
+from sfumato.privacy.amounts import exp_bounds, normal_cdf_bounds
+from sfumato.privacy.noise import DiscreteLaplace, NoiseLaw, RoundedGaussian
 from sfumato.privacy.sensitivity import Sensitivity, noise_fits_price, sensitivity_power
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.sketches import KeyMap
 from sfumato.sketches.maps import PRIME, Words
 
 MAX_THRESHOLD = 2**40  # above any number of records, so that one more would show nothing
+_BITS = 256  # of the chance that Gaussian noise shows a key: to a part of 2^200 of any delta that is asked
 _MAX_KEYS = 2**22  # 32 MB: what one question may hold
 
 
@@ -47,27 +51,29 @@ _MAX_KEYS = 2**22  # 32 MB: what one question may hold
 class Stability:
     """Keys whose count plus `noise` is at least `threshold` are shown, with that noisy count."""
 
-    noise: DiscreteLaplace
+    noise: DiscreteLaplace | RoundedGaussian
     threshold: int
 
     def __post_init__(self) -> None:
-        if type(self.noise) is not DiscreteLaplace:
-            raise PlanError("a stability histogram has discrete Laplace noise")
+        if type(self.noise) not in (DiscreteLaplace, RoundedGaussian):
+            raise PlanError("a stability histogram has discrete Laplace or rounded Gaussian noise")
         if type(self.threshold) is not int or not 1 <= self.threshold <= MAX_THRESHOLD:
             raise PlanError("the threshold of a stability histogram is a whole number from 1 to 2^40")
 
     @property
     def delta(self) -> Fraction:
         """The chance that a count of one is shown, rounded up."""
-        return laplace_tail(self.noise.scale, self.threshold - 1)
+        return noise_tail(self.noise, self.threshold - 1)
 
-    def epsilon(self, unit: PrivacyUnit) -> Fraction:
-        """The epsilon of the (epsilon, delta) it has. Raises PlanError for persons with several records."""
+    def event(self, unit: PrivacyUnit) -> PureEvent | GaussianEvent:
+        """What it costs besides its delta. Raises PlanError for persons with several records."""
         if unit.rows_per_person != 1:
             raise PlanError(
                 "heavy keys are shown of one record a person; with more rows_per_person take a count-sketch"
             )
-        return _changed_keys(unit) / self.noise.scale
+        if isinstance(self.noise, DiscreteLaplace):
+            return PureEvent(_changed_keys(unit) / self.noise.scale)
+        return GaussianEvent(_changed_keys(unit) / self.noise.sigma**2)
 
 
 @storable
@@ -134,6 +140,14 @@ class KeyMeasurement:
         return f"<KeyMeasurement of {len(self.values):,} noisy integers and {len(self.heavy):,} shown keys>"
 
 
+def noise_tail(noise: DiscreteLaplace | RoundedGaussian, k: int) -> Fraction:
+    """P(Z >= k) for k >= 0, rounded up."""
+    if isinstance(noise, DiscreteLaplace):
+        return laplace_tail(noise.scale, k)
+    # rounded noise is k or more where what was rounded is k - 1/2 or more; bits for whatever delta may be asked
+    return 1 - normal_cdf_bounds((k - Fraction(1, 2)) / noise.sigma, _BITS)[0]
+
+
 def laplace_tail(scale: Fraction, k: int) -> Fraction:
     """P(Z >= k) = q^k / (1 + q) with q = exp(-1 / scale), for k >= 0, rounded up."""
     return exp_bounds(-k / scale)[1] / (1 + exp_bounds(-1 / scale)[0])
@@ -169,12 +183,16 @@ def costs_at_most(
     """Whether measuring the map, after a stability histogram if there is one, costs at most `price`; exactly.
 
     What the histogram shows is subtracted from the counts before the map is applied, which changes no difference
-    between neighbours, so the two compose: their epsilons add up.
+    between neighbours, so the two compose: their epsilons add up, or their mu^2.
     """
     found = key_sensitivity(key_map, unit, sensitivity_power(noise))
     if stability is None:
         return noise_fits_price(found, noise, price)
-    if type(price) is not ApproxEvent or stability.delta > price.delta:
-        return False
-    left = price.epsilon - stability.epsilon(unit)
-    return left > 0 and noise_fits_price(found, noise, PureEvent(left))
+    match price, stability.event(unit):
+        case ApproxEvent(epsilon=whole, delta=delta), PureEvent(epsilon=shown):
+            left = PureEvent(max(whole - shown, Fraction(0)))
+        case ApproxGaussianEvent(mu_squared=whole, delta=delta), GaussianEvent(mu_squared=shown):
+            left = GaussianEvent(max(whole - shown, Fraction(0)))
+        case _:
+            return False
+    return stability.delta <= delta and shown < whole and noise_fits_price(found, noise, left)

@@ -6,11 +6,13 @@ import functools
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from os import PathLike
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr
 
 from sfumato._util.codec import storable, value_fingerprint
 from sfumato._util.description import Description, Facts, TitledTable
@@ -20,7 +22,8 @@ from sfumato.errors import InvalidInput, WorkloadError
 from sfumato.plans.keys import KeyPlan
 from sfumato.plans.planned import protection_lines
 from sfumato.plans.predictions import check_confidence, interval_margins
-from sfumato.privacy.keyed import KeyMeasurement
+from sfumato.privacy.keyed import KeyMeasurement, Stability
+from sfumato.privacy.noise import DiscreteLaplace, RoundedGaussian
 from sfumato.releases.answers import Answer
 from sfumato.releases.released import Provenance, ReleaseBase
 from sfumato.sketches.maps import Buckets, Words
@@ -250,7 +253,7 @@ class SketchRelease(ReleaseBase):
         keys, counts = self.heavy
         first = np.argsort(-counts, kind="stable")[:count]
         miss = (1 - level) / max(1, len(self.measurement.heavy)) if simultaneous else 1 - level
-        low, high = count_ends(counts[first], float(law.noise.scale), law.threshold, miss)
+        low, high = count_ends(counts[first], law, miss)
         columns = {"key": keys[first], "records": counts[first], "low": low, "high": high}
         return Frame({name: column.tolist() for name, column in columns.items()})
 
@@ -279,35 +282,38 @@ class SketchRelease(ReleaseBase):
         return f", {self.measurement.heavy.size:,} heavy keys" if self.plan.stability else ""
 
 
-def count_ends(
-    counts: NDArray[np.int64], scale: float, threshold: int, miss: float
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The ends of intervals of counts that are known with discrete Laplace noise, given that they reach a threshold.
+def count_ends(counts: NDArray[np.int64], law: Stability, miss: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The ends of intervals of counts that are known with noise, given that they reach a threshold.
 
     counts: (keys,) noisy counts, in records, each at least the threshold. miss: half of it is the probability with
     which a key that was shown has a noisy count as large, if it has fewer records than the lower end; and as small, if
     it has more than the upper end. Both only fall as a count moves away, so the ends are found by halving. A key that
     occurs has one record. An interval holds the noisy count itself, which makes it no smaller.
     """
-    rate = 1 / scale
-    whole = math.exp(-rate) + 1
-
-    def tail(k: NDArray[np.int64]) -> NDArray[np.float64]:  # P(Z >= k)
-        far = np.exp(-rate * np.where(k > 0, k, 1 - k)) / whole
-        return np.where(k > 0, far, 1 - far)
+    tail, threshold = partial(_noise_tail, law.noise), law.threshold
 
     def as_large(n: NDArray[np.int64]) -> NDArray[np.bool_]:
         return tail(counts - n) / tail(threshold - n) > miss / 2
 
     def as_small(n: NDArray[np.int64]) -> NDArray[np.bool_]:
-        # n is the noisy count or more, so that all of this is below the middle of the noise, where it is a difference
-        below = np.exp(-rate * (n - counts)) * -np.expm1(-rate * (counts + 1 - threshold)) / whole
-        return below / tail(threshold - n) > miss / 2
+        # n is the noisy count or more: what lies between is below the middle of the noise, whose law is even
+        between = tail(n - counts) - tail(n - threshold + 1)
+        return between / tail(threshold - n) > miss / 2
 
-    reach = math.ceil(scale * math.log(2 / miss)) + 2
+    far, noise = math.log(2 / miss), law.noise  # beyond as many units of the law there is less than half the miss
+    units = float(noise.scale) * far if isinstance(noise, DiscreteLaplace) else float(noise.sigma) * math.sqrt(2 * far)
+    reach = math.ceil(units) + 2
     low = _halved(np.ones_like(counts) - 1, counts, as_large)
     high = _halved(counts + reach, counts, as_small)
     return low, high
+
+
+def _noise_tail(noise: DiscreteLaplace | RoundedGaussian, k: NDArray[np.int64]) -> NDArray[np.float64]:
+    """P(Z >= k)."""
+    if isinstance(noise, RoundedGaussian):
+        return ndtr((0.5 - k) / float(noise.sigma))
+    far = np.exp(-np.where(k > 0, k, 1 - k) / float(noise.scale)) / (math.exp(-1 / float(noise.scale)) + 1)
+    return np.where(k > 0, far, 1 - far).astype(np.float64)
 
 
 def _halved(

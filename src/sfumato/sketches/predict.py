@@ -13,6 +13,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import ndtr
 
 from sfumato.errors import PlanError
 
@@ -56,6 +57,15 @@ def projection_dimension(
     2 sqrt(2 size noise_variance ln(4 queries / beta)) but with probability beta.
     """
     return max(math.ceil(balance * squared_norm / noise_variance), math.ceil(32 * math.log(4 * queries / beta)))
+
+
+def gaussian_residual_rate(sigma: float, threshold: int) -> float:
+    """The same of a stability histogram with Gaussian noise; see `residual_rate`."""
+    counts = np.unique(np.geomspace(1, threshold + 50 * sigma, 4000).astype(np.int64)).astype(np.float64)
+    k = (threshold - counts) / sigma
+    shown = ndtr(-k)
+    squared = sigma**2 * (k * np.exp(-k * k / 2) / math.sqrt(2 * math.pi) + shown)
+    return float(((squared + (1 - shown) * counts**2) / counts).max())
 
 
 def residual_rate(scale: float, threshold: int) -> float:

@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import ndtr, ndtri
 from typer.testing import CliRunner
 
 import sfumato as sf
+from sfumato.check_release import Check
 from sfumato.cli import app
 from sfumato.curator.keys.counts import KeyTable, NamedKeys
 from sfumato.curator.keys.curator import _heavy_hitters
-from sfumato.errors import BudgetError, InvalidInput
+from sfumato.errors import BudgetError, InvalidInput, PlanError
 from sfumato.plans.keys import KeyPlan
-from sfumato.privacy.accounting import ApproxEvent, GaussianEvent, PureEvent, event_from_text, event_to_text
-from sfumato.privacy.keyed import Stability
+from sfumato.privacy.accounting import (
+    ApproxEvent,
+    ApproxGaussianEvent,
+    GaussianEvent,
+    PureEvent,
+    event_from_text,
+    event_to_text,
+)
+from sfumato.privacy.keyed import Stability, costs_at_most
 from sfumato.privacy.noise import DiscreteLaplace, RoundedGaussian
+from sfumato.privacy.unit import PrivacyUnit
 from sfumato.releases.sketches import count_ends
 from sfumato.sketches import Buckets
 from support.words import plan_with
@@ -161,34 +173,89 @@ def test_heavy_texts_are_shown_as_texts(tmp_path: Path) -> None:
     assert asked.exit_code == 0, asked.output
 
 
+@pytest.mark.parametrize("aside", [None, "5e-7"])
 @pytest.mark.parametrize("share", ["31/32", "1/8"])
 @pytest.mark.parametrize("miss", [0.05, 0.001])
-def test_intervals_of_shown_counts_hold_given_that_they_were_shown(share: str, miss: float) -> None:
+def test_intervals_of_shown_counts_hold_given_that_they_were_shown(share: str, miss: float, aside: str | None) -> None:
     """Every true count, every noisy count: the exact probability, given the threshold was reached.
 
     Mutants: intervals of the noise alone, which hold of a count of 1 in none; a threshold off by one.
     """
-    asked = sf.Keys("k", kind="text"), sf.approx(1, "1e-6")
+    asked = sf.Keys("k", kind="text"), sf.approx(1, "1e-6", thresholds=aside)
     law = sf.plan(*asked, neighbours="add-remove", mechanism=sf.mechanisms.hybrid(share=share)).stability
-    scale = float(law.noise.scale)
+    scale = float(law.noise.scale if aside is None else law.noise.sigma)
     noisy = law.threshold + np.arange(int(60 * scale))
-    low, high = count_ends(noisy, scale, law.threshold, miss)
+    low, high = count_ends(noisy, law, miss)
     assert (low <= noisy).all()
     assert (noisy <= high).all()
     assert (np.diff(low) >= 0).all()
     assert (np.diff(high) >= 0).all()
     true = np.arange(1, law.threshold + int(20 * scale))[:, None]
-    chance = np.exp(-np.abs(noisy - true) / scale)
+    far = np.abs(noisy - true)
+    chance = np.exp(-far / scale) if aside is None else ndtr((0.5 - far) / scale) - ndtr((-0.5 - far) / scale)
     chance /= chance.sum(axis=1, keepdims=True)
     held = (chance * ((low <= true) & (true <= high))).sum(axis=1)
     assert held.min() >= 1 - miss - 1e-9
     # as wide as they must be: some are hardly above, but for the steps of whole numbers
-    assert held.min() <= 1 - miss * (0.3 if scale < 2 else 0.8)
+    assert held.min() <= 1 - miss * (0.3 if scale < 2 else 0.7)
     assert low[0] == 1
-    plain = np.abs(noisy - true) <= scale * np.log(1 / miss) + 1
+    plain = far <= scale * (np.log(1 / miss) if aside is None else -ndtri(miss / 2)) + 1
     assert (chance * plain).sum(axis=1).min() < 0.1
     # far from the threshold they are those of the noise
     assert abs(high[-1] - noisy[-1] - (noisy[-1] - low[-1])) <= 1
+
+
+def test_heavy_keys_under_gaussian_noise_keep_their_bound_exactly() -> None:
+    """Every event of what is shown of one key, as counts rise by one, at delta .05; and prices to the last digit.
+
+    Mutants: a threshold one lower; noise that is divided by mu^2; a replaced record priced as an added one.
+    """
+    budget = sf.approx(1, "0.1", thresholds="0.05")
+    plan = sf.plan(sf.Keys("k"), budget, neighbours="add-remove", mechanism=sf.mechanisms.hybrid(share="1/2", width=16))
+    law, unit = plan.stability, plan.unit
+    assert law is not None
+    assert plan.price == ApproxGaussianEvent(budget.mu_squared, "0.05")
+    sigma, mu, delta = float(law.noise.sigma), float(budget.mu_squared / 2) ** 0.5, 0.05
+    values = law.threshold + np.arange(200)
+
+    def shown(n: int) -> np.ndarray:
+        """The law of what comes out: nothing, or a noisy count."""
+        p = ndtr((values + 0.5 - n) / sigma) - ndtr((values - 0.5 - n) / sigma)
+        return np.append(p, 1 - p.sum()) if n else np.append(0 * p, 1.0)
+
+    worst = -1.0
+    for n in range(30):
+        for p, q in ((shown(n), shown(n + 1)), (shown(n + 1), shown(n))):
+            order = np.argsort(-np.divide(q, p, out=np.full_like(p, np.inf), where=p > 0), kind="stable")
+            most = delta + (1 - delta) * ndtr(ndtri(np.minimum(1, np.cumsum(p[order]) / (1 - delta))) + mu)
+            worst = max(worst, float((np.cumsum(q[order]) - most).max()))
+    assert -0.02 < worst <= 1e-9
+    assert law.delta <= Fraction(1, 20) < replace(law, threshold=law.threshold - 1).delta
+    fits = partial(costs_at_most, plan.map, plan.noise, law)
+    assert fits(unit, plan.price)
+    assert not fits(PrivacyUnit("replace-one"), plan.price)
+    assert not fits(unit, ApproxGaussianEvent(budget.mu_squared * Fraction(999, 1000), "0.05"))
+    assert not fits(unit, ApproxGaussianEvent(budget.mu_squared, law.delta * Fraction(999, 1000)))
+    assert not fits(unit, ApproxEvent(1, "0.05"))
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
+def test_heavy_keys_are_paid_from_a_ledger_of_mu_squared(tmp_path: Path, neighbours: Any) -> None:
+    """By the budget that sets delta aside for thresholds, and a stranger finds their price."""
+    budget = sf.approx(1, "1e-6", thresholds="5e-7")
+    ledger = sf.Ledger.create(tmp_path / "l.db", total=budget)
+    plan = sf.plan(sf.Keys("k", kind="text"), budget, neighbours=neighbours, mechanism=sf.mechanisms.hybrid(width=64))
+    frame = pd.DataFrame({"k": ["flu"] * 900 + ["cold"] * 700 + ["rare"] * 2})
+    release = sf.release(plan, frame, ledger=ledger, name="a", out=tmp_path / "a.sketch")
+    found = release.top(2, confidence=1 - 1e-8)
+    assert list(found["key"]) == ["flu", "cold"]
+    assert all(low <= n <= high for n, low, high in zip([900, 700], found["low"], found["high"], strict=True))
+    assert ledger.remaining < budget.mu_squared / 10**9
+    seen = Check(tmp_path / "a.sketch", tmp_path / "l.db", None, None)
+    assert (seen.verdict, seen.wrong) == ("accepted", [])
+    lie = replace(plan.stability, threshold=plan.stability.threshold - 1)
+    with pytest.raises(PlanError):
+        replace(plan, stability=lie).agree()
 
 
 def test_the_largest_of_shown_keys_come_with_intervals() -> None:
