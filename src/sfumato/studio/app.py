@@ -19,6 +19,7 @@ import hmac
 import json
 import secrets
 import threading
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import resources
@@ -34,6 +35,7 @@ from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Redire
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from sfumato._util.catalogue import known_languages, read_catalogue
 from sfumato._util.description import Description, Warnings
 from sfumato.errors import BudgetExceeded, InvalidInput, LedgerMismatch, NameTaken, SfumatoError
 from sfumato.present.charts import CONFIG
@@ -232,7 +234,7 @@ STEPS = {
     "audit": "Audit",
 }
 """The pages in the order of the road."""
-_SCRIPTS = ("common", "completion", "enter", "key", "notation", "persons", "talking", *STEPS)
+_SCRIPTS = ("common", "completion", "enter", "key", "language", "notation", "persons", "talking", *STEPS)
 _TYPES = {"js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8"}
 
 
@@ -364,7 +366,20 @@ def _page_data(desk: Workspace, payments: paying.Payments, given: Json) -> Any:
     step, query = given.get("step"), given.get("query")
     if step not in _PAGES or not isinstance(query, dict) or not all(isinstance(v, str) for v in query.values()):
         raise InvalidInput(f"a page is one of {', '.join(_PAGES)}, with its query")
-    return {"file": desk.places.spec.name, "data": _PAGES[step](desk, payments, query)}
+    return {"file": desk.places.spec.name, "data": _PAGES[step](desk, payments, query)} | _page_words(given)
+
+
+def _page_words(given: Json) -> Json:
+    """The words of a page's language, for its script to say finished texts anew; English needs none."""
+    language = given.get("language", "en")
+    if language not in known_languages():
+        raise InvalidInput(f"a page speaks one of {', '.join(known_languages())}")
+    if language == "en":
+        return {}
+    known = read_catalogue(str(language))
+    own = (resources.files("sfumato.studio") / "words" / f"{language}.toml").read_text(encoding="utf-8")
+    marks = {"decimal": known.decimal, "thousands": known.group}
+    return {"words": {"words": known.words | tomllib.loads(own)["words"], "marks": marks}}
 
 
 # -- pages ---------------------------------------------------------------------------------------------------
