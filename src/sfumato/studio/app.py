@@ -241,11 +241,16 @@ _TYPES = {"js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-
 def _static_files() -> dict[str, tuple[str, str]]:
     """Every file that a page may load: its text and type."""
     own = resources.files("sfumato.studio") / "static"
-    found = {f"{n}.js": ((own / f"{n}.js").read_text(encoding="utf-8"), _TYPES["js"]) for n in _SCRIPTS}
+    found = {f"{n}.js": (_page_script((own / f"{n}.js").read_text(encoding="utf-8")), _TYPES["js"]) for n in _SCRIPTS}
     found["studio.css"] = ((own / "studio.css").read_text(encoding="utf-8"), _TYPES["css"])
     found["style.css"] = (asset_text("style.css"), _TYPES["css"])
     found["vega.js"] = (asset_text("vendor/vega-bundle.js"), _TYPES["js"])
     return found
+
+
+def _page_script(program: str) -> str:
+    """A script as pages load it, as the site's: no text of it runs over several lines."""
+    return "".join(line.lstrip(" ") for line in program.splitlines(keepends=True))
 
 
 def make_app(desk: Workspace, keys: AccessKeys) -> Guard:

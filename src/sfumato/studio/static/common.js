@@ -1,7 +1,7 @@
 // Everything the pages share: elements made from text alone, requests, and the spec with its version.
 
 import { post, request } from "./key.js";
-import { chooseLanguage, pageLanguage, speakPage, spoken, staysEnglish, takeWords } from "./language.js";
+import { chooseLanguage, numberMarks, pageLanguage, speakPage, spoken, staysEnglish, takeWords } from "./language.js";
 
 export { post, spoken };
 export const $ = (id) => document.getElementById(id);
@@ -219,7 +219,7 @@ export function described(found, draw, technical = false) {
       const numeric = b.columns.map((c, i) => b.numbers.includes(c) || b.rows.every((row) => typeof row[i] === "number" || row[i] === null));
       const kept = b.columns.map((_, i) => i).filter((i) => b.rows.some((row) => row[i] !== ""));
       const rows = b.rows.slice(0, LINES).map((row) => kept.map((i) => cellOf(row[i])));
-      const table = listing(kept.map((i) => b.columns[i]), rows, { caption: b.title || null, numeric: kept.map((i) => numeric[i]) });
+      const table = listing(kept.map((i) => (numberMarks() ? b.columns[i].replaceAll("_", " ") : b.columns[i])), rows, { caption: b.title || null, numeric: kept.map((i) => numeric[i]) });
       const shown = scrolled(b.label || b.title || found.headline || "Table", table);
       return draw && found.blocks.some((o) => o.type === "chart" && o.name === "shown") ? h("details", {}, h("summary", {}, "As numbers"), shown) : shown;
     },

@@ -79,5 +79,7 @@ export function speakPage(language) {
   for (let node = walk.nextNode(); node; node = walk.nextNode()) {
     if (!node.parentElement.closest("code, script, [translate=no]")) node.data = spoken(node.data);
   }
-  for (const place of document.querySelectorAll("[aria-label]")) place.setAttribute("aria-label", spoken(place.getAttribute("aria-label")));
+  for (const key of ["aria-label", "placeholder"]) {
+    for (const place of document.querySelectorAll(`[${key}]`)) place.setAttribute(key, spoken(place.getAttribute(key)));
+  }
 }

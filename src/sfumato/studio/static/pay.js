@@ -27,8 +27,8 @@ function ledger(found) {
   const label = `Spent ${percent(found.spent_share)}, ${it} ${percent(planned)}, left then ${percent(left)}`;
   fill($("ledger"),
     bar([[found.spent_share, "spent"], [planned, found.fits ? "this" : "over"]], label),
-    h("ul", { className: "key" }, h("li", { className: "spent" }, `spent: ${percent(found.spent_share)}`),
-      made ? null : h("li", { className: found.fits ? "this" : "over" }, `${it}: ${percent(planned)}`), h("li", { className: "left" }, `left${made ? "" : " then"}: ${percent(left)}`)),
+    h("ul", { className: "key" }, h("li", { className: "spent" }, "spent", ": ", percent(found.spent_share)),
+      made ? null : h("li", { className: found.fits ? "this" : "over" }, it, ": ", percent(planned)), h("li", { className: "left" }, made ? "left" : "left then", ": ", percent(left))),
     h("p", {}, `${capital(it)} ${found.paid ? `takes ${found.paid}` : `: ${found.quote}`}.`),
     described({ ...found.described, blocks: found.described.blocks.slice(0, 1) }), toTheLastDigit(found.exact),
     made ? h("p", { className: "done" }, `${made} Under another name it would be paid for anew.`) : null,

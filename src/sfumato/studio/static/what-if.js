@@ -192,7 +192,7 @@ $("wanted").addEventListener("submit", async (event) => {
   const margin = typed("margin");
   const found = await attempt($("takes"), () => post("margin", { version: data.version, changes: changes(), margin, part: line.key, order: line.order, unit: line.unit }));
   if (!found) return;
-  fill($("takes"), `A budget of ${spoken(found.statement)}. `, tryAbove(found.budget), h("span", { id: "people" }));
+  fill($("takes"), `A budget of ${found.statement}. `, tryAbove(found.budget), h("span", { id: "people" }));
   people();
 });
 const tryAbove = (wanted) => h("button", { type: "button", className: "small", onclick: () => {
