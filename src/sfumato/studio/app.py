@@ -17,6 +17,7 @@ import asyncio
 import functools
 import hmac
 import json
+import re
 import secrets
 import threading
 import tomllib
@@ -235,6 +236,7 @@ STEPS = {
 }
 """The pages in the order of the road."""
 _SCRIPTS = ("common", "completion", "enter", "key", "language", "notation", "persons", "talking", *STEPS)
+_COMMENT = re.compile(r"^ *(?://.*|/\*\*[\s\S]*?\*/)\n", re.MULTILINE)
 _TYPES = {"js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8"}
 
 
@@ -249,8 +251,8 @@ def _static_files() -> dict[str, tuple[str, str]]:
 
 
 def _page_script(program: str) -> str:
-    """A script as pages load it, as the site's: no text of it runs over several lines."""
-    return "".join(line.lstrip(" ") for line in program.splitlines(keepends=True))
+    """A script as pages load it: without comments and indentation, as no text of it runs over several lines."""
+    return "".join(line.lstrip(" ") for line in _COMMENT.sub("", program).splitlines(keepends=True))
 
 
 def make_app(desk: Workspace, keys: AccessKeys) -> Guard:
