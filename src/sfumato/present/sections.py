@@ -9,7 +9,6 @@ from decimal import Decimal
 from sfumato._util.catalogue import local_number, page_language, say_amount, say_words, superscript_exponent
 from sfumato._util.description import Bar, Bars, Chart, Description, Facts, Figures, Sentences, TitledTable
 from sfumato._util.frames import Frame, safe_text
-from sfumato.domain import OTHER
 from sfumato.plans.explain import bias_text, errors_by_part, noise_name, objective_text
 from sfumato.plans.plan import Plan
 from sfumato.plans.planned import WorkloadPlan, counted_rows_text
@@ -25,6 +24,7 @@ from sfumato.present.words import (
 )
 from sfumato.privacy.ledger.words import attack_success, percent_up, secrecy_clause
 from sfumato.privacy.unit import PrivacyUnit
+from sfumato.releases.ends import shown_cells
 
 _WORST = 20  # a table that fits a screen
 _REASON = 160  # characters: two lines of a cell of a table
@@ -206,7 +206,7 @@ def asked_section(text: str, plan: WorkloadPlan, *errors: TitledTable) -> Descri
     columns: dict[str, list[str]] = {"Attribute": [], "Type": [], "Cells": [], "First and last": []}
     rows: list[tuple[str, str, str, Sequence[str]]] = []
     for name, a in domain.attributes.items():
-        cells = (*a.declared_labels, *[say_words(OTHER)] * a.has_other)
+        cells = a.labels if page_language() == "en" else tuple(shown_cells(domain, name))
         rows.append((name, a.kind, f"{a.size:,}", cells if len(cells) <= 6 else (*cells[:3], "…", *cells[-2:])))
     rows += [("declared impossible", "predicates", "", (said,)) for _, said in domain.told()]
     for row in rows:

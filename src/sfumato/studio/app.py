@@ -17,8 +17,10 @@ import asyncio
 import functools
 import hmac
 import json
+import re
 import secrets
 import threading
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import resources
@@ -34,6 +36,7 @@ from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Redire
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from sfumato._util.catalogue import known_languages, read_catalogue
 from sfumato._util.description import Description, Warnings
 from sfumato.errors import BudgetExceeded, InvalidInput, LedgerMismatch, NameTaken, SfumatoError
 from sfumato.present.charts import CONFIG
@@ -232,18 +235,24 @@ STEPS = {
     "audit": "Audit",
 }
 """The pages in the order of the road."""
-_SCRIPTS = ("common", "completion", "enter", "key", "notation", "persons", "talking", *STEPS)
+_SCRIPTS = ("common", "completion", "enter", "key", "language", "notation", "persons", "talking", *STEPS)
+_COMMENT = re.compile(r"^ *(?://.*|/\*\*[\s\S]*?\*/)\n", re.MULTILINE)
 _TYPES = {"js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8"}
 
 
 def _static_files() -> dict[str, tuple[str, str]]:
     """Every file that a page may load: its text and type."""
     own = resources.files("sfumato.studio") / "static"
-    found = {f"{n}.js": ((own / f"{n}.js").read_text(encoding="utf-8"), _TYPES["js"]) for n in _SCRIPTS}
+    found = {f"{n}.js": (_page_script((own / f"{n}.js").read_text(encoding="utf-8")), _TYPES["js"]) for n in _SCRIPTS}
     found["studio.css"] = ((own / "studio.css").read_text(encoding="utf-8"), _TYPES["css"])
     found["style.css"] = (asset_text("style.css"), _TYPES["css"])
     found["vega.js"] = (asset_text("vendor/vega-bundle.js"), _TYPES["js"])
     return found
+
+
+def _page_script(program: str) -> str:
+    """A script as pages load it: without comments and indentation, as no text of it runs over several lines."""
+    return "".join(line.lstrip(" ") for line in _COMMENT.sub("", program).splitlines(keepends=True))
 
 
 def make_app(desk: Workspace, keys: AccessKeys) -> Guard:
@@ -364,7 +373,20 @@ def _page_data(desk: Workspace, payments: paying.Payments, given: Json) -> Any:
     step, query = given.get("step"), given.get("query")
     if step not in _PAGES or not isinstance(query, dict) or not all(isinstance(v, str) for v in query.values()):
         raise InvalidInput(f"a page is one of {', '.join(_PAGES)}, with its query")
-    return {"file": desk.places.spec.name, "data": _PAGES[step](desk, payments, query)}
+    return {"file": desk.places.spec.name, "data": _PAGES[step](desk, payments, query)} | _page_words(given)
+
+
+def _page_words(given: Json) -> Json:
+    """The words of a page's language, for its script to say finished texts anew; English needs none."""
+    language = given.get("language", "en")
+    if language not in known_languages():
+        raise InvalidInput(f"a page speaks one of {', '.join(known_languages())}")
+    if language == "en":
+        return {}
+    known = read_catalogue(str(language))
+    own = (resources.files("sfumato.studio") / "words" / f"{language}.toml").read_text(encoding="utf-8")
+    marks = {"decimal": known.decimal, "thousands": known.group}
+    return {"words": {"words": known.words | tomllib.loads(own)["words"], "marks": marks}}
 
 
 # -- pages ---------------------------------------------------------------------------------------------------

@@ -218,13 +218,13 @@ _TRIED = 60  # means of which it is tried whether they follow, each a few millis
 
 def drawable_means(release: Release) -> list[dict[str, Any]]:
     """Of what a chart can show means, with the attributes by which: measures as asked, numbers within asked tables."""
-    numbers = numeric_names(release)
+    domain = release.plan.workload.domain
+    numbers = [n for n in numeric_names(release) if not is_year(domain, n)]
     asked = list(asked_measures(release))
     for names in asked_table_names(release):
         asked += [(n, tuple(other for other in names if other != n)) for n in names if n in numbers]
-    domain, found = release.plan.workload.domain, list[dict[str, Any]]()
-    few = [(mean, by) for mean, by in dict.fromkeys(asked) if 1 <= len(by) <= _CHART_AXES and not is_year(domain, mean)]
-    for mean, by in few[:_TRIED]:
+    found = list[dict[str, Any]]()
+    for mean, by in [one for one in dict.fromkeys(asked) if 1 <= len(one[1]) <= _CHART_AXES][:_TRIED]:
         with suppress(NotAnswerable, PlanError):
             release.mean(mean, by=by)
             found.append({"mean": mean, "by": list(by)})

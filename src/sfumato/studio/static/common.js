@@ -1,8 +1,9 @@
 // Everything the pages share: elements made from text alone, requests, and the spec with its version.
 
 import { post, request } from "./key.js";
+import { chooseLanguage, numberMarks, pageLanguage, speakPage, spoken, staysEnglish, takeWords } from "./language.js";
 
-export { post };
+export { post, spoken };
 export const $ = (id) => document.getElementById(id);
 
 /** An element; texts become text, never markup. */
@@ -11,24 +12,30 @@ export function h(tag, props, ...kids) {
   for (const [key, value] of Object.entries(props || {})) {
     if (value === null || value === undefined || value === false) continue;
     if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else if (key === "aria-label") made.setAttribute(key, spoken(value));
     else if (key in made && key !== "list" && key !== "role") made[key] = value;
     else made.setAttribute(key, value === true ? "" : value);
   }
-  made.append(...kids.flat().filter((k) => k !== null && k !== undefined && k !== false));
+  made.append(...texts(kids.flat().filter((k) => k !== null && k !== undefined && k !== false)));
   return made;
 }
 
+const texts = (kids) => kids.map((kid) => (kid instanceof Node ? kid : spoken(kid)));
+
 export function fill(place, ...kids) {
-  place.replaceChildren(...kids.flat().filter((k) => k !== null && k !== undefined));
+  place.replaceChildren(...texts(kids.flat().filter((k) => k !== null && k !== undefined)));
   return place;
 }
 
-export function say(text) { $("status").textContent = text; }
+/** Texts that people read; what they typed is never among them. */
+export const setText = (place, text) => { place.textContent = spoken(text); };
+
+export function say(text) { setText($("status"), text); }
 
 export function complain(text) {
   const place = $("problem");
   place.hidden = !text;
-  place.textContent = text || "";
+  setText(place, text || "");
 }
 
 /** What is wrong with what was typed, said at its field; with no text nothing is. */
@@ -74,11 +81,27 @@ export function later(work, wait = 300) {
   };
 }
 
+let named = null;
+/** What people called things, which no language changes: columns, labels, parts of the questions, releases. */
+function givenNames(shown) {
+  if (!named || named.version !== shown.version || named.header !== shown.header) {
+    const { schema = {}, measures = {}, queries = [] } = shown.spec ?? {};
+    const values = Object.values(schema).flatMap(({ values: held }) => (Array.isArray(held) ? held : Object.entries(held ?? {}).flat()));
+    const about = (shown.attributes ?? shown.release?.attributes ?? []).flatMap((a) => [a.name, ...(a.labels ?? [])]);
+    const parts = Array.isArray(queries) ? queries.map((q) => q.name) : [];
+    const all = [...Object.keys(schema), ...Object.keys(measures), ...values, ...parts, ...about, ...(shown.header ?? []), ...(shown.shelf ?? [])];
+    named = { version: shown.version, header: shown.header, all: new Set(all.map(String)) };
+  }
+  return named.all;
+}
+
 /** What this page shows; where it cannot be had, the page says why and does nothing more. */
 async function shown() {
   try {
-    const found = await post("page", { step: location.pathname.slice(1), query: Object.fromEntries(new URLSearchParams(location.search)) });
+    const found = await post("page", { step: location.pathname.slice(1), query: Object.fromEntries(new URLSearchParams(location.search)), language: pageLanguage() });
     $("file").textContent = found.file;
+    takeWords(found.words, () => givenNames(found.data));
+    speakPage(pageLanguage());
     setTimeout(() => document.querySelector("main").removeAttribute("aria-busy")); // once the page's script has run
     return found.data;
   } catch (error) {
@@ -88,6 +111,9 @@ async function shown() {
   }
 }
 export const data = await shown();
+
+$("ui-language").value = pageLanguage();
+$("ui-language").addEventListener("change", (event) => { chooseLanguage(event.target.value); location.reload(); });
 
 /** The button that takes back the last change, where the page has one. */
 const undoable = () => { if ($("take-back")) $("take-back").disabled = !data.undoable; };
@@ -170,13 +196,21 @@ export const scrolled = (label, ...kids) => h("div", { className: "scroll", tabI
 const LINES = 400; // of a table on a page; files and exports have all
 const cellOf = (value) => value === null ? "–" : typeof value !== "number" ? value : Math.abs(value) < 1000 ? `${Number(value.toPrecision(4))}` : words.format(Math.round(value));
 
-/** What the server describes, as elements; `draw` makes one of a chart, below which its numbers are folded away. */
-export function described(found, draw) {
+const ELSEWHERE = "More of it, in English, is in the report that sfumato report --language en writes.";
+/**
+ * What the server describes, as elements; `draw` makes one of a chart, below which its numbers are folded away. Of `technical`
+ * facts those that stay English are left out of pages in other languages, as reports leave them out, and that is said.
+ */
+export function described(found, draw, technical = false) {
   const titled = (title, ...kids) => [title ? h("h3", {}, title) : null, ...kids];
   const facts = (rows) => h("dl", { className: "facts" }, rows.flatMap(([k, v]) => [h("dt", {}, k), h("dd", {}, v)]));
   const sentences = (texts, quiet) => texts.map((t) => h("p", { className: quiet ? "quiet" : "" }, t));
   const kinds = {
-    facts: (b) => titled(b.title, ...sentences(b.rows.filter(([k]) => !k).map(([, v]) => v)), facts(b.rows.filter(([k]) => k))),
+    facts: (b) => {
+      const rows = technical ? b.rows.filter((row) => !row.some(staysEnglish)) : b.rows;
+      const rest = rows.length < b.rows.length ? sentences([ELSEWHERE], true) : [];
+      return titled(b.title, ...sentences(rows.filter(([k]) => !k).map(([, v]) => v)), facts(rows.filter(([k]) => k)), ...rest);
+    },
     figures: (b) => h("dl", { className: "figures" }, b.rows.map(([k, v, small]) => h("div", {}, h("dt", {}, k), h("dd", {}, v, small ? h("small", {}, small) : null)))),
     sentences: (b) => titled(b.title, b.listed ? h("ul", {}, b.texts.map((t) => h("li", {}, t))) : sentences(b.texts, b.quiet)),
     warnings: (b) => h("div", { className: "note careful", role: "note" }, b.title ? h("p", {}, h("strong", {}, b.title), ` ${b.before}`) : null,
@@ -185,14 +219,14 @@ export function described(found, draw) {
       const numeric = b.columns.map((c, i) => b.numbers.includes(c) || b.rows.every((row) => typeof row[i] === "number" || row[i] === null));
       const kept = b.columns.map((_, i) => i).filter((i) => b.rows.some((row) => row[i] !== ""));
       const rows = b.rows.slice(0, LINES).map((row) => kept.map((i) => cellOf(row[i])));
-      const table = listing(kept.map((i) => b.columns[i]), rows, { caption: b.title || null, numeric: kept.map((i) => numeric[i]) });
+      const table = listing(kept.map((i) => (numberMarks() ? b.columns[i].replaceAll("_", " ") : b.columns[i])), rows, { caption: b.title || null, numeric: kept.map((i) => numeric[i]) });
       const shown = scrolled(b.label || b.title || found.headline || "Table", table);
       return draw && found.blocks.some((o) => o.type === "chart" && o.name === "shown") ? h("details", {}, h("summary", {}, "As numbers"), shown) : shown;
     },
     bars: (b) => facts(b.rows.map((r) => [r.name, `${r.shown} ${r.note}`])),
     chart: (b) => h("figure", {}, titled(b.title, b.caption ? h("figcaption", {}, b.caption) : null, draw ? draw(b.spec, b.title || b.caption || found.headline) : null)),
     code: (b) => h("pre", { tabIndex: 0 }, b.text),
-    description: (b) => h("details", {}, h("summary", {}, b.headline), described(b, draw)),
+    description: (b) => h("details", {}, h("summary", {}, b.headline), described(b, draw, technical)),
   };
   return found.blocks.map((b) => kinds[b.type](b)).flat(2);
 }
@@ -211,7 +245,7 @@ export function bar(parts, label) {
   const made = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   made.setAttribute("class", "bar");
   made.setAttribute("role", "img");
-  made.setAttribute("aria-label", label);
+  made.setAttribute("aria-label", spoken(label));
   made.setAttribute("viewBox", "0 0 1000 24");
   made.setAttribute("preserveAspectRatio", "none");
   let start = 0;

@@ -113,9 +113,11 @@ export function writtenDay(iso, format) {
   return found && format ? format.replace("%Y", found[1]).replace("%m", found[2]).replace("%d", found[3]) : String(iso);
 }
 
-const words = new Intl.DateTimeFormat("en-GB", { dateStyle: "long", timeZone: "UTC" });
-/** A day of the spec in words. */
-export const dayInWords = (iso) => words.format(new Date(`${iso}T00:00:00Z`));
+/** A day of the spec in words, in the language of the page. */
+export function dayInWords(iso) {
+  const spoken = globalThis.document?.documentElement.lang ?? "en";
+  return new Intl.DateTimeFormat(spoken === "en" ? "en-GB" : spoken, { dateStyle: "long", timeZone: "UTC" }).format(new Date(`${iso}T00:00:00Z`));
+}
 
 /** The number in a condition that a reader of this notation takes for another: conditions are in English; or null. */
 export function doubtOfCondition(text, marks) {

@@ -1,6 +1,6 @@
 // The fourth page: what is paid for, the ledger, a name, one payment, and how far it is.
 
-import { $, attempt, bar, budgetFields, budgetOf, change, complain, data, described, fill, h, post, say, payment, toTheLastDigit } from "./common.js";
+import { $, attempt, bar, budgetFields, budgetOf, change, complain, data, described, fill, h, post, say, setText, payment, toTheLastDigit } from "./common.js";
 
 let plan = null;
 let fits = false;
@@ -27,8 +27,8 @@ function ledger(found) {
   const label = `Spent ${percent(found.spent_share)}, ${it} ${percent(planned)}, left then ${percent(left)}`;
   fill($("ledger"),
     bar([[found.spent_share, "spent"], [planned, found.fits ? "this" : "over"]], label),
-    h("ul", { className: "key" }, h("li", { className: "spent" }, `spent: ${percent(found.spent_share)}`),
-      made ? null : h("li", { className: found.fits ? "this" : "over" }, `${it}: ${percent(planned)}`), h("li", { className: "left" }, `left${made ? "" : " then"}: ${percent(left)}`)),
+    h("ul", { className: "key" }, h("li", { className: "spent" }, "spent", ": ", percent(found.spent_share)),
+      made ? null : h("li", { className: found.fits ? "this" : "over" }, it, ": ", percent(planned)), h("li", { className: "left" }, made ? "left" : "left then", ": ", percent(left))),
     h("p", {}, `${capital(it)} ${found.paid ? `takes ${found.paid}` : `: ${found.quote}`}.`),
     described({ ...found.described, blocks: found.described.blocks.slice(0, 1) }), toTheLastDigit(found.exact),
     made ? h("p", { className: "done" }, `${made} Under another name it would be paid for anew.`) : null,
@@ -88,7 +88,7 @@ $("make-ledger").addEventListener("submit", async (event) => {
 function promised() {
   if (!plan) { fill($("promise")); return; }
   const session = what() === "pmw" && !data.stream;
-  fill($("promise"), described(plan.described), session ?
+  fill($("promise"), described(plan.described, undefined, true), session ?
     h("p", {}, "All of it is paid now. No question costs budget later; what a hard one uses up is one of the updates above.") : null);
 }
 
@@ -96,7 +96,7 @@ async function replan() {
   plan = null;
   ready();
   const one = what() === "pmw";
-  $("pay").querySelector("button").textContent = one ? "Pay and open" : "Pay and release";
+  setText($("pay").querySelector("button"), one ? "Pay and open" : "Pay and release");
   $("records-field").hidden = !one;
   if (one && !$("ledger").firstChild) {
     fill($("promise"), h("p", {}, "A session is planned in the currency of the ledger that pays: make the ledger first."));
@@ -117,7 +117,7 @@ async function start() {
   if (data.broken || data.problem) { complain(data.broken || `Before anything can be paid: ${data.problem}`); fill($("promise")); return; }
   if (data.stream) {
     $("choice").hidden = true;
-    $("pay").querySelector("button").textContent = "Pay and open";
+    setText($("pay").querySelector("button"), "Pay and open");
     say("The spec declares a stream: all its periods are paid for now, and their tables are added one by one under Read.");
   }
   const kept = data.spec.privacy;
@@ -127,7 +127,7 @@ async function start() {
   $("delta").value = proposed.delta ?? "1e-6";
   fill($("proposed"), proposed.why ?? "");
   $("records").value = data.spec.plan?.records ?? "";
-  if (kept.neighbours === "replace-one") $("records-name").textContent = "The number of records, which is public here and checked";
+  if (kept.neighbours === "replace-one") setText($("records-name"), "The number of records, which is public here and checked");
   budgetFields();
   for (const way of document.querySelectorAll("input[name=what]")) way.addEventListener("change", replan);
   $("records").addEventListener("change", async () => {

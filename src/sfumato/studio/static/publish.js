@@ -1,6 +1,6 @@
 // The sixth page: what leaves it. Titles and marks, the projected release, a site, a workbook, files, charts, records.
 
-import { $, attempt, data, fill, h, options, post } from "./common.js";
+import { $, attempt, data, fill, h, options, post, setText, spoken } from "./common.js";
 
 const name = data.name;
 const FIELDS = ["title", "subtitle", "institution", "contact", "period", "licence", "language", "flags", "notes", "labels"];
@@ -24,8 +24,8 @@ function chart() {
   const mean = $("c-of").value, file = `chart.${$("c-kind").value}`;
   const chosen = mean ? groupings(mean)[$("c1").value] : [...new Set([$("c1").value, $("c2").value].filter(Boolean))];
   const asked = chosen.map((a) => `&a=${encodeURIComponent(a)}`).join("") + (mean ? `&mean=${encodeURIComponent(mean)}` : "");
-  const said = [...(mean ? [`mean of ${mean}`] : []), ...chosen].join(" by ");
-  fill($("chart-link"), h("a", { href: address(file, asked), download: "" }, `${said} as ${$("c-kind").value}`));
+  const by = chosen.join(` ${spoken("by")} `), said = mean ? spoken(`mean of ${mean} by ${by}`) : by;
+  fill($("chart-link"), h("a", { href: address(file, asked), download: "" }, `${said} ${spoken("as")} ${$("c-kind").value}`));
 }
 // counts are by any attributes of a table, means by those within which they were asked
 function chartAxes() {
@@ -46,7 +46,7 @@ function chartPairs() {
 const shelf = () => options($("releases"), data.shelf.length ? data.shelf.map((n) => [n, n]) : [["", "none yet"]], name);
 shelf();
 $("releases").addEventListener("change", (event) => { location.href = `/publish?name=${encodeURIComponent(event.target.value)}`; });
-if (data.error) { $("problem").hidden = false; $("problem").textContent = data.error; }
+if (data.error) { $("problem").hidden = false; setText($("problem"), data.error); }
 if (data.told) {
   $("publishable").hidden = false;
   $("offer-cells").hidden = !data.cells.length;
@@ -71,7 +71,7 @@ $("told").addEventListener("submit", async (event) => {
   fill($("kept"));
   const found = await attempt($("told"), () => post("told", { name, told }), (text) => {
     $("told-refused").hidden = !text; // beside the button that was pressed, and over nothing
-    $("told-refused").textContent = text;
+    setText($("told-refused"), text);
   });
   if (found) { show(found); fill($("kept"), `Kept; the report was made anew. ${found.spec}`); }
 });

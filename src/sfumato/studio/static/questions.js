@@ -1,6 +1,6 @@
 // The second page: what is asked, by clicks and conditions. Refusals are those of the spec's own grammar.
 
-import { $, change, complain, data, fill, h, options, refuse, say } from "./common.js";
+import { $, change, complain, data, fill, h, options, refuse, say, setText, spoken } from "./common.js";
 import { complete } from "./completion.js";
 import { doubtOfCondition, marksOf } from "./notation.js";
 
@@ -53,13 +53,13 @@ function entry(q, i) {
   const wrong = data.at === i;
   const told = "where" in q
     ? h("ul", {}, q.where.map((text, j) => h("li", {}, h("code", {}, text), " ", h("button", {
-      type: "button", className: "small", "aria-label": `Take out ${text}`,
+      type: "button", className: "small", "aria-label": `${spoken("take out")} ${text}`,
       onclick: () => change([q.where.length === 1 ? { place: ["queries", i], value: null } : { place: ["queries", i, "where", j], value: null }], show),
     }, "take out"))))
     : h("p", {}, kind ? WORDS[kind](q) : "asked in the file");
   return h("div", { className: wrong ? "entry wrong" : "entry", role: "group", "aria-label": q.name ?? `question ${i + 1}` },
     h("div", { className: "head" }, h("h3", {}, q.name ?? `(unnamed ${i + 1})`),
-      h("button", { type: "button", className: "small", "aria-label": `Remove ${q.name ?? i + 1}`, onclick: () => change([{ place: ["queries", i], value: null }], show) }, "remove")),
+      h("button", { type: "button", className: "small", "aria-label": `${spoken("remove")} ${q.name ?? i + 1}`, onclick: () => change([{ place: ["queries", i], value: null }], show) }, "remove")),
     told, wrong ? h("p", { className: "problem" }, data.problem) : null);
 }
 
@@ -107,7 +107,7 @@ function show() {
   for (const id of ["t1", "t2", "t3"]) options($(id), names, $(id).value || all[Math.min(all.length - 1, Number(id[1]) - 1)]?.name);
   for (const [id, found] of Object.entries(lists)) {
     options($(id), found, $(id).value);
-    $(`${id}-none`).textContent = found.length ? "" : NONE[id];
+    setText($(`${id}-none`), found.length ? "" : NONE[id]);
     for (const control of [$(id), $(`${id}-by`), $(`add-${id}`)]) control.disabled = !found.length;
   }
   for (const id of ["cdf-by", "sums-by", "means-by"]) options($(id), [["", "everybody"], ...names], $(id).value);

@@ -1,20 +1,26 @@
 // The fifth page: everything that follows from what was measured. All numbers are the server's.
 
-import { $, attempt, data, described, fill, h, listing, options, post, refuse, scrolled } from "./common.js";
+import { $, attempt, data, described, fill, h, listing, options, post, refuse, scrolled, setText, spoken } from "./common.js";
 import { complete } from "./completion.js";
+import { numberMarks } from "./language.js";
 import { doubtOfCondition, marksOf } from "./notation.js";
 import { going } from "./talking.js";
 
 const release = data.release;
 const name = data.name;
 
+/** A chart with its titles in the language of the page. */
+const titled = (spec) => (Array.isArray(spec) ? spec.map(titled) : spec && typeof spec === "object"
+  ? Object.fromEntries(Object.entries(spec).map(([k, v]) => [k, k === "title" && typeof v === "string" ? spoken(v) : k === "data" ? v : titled(v)])) : spec);
+
 /** A chart, drawn by expressions that are interpreted; what cannot be drawn is said. */
 function chart(spec, label) {
   if (!spec) return null;
   const place = h("div", { className: "chart", role: "img", "aria-label": label });
-  const options = { config: data.config, renderer: "svg", actions: false, defaultStyle: false, ast: true, logLevel: 1, tooltip: { disableDefaultStyle: true } };
-  queueMicrotask(() => window.vegaEmbed(place, spec, options).then(() => place.setAttribute("aria-label", label),
-    (reason) => { place.textContent = `This chart could not be drawn: ${reason.message}`; }));
+  const numbers = numberMarks();
+  const options = { ...(numbers ? { formatLocale: { ...numbers, grouping: [3], currency: ["", ""] } } : {}), config: data.config, renderer: "svg", actions: false, defaultStyle: false, ast: true, logLevel: 1, tooltip: { disableDefaultStyle: true } };
+  queueMicrotask(() => window.vegaEmbed(place, titled(spec), options).then(() => place.setAttribute("aria-label", spoken(label)),
+    (reason) => { setText(place, `This chart could not be drawn: ${reason.message}`); }));
   return place;
 }
 
@@ -57,7 +63,7 @@ function readable() {
   options($("rank-of"), listed(release.attributes.filter((a) => a.table)));
   options($("operation"), Object.entries(release.operations));
   options($("other"), data.shelf.map((n) => [n, n]), name);
-  fill($("about"), release.note ? h("p", { className: "note" }, release.note) : null, described(release.about, chart));
+  fill($("about"), release.note ? h("p", { className: "note" }, release.note) : null, described(release.about, chart, true));
   const files = [["tables.xlsx", "All tables as a workbook"], ["answers.parquet", "All answers as Parquet"], ["report.html", "The report, one file to pass on"], ["release.json", "The public facts"], ["measurements.npz", "The noisy measurements, which may be published"], ["stream.release", "All that is public of the stream, one file to pass on"]];
   fill($("files"), files.filter(([file]) => release.files.includes(file)).map(([file, text]) => h("li", {}, h("a", { href: `/download/${file}?name=${encodeURIComponent(name)}`, download: "" }, text))));
 }
@@ -89,7 +95,7 @@ function forms() {
     const at = $("at").value.split(",").map(Number);
     const found = await attempt($("statistic"), () => post("statistic", { name, what: $("what").value, attribute: $("of").value, by: within ? [within] : [], at }));
     if (!found) fill($("statistic"));
-    else shown($("statistic"), found, `${$("what").selectedOptions[0].textContent} of ${$("of").value}${within ? ` within ${within}` : ""}`);
+    else shown($("statistic"), found, `${$("what").selectedOptions[0].textContent} ${spoken("of")} ${$("of").value}${within ? ` ${spoken("within")} ${within}` : ""}`);
   });
   answer("calculator", async () => {
     const found = await attempt($("calculated"), () => post("calculate", { name, other: $("other").value, operation: $("operation").value, a: $("calc-a").value, b: $("calc-b").value }));
@@ -124,7 +130,7 @@ function forms() {
 
 options($("releases"), data.shelf.length ? data.shelf.map((n) => [n, n]) : [["", "none yet"]], name);
 $("releases").addEventListener("change", (event) => { location.href = `/read?name=${encodeURIComponent(event.target.value)}`; });
-if (data.error) { $("problem").hidden = false; $("problem").textContent = data.error; }
+if (data.error) { $("problem").hidden = false; setText($("problem"), data.error); }
 if (!data.shelf.length) { $("told").hidden = false; fill($("told"), h("p", {}, "Nothing was released here yet.")); }
 if (data.standing) going(data.standing);
 if (release?.kind === "told" && data.standing?.kind !== "session") { $("told").hidden = false; fill($("told"), h("p", { className: "note" }, release.note), described(release.about)); }

@@ -1,6 +1,7 @@
 // The first page: where the table is, what its columns are, whose privacy.
 
-import { $, attempt, change, complain, data, fill, h, later, listing, number, options, post, refuse, say } from "./common.js";
+import { $, attempt, change, complain, data, fill, h, later, listing, number, options, post, refuse, say, setText, spoken } from "./common.js";
+import { pageLanguage } from "./language.js";
 import { ageGroups, cellsOfDays, dateFormat, dayInWords, doubtOfCondition, doubtOfDay, doubtOfNumbers, marksOf, numberMarks, readDay, readNumber, shownNumber, splitNumbers, typedDay, writtenDay, writtenNumber } from "./notation.js";
 import { personsKept, refuseFeatures, severalTables, showPersons, toldColumns } from "./persons.js";
 
@@ -60,9 +61,9 @@ function understood(name) {
   const plain = (value) => (/^[-+]?\d+(\.\d+)?$/.test(String(value)) ? shownNumber(value, marks()) : null);
   const shown = kindOf(name) === "date" ? day : plain;
   const [low, high] = [given.min, given.max].map((v) => (v === undefined || v === "" ? null : shown(v)));
-  const list = (key, before) => (Array.isArray(given[key]) && given[key].length ? `${before} ${given[key].map((v) => shown(v) ?? v).join("; ")}` : null);
+  const list = (key, before) => (Array.isArray(given[key]) && given[key].length ? `${spoken(before)} ${given[key].map((v) => shown(v) ?? v).join("; ")}` : null);
   const width = given.width === undefined || given.width === "" ? null : shown(given.width);
-  return [low && high ? `${low} to ${high}` : low ? `from ${low}` : high ? `to ${high}` : null, width && `width ${width}`,
+  return [low && high ? `${low} ${spoken("to")} ${high}` : low ? `${spoken("from")} ${low}` : high ? `${spoken("to")} ${high}` : null, width && `${spoken("width")} ${width}`,
     list("edges", "edges at"), list("knots", "cut at")].filter(Boolean).join(", ");
 }
 
@@ -214,7 +215,7 @@ function ages(name) {
   const back = () => change([{ place: ["schema", name, "starts"], value: null }, { place: ["schema", name, "categories"], value: null }, { place: ["schema", name, "by"], value: "year" }], () => columns(name));
   const on = Array.isArray(given.starts);
   return h("details", { className: "wide ages", open: on }, h("summary", {}, "Groups by age, of a date of birth"),
-    on ? h("p", { className: "quiet" }, `Groups: ${(given.categories ? Object.keys(given.categories) : cellsOfDays(given)).map((cell) => given.categories?.[cell]?.en ?? cell).join("; ")}. Pages call them so in their language; conditions name days of birth.`) : null,
+    on ? h("p", { className: "quiet" }, `Groups: ${(given.categories ? Object.keys(given.categories) : cellsOfDays(given)).map((cell) => given.categories?.[cell]?.[pageLanguage()] ?? given.categories?.[cell]?.en ?? cell).join("; ")}. Pages call them so in their language; conditions name days of birth.`) : null,
     h("div", { className: "fields" }, h("label", {}, "Age in years on the day ", day), h("label", {}, "groups begin at the ages ", list),
       h("button", { type: "button", id: `ages-make-${i}`, onclick: make }, "Make the groups"), on ? h("button", { type: "button", onclick: back }, "Cells of a year instead") : null));
 }
@@ -341,15 +342,15 @@ function told(name) {
   const meant = understood(name);
   fill(place.previousElementSibling, meant ? `Understood: ${meant}.` : null);
   place.className = found?.error ? "told problem" : "told quiet";
-  if (!found) place.textContent = "";
-  else if (found.error) place.textContent = found.error;
-  else if (found.blank) place.textContent = `still blank: ${found.blank}`;
+  if (!found) setText(place, "");
+  else if (found.error) setText(place, found.error);
+  else if (found.blank) setText(place, `still blank: ${found.blank.split(", ").map(spoken).join(", ")}`);
   else if (data.absent?.includes(name)) {
     place.className = "told problem";
-    place.textContent = "The table has no column called so.";
-  } else if (found.search) place.textContent = found.search;
-  else if (found.range) place.textContent = `added up, from ${found.range}`;
-  else place.textContent = `${found.cells.toLocaleString("en-US")} ${found.cells === 1 ? "cell" : "cells"}: ${found.labels.join(" · ")}`;
+    setText(place, "The table has no column called so.");
+  } else if (found.search) setText(place, found.search);
+  else if (found.range) setText(place, `added up, from ${found.range}`);
+  else setText(place, `${spoken(found.cells.toLocaleString("en-US"))} ${spoken(found.cells === 1 ? "cell" : "cells")}: ${found.labels.map(spoken).join(" · ")}`);
 }
 
 function names() {
@@ -379,9 +380,9 @@ function summary() {
   $("mock-section").hidden = known.length === 0;
   const rows = known.length ? known[0][1].mock.map((_, i) => known.map(([, c]) => c.mock[i])) : [];
   fill($("mock"), listing(known.map(([n]) => n), rows));
-  $("size").textContent = data.cells ? `${known.length} columns; ${data.cells} combinations of cells.${data.measures?.length ? ` Added up: ${data.measures.join("; ")}.` : ""}` : "";
+  setText($("size"), data.cells ? `${known.length} columns; ${data.cells} combinations of cells.${data.measures?.length ? ` ${spoken("Added up:")} ${data.measures.map(spoken).join("; ")}.` : ""}` : "");
   const early = data.problem && data.at === null && !/queries|\[\[queries\]\]/.test(data.problem);
-  say(early ? `Still to do: ${data.todo ?? data.problem}` : "");
+  say(early ? `Still to do: ${(data.todo ?? data.problem).split("; ").map(spoken).join("; ")}` : "");
   // kept all the same: what they lack may be typed next
   const places = { rows: "privacy.rows_per_person", once: "privacy.once_per", group: "privacy.rows_per_group", each: "stream.periods_per_person" };
   for (const [id, place] of Object.entries(places)) {
@@ -412,7 +413,7 @@ function show() {
   yearly();
   $("known").hidden = known.length === 0;
   showPersons(persons);
-  $("known").textContent = `Known from elsewhere, and changed in the spec file alone: ${known.map((t) => (t.table || []).join(" × ") || "the number of records").join("; ")}.`;
+  if (known.length) setText($("known"), `Known from elsewhere, and changed in the spec file alone: ${known.map((t) => (t.table || []).join(" × ") || "the number of records").join("; ")}.`);
   columns();
 }
 

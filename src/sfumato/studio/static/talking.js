@@ -1,6 +1,6 @@
 // What goes on: the next question of a session, the next period of a stream. Both were paid for when they were opened.
 
-import { $, attempt, change, complain, count, data, fill, h, listing, post, payment } from "./common.js";
+import { $, attempt, change, complain, count, data, fill, h, listing, post, payment, setText } from "./common.js";
 import { complete } from "./completion.js";
 
 let standing = null;
@@ -16,7 +16,7 @@ function left() {
     lines.push(`Those bounds hold together with probability ${s.confidence} for ${count(s.guaranteed_questions)} more questions, as long as updates last.`);
   }
   fill($("left"), lines.map((text) => h("p", {}, text)));
-  $("put").querySelector("button").textContent = s.exhausted ? "Ask without a guarantee" : "Ask";
+  setText($("put").querySelector("button"), s.exhausted ? "Ask without a guarantee" : "Ask");
   Object.assign($("going").dataset, { updates: s.updates_left, asked: s.questions });
 }
 

@@ -1,6 +1,6 @@
 // The third page: errors before data. Budgets scale what was planned; weights plan anew, the old figures greyed.
 
-import { $, attempt, budgetFields, budgetOf, change, complain, count, data, fill, h, listing, number, options, post, refuse, say, size } from "./common.js";
+import { $, attempt, budgetFields, budgetOf, change, complain, count, data, fill, h, listing, number, options, post, refuse, say, setText, size, spoken } from "./common.js";
 import { doubtOfCondition, marksOf, readNumber } from "./notation.js";
 
 /** The number of a field, as the table writes numbers. */
@@ -54,7 +54,7 @@ async function scale() {
 }
 
 function promise(found) {
-  fill($("promise"), h("p", {}, h("strong", {}, found.statement), `: ${found.guarantee}.`),
+  fill($("promise"), h("p", {}, h("strong", {}, found.statement), ": ", found.guarantee, "."),
     found.attack ? h("p", {}, `Whoever guesses about one person would be right at most ${found.attack} of the time, where 50 % is guessing.`) : null);
 }
 
@@ -73,7 +73,7 @@ function weighing(line, first) {
 
 const ordered = (order) => (order === 0 ? "number of records" : order === 1 ? "of one attribute" : `of ${order} attributes`);
 
-const lineName = (l) => (l.what ? `${l.part}: ${l.what}` : l.part);
+const lineName = (l) => (l.what ? `${l.part}: ${spoken(l.what)}` : l.part);
 
 const SIZES = [100, 1000, 10_000]; // records of a group, for what its mean errs
 /** What means of measures err: it follows from a group's size, and from how far the mean is from the middle of the range. */
@@ -100,7 +100,7 @@ function figures() {
   fill($("lines"), made);
   if (focused?.startsWith("weight-")) $(focused)?.focus();
   const above = plan.above === null ? "for this noise no bound is known" : `${(100 * plan.above).toFixed(1)} % above the least that Gaussian noise can err, as is proved`;
-  $("summary").textContent = plan.mechanism ? `${plan.mechanism}: ${count(plan.queries)} queries, with a typical error of ${size(Number(plan.typical.replaceAll(",", "")) * factor)} ${plan.unit} (${plan.alike}); ${above}.${factor === 1 ? "" : " Scaled to the budget above."}` : plan.note;
+  setText($("summary"), plan.mechanism ? `${plan.mechanism}: ${count(plan.queries)} queries, with a typical error of ${size(Number(plan.typical.replaceAll(",", "")) * factor)} ${plan.unit} (${plan.alike}); ${above}.${factor === 1 ? "" : " Scaled to the budget above."}` : plan.note);
   meanErrors();
   every();
   people();
@@ -112,7 +112,7 @@ function people() {
   const place = $("people");
   if (!place || !line) return;
   const found = [0.1, 0.01].map((share) => `${count(Math.ceil((line.margin * factor) / share))} people for ${100 * share} %`).join(", ");
-  place.textContent = ` With the budget above, these margins are a share of all records: ${found}.`;
+  setText(place, ` With the budget above, these margins are a share of all records: ${found}.`);
 }
 
 const scaledBy = (value) => (value === null ? "–" : value === undefined ? "…" : size(value * factor));
@@ -206,7 +206,7 @@ $("guess").addEventListener("submit", async (event) => {
   if (doubt) return;
   const [size, within] = ["size", "within"].map(typed);
   const found = await attempt($("known"), () => post("guess", { version: data.version, changes: changes(), budget: budget(), condition: $("condition").value, count: size, within }));
-  if (found) fill($("known"), `${found.text} `, tryAbove(found.budget));
+  if (found) fill($("known"), found.text, " ", tryAbove(found.budget));
 });
 $("line").addEventListener("change", () => fill($("takes"))); // what stands there is of another line
 $("filter").addEventListener("input", () => { if (plan) { every(); alone(); } });
