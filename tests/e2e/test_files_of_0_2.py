@@ -139,6 +139,22 @@ def test_releases_load_by_the_version_that_wrote_them_and_by_a_later_one(
         assert sf.load(path).plan.fingerprint == SAID[f"releases/{path.name}"]["fingerprint"]
 
 
+def test_a_bound_that_was_proved_before_is_no_other_word_and_a_higher_one_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the version that wrote the file. Mutant: whatever a file says of other laws is believed."""
+    real = metadata.version
+    monkeypatch.setattr(metadata, "version", lambda name: "0.2.0" if name == "sfumato" else real(name))
+    folder = tmp_path / "residuals"
+    shutil.copytree(WRITTEN / "releases" / "residuals", folder)
+    said = json.loads((folder / "release.json").read_text(encoding="utf-8"))
+    assert sf.load(folder).plan.any_noise_bound > said["error"]["any_noise_bound"]
+    said["error"]["any_noise_bound"] = said["error"]["lower_bound"]
+    (folder / "release.json").write_text(json.dumps(said), encoding="utf-8")
+    with pytest.raises(sf.errors.InvalidInput, match="something else of error"):
+        sf.load(folder)
+
+
 def test_the_command_accepts_one(kept: Path, run: Run) -> None:
     """Mutant: a command that looks for files that 0.2 did not write."""
     ledger = ledger_of(kept, SAID["releases/residuals"]["ledger"][0])

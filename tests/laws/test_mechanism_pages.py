@@ -194,7 +194,9 @@ def test_streams() -> None:
     plan = sf.plan(sf.total(line(4)), sf.gdp(1), **ADD, periods=T)
     worst = max(plan.standard_errors("totals", t)[0] for t in range(1, T + 1, 17))
     assert bound < plan.rmse < worst < math.log(T) / math.pi + 0.846
-    assert plan.lower_bound == pytest.approx(bound, rel=1e-3)
+    # the plan's own is the nearer one
+    assert plan.lower_bound is not None
+    assert bound < plan.lower_bound < 1.015 * bound
 
 
 # -- afterwards, and models --------------------------------------------------------------------------------

@@ -357,8 +357,9 @@ class Plan(WorkloadPlan):
         >>> round(made.lower_bound, 4), round(made.any_noise_bound, 4)
         (4.2247, 4.2236)
         """
-        bound = self._unit_bound
-        return None if bound is None else bound * least_error_at_price(float(self.price.mu_squared)) or None
+        if self._unit_bound is None or not isinstance(self.price, GaussianEvent):
+            return None
+        return self._unit_bound * least_error_at_price(float(self.price.mu_squared)) or None
 
     @property
     def any_noise_bound_alone(self) -> float | None:
@@ -371,12 +372,11 @@ class Plan(WorkloadPlan):
         >>> round(made.any_noise_bound_alone, 4)
         1.3569
         """
-        bound = self._unit_bound
-        if bound is None or self.budget.kind != "approx" or self.budget.delta is None:
+        if self._unit_bound is None or self.budget.kind != "approx" or self.budget.delta is None:
             return None
-        return bound * least_error_alone(float(self.budget.parameter), float(self.budget.delta)) or None
+        return self._unit_bound * least_error_alone(float(self.budget.parameter), float(self.budget.delta)) or None
 
-    @property
+    @functools.cached_property
     def _unit_bound(self) -> float | None:
         """`lower_bound` at mu = 1, all of it for tables; None where not every neighbour is answered without bias."""
         if self.bound is None or self.strategy.known or not isinstance(self.price, GaussianEvent):
