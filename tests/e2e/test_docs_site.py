@@ -159,7 +159,7 @@ def test_pictures_and_theorems_fit_their_page(site: Path, browser: Browser, widt
 def test_pages_can_be_used_by_everybody(site: Path, browser: Browser, width: int, scheme: str) -> None:
     """No fault by the rules of axe, on a page of every kind.
 
-    Mutants: a link that is told by its colour alone; pale comments; marks of a chart without a name; faint links in code.
+    Mutants: a link that is told by its colour alone; pale comments; a chart's marks without names; faint links in code.
     """
     browser.look(width, scheme)
     pages = ("index", "idea", "theory", "mechanisms", "tree", "streams", "sliders", "peers", "sources", "CONTRIBUTING")

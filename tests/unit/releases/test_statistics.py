@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import sfumato as sf
+from sfumato.releases.answers import too_few_note
 
 SIZES = (0, 3, 100_000)
 DOMAIN = sf.Domain({"pay": sf.Bins([0, 10, 20, 50, 100]), "place": sf.Categories(["none", "few", "many"])})
@@ -192,3 +193,8 @@ def test_the_mean_of_a_condition_is_an_answer(noisy: sf.Release) -> None:
         noisy.mean("pay", where="place == 'none'")
     with pytest.raises(sf.errors.PlanError, match="not of both"):
         noisy.mean("pay", by="place", where="place == 'many'")  # type: ignore[call-overload]
+
+
+def test_a_size_that_rounds_to_nothing_has_no_sign() -> None:
+    assert too_few_note(-0.3, 21.0) == "too few to tell: 0 ± 21 records"
+    assert too_few_note(-0.04, 2.0) == "too few to tell: 0.0 ± 2.0 records"
