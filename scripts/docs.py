@@ -506,7 +506,7 @@ _STYLE = """
 @media (max-width: 40em) {
   .md-typeset p:has(> img) { overflow-x: auto; }
   .md-typeset p > img { max-width: none; width: 32rem; }
-  .vega { overflow-x: auto; }
+  .md-typeset .vega { overflow-x: auto; max-width: 100%; }
   .md-typeset .vega svg { max-width: 24rem; }
 }
 .vega svg { max-width: 100%; height: auto; background: white; }
