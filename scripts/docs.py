@@ -471,7 +471,7 @@ for (const place of document.querySelectorAll(".arithmatex")) {
 }
 // for keyboards and screen readers: what scrolls can be reached, what is hidden cannot, and bars of buttons have names
 function named() {
-  const scrolls = "pre > code, .output, .arithmatex, .md-typeset__scrollwrap, p:has(> img)";
+  const scrolls = "pre > code, .output, .arithmatex, .md-typeset__scrollwrap, .vega, p:has(> img)";
   document.querySelectorAll(scrolls).forEach((place) => {
     if (place.scrollWidth > place.clientWidth) place.tabIndex = 0;
   });
@@ -479,9 +479,12 @@ function named() {
   document.querySelectorAll(".md-search").forEach((place) => { place.ariaLabel = "Search"; });
   document.querySelectorAll(".md-code__nav").forEach((bar, i) => bar.setAttribute("aria-label", `Code ${i + 1}`));
 }
-// long names of code are broken after an underscore, and long sentences of a table have a width to be read in
+// long names of code are broken after an underscore, and sentences in a table have a width to be read in
 for (const code of document.querySelectorAll("td code")) code.innerHTML = code.innerHTML.replace(/_(?=\\w)/g, "_<wbr>");
-for (const cell of document.querySelectorAll("td")) if (cell.textContent.length > 80) cell.style.minWidth = "14rem";
+for (const cell of document.querySelectorAll("td")) {
+  const long = cell.textContent.length;
+  if (long > 24) cell.style.minWidth = long > 80 ? "14rem" : "7rem";
+}
 for (const head of document.querySelectorAll("thead")) if (!head.textContent.trim()) head.remove();
 for (const corner of document.querySelectorAll("th:empty")) corner.replaceWith(document.createElement("td"));
 named();
@@ -503,6 +506,8 @@ _STYLE = """
 @media (max-width: 40em) {
   .md-typeset p:has(> img) { overflow-x: auto; }
   .md-typeset p > img { max-width: none; width: 32rem; }
+  .md-typeset .vega { overflow-x: auto; max-width: 100%; }
+  .md-typeset .vega svg { max-width: 24rem; }
 }
 .vega svg { max-width: 100%; height: auto; background: white; }
 /* links are told by more than their colour; code and the last line by enough of it */
