@@ -1,13 +1,13 @@
 """`sf.choose_rows`: how many rows of a person to count, after a look that is paid for.
 
-Mutants named were seen to fail.
+Mutants named were seen to fail. A hundred wards: with few cells each row left out weighs so much that noise which no
+look can tell from persons moves the number by one or two.
 """
 
 from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,15 +16,16 @@ import pytest
 
 import sfumato as sf
 from sfumato.planner import rows
+from sfumato.planner.left_out import draw_left_out, numbers_asked
 
-WARDS = sf.Domain({"ward": sf.Categories(["a", "b", "c", "d"], outside="other", missing="other")})
+WARDS = sf.Domain({"ward": sf.Integers(0, 99, outside="other", missing="other")})
 WORK = sf.marginals(WARDS, order=1)
 
 
 def visits(numbers: Any, seed: int = 0) -> pd.DataFrame:
     """Visits to wards, so many of each person."""
     who = np.repeat(np.arange(len(numbers)), numbers)
-    return pd.DataFrame({"who": who, "ward": np.random.default_rng(seed).choice(list("abcd"), len(who))})
+    return pd.DataFrame({"who": who, "ward": np.random.default_rng(seed).integers(0, 100, len(who))})
 
 
 def most(rows: int = 16, budget: sf.Budget | None = None, work: sf.Workload = WORK, **options: Any) -> sf.Plan:
@@ -47,58 +48,47 @@ def test_the_number_of_rows_that_everybody_has_is_chosen_and_both_parts_are_the_
     assert ledger.remaining < Fraction(1, 1000)
 
 
-def test_less_budget_counts_fewer_rows() -> None:
-    """Mutants: the noise of one row for all; rows left out that cost nothing, or more than anything."""
-    drawn = np.random.default_rng(1)
-    table = visits(drawn.poisson(drawn.gamma(2, 2, 5_000)))
-    found = [
-        sf.choose_rows(most(40, sf.zcdp(rho)), table, ledger=None).unit.rows_per_person for rho in ("1e-3", "1e-1", 10)
-    ]
-    assert found == sorted(found)
-    assert found[0] + 3 < found[2]
-    assert 8 < found[1] < 30
+def test_less_budget_counts_fewer_rows_and_more_budget_those_of_few() -> None:
+    """A hundred of 5,100 persons have thirty rows, not two. Drawn 150 times each: 2 to 5 rows, and 28 to 30.
 
-
-def test_rows_of_few_are_left_out_where_noise_for_all_would_cost_more() -> None:
-    """Mutant: the noise of one number of rows for all."""
+    Mutants: the noise of one row for all; rows left out that cost nothing, or more than anything.
+    """
     table = visits([2] * 5_000 + [30] * 100)
-    table["ward"] = np.random.default_rng(3).integers(0, 100, len(table))
-    work = sf.marginals(sf.Domain({"ward": sf.Integers(0, 99, outside="other", missing="other")}), order=1)
-    chosen = sf.choose_rows(most(40, sf.zcdp("0.01"), work), table, ledger=None, share="0.5")
-    assert chosen.unit.rows_per_person < 10
+    few, many = (sf.choose_rows(most(40, sf.zcdp(rho)), table, ledger=None, share="0.5") for rho in ("0.1", "10"))
+    assert few.unit.rows_per_person < 15
+    assert 20 < many.unit.rows_per_person < 36
 
 
 def test_rows_beyond_the_largest_number_weigh_too() -> None:
     """They are left out whatever is chosen, and errors of what is left out add up before they are squared.
 
+    Thirty persons have two hundred rows, of whom at most 24 are counted, which is then best; if they had 24, it were 7.
+
     Mutants: nobody is looked at who has more rows than are compared; such a person has as many rows as these.
     """
-    drawn = np.random.default_rng(7)
-    table = visits(np.minimum(drawn.pareto(1.1, 8_000) + 1, 300).astype(int))
-    found = [sf.choose_rows(most(24, sf.zcdp("0.002")), table, ledger=None).unit.rows_per_person for _ in range(3)]
-    assert min(found) > 21
+    chosen = sf.choose_rows(most(24, sf.zcdp(3)), visits([2] * 5_000 + [200] * 30), ledger=None, share="0.3")
+    assert chosen.unit.rows_per_person > 18
 
 
-def test_noise_alone_gives_nobody_more_rows() -> None:
-    """Forty looks at persons of whom nobody has more than five rows, noise of seed 8.
+def test_noise_alone_gives_nobody_more_rows_and_does_not_hide_a_tail() -> None:
+    """Forty looks, by noise of seed 8, at persons of whom nobody has more than five rows, and at persons with a tail.
 
-    Mutant: numbers that nobody has are told from noise at three standard deviations of one.
+    Mutants: numbers that could be anything cost no evidence; the same of tails; tails of one slope alone.
     """
     drawn = np.random.default_rng(8)
-    look = rows._look_plan(most(64, sf.zcdp(1)), Fraction(9, 200))
+    look = rows._look_plan(most(40, sf.zcdp(1)), Fraction(9, 200))
     found = sf.release(look, pd.DataFrame({"who": [1], "rows": [1]}), ledger=None)
     covariance = found.covariance(found.workload)
-    numbers = np.bincount(drawn.binomial(5, 0.8, 5_000), minlength=68)
-    answers = rows._beyond(64)[0] @ numbers
-    seen = 0
-    for _ in range(40):
-        noisy = SimpleNamespace(
-            answers=drawn.multivariate_normal(answers, covariance), covariance=lambda _: covariance, workload=None
+    persons = drawn.binomial(5, 0.8, 5_000), drawn.poisson(drawn.gamma(2, 2, 5_000))
+    for numbers, beyond, low, high in [(persons[0], 5, 0, 1), (persons[1], 18, 10, 150)]:
+        answers = numbers_asked(40)[0] @ np.bincount(numbers, minlength=44)
+        seen = np.array(
+            [
+                np.median(draw_left_out(noisy, covariance, 40)[:, beyond])
+                for noisy in drawn.multivariate_normal(answers, covariance, 40)
+            ]
         )
-        lost = rows._Lost.of(noisy, 64)  # type: ignore[arg-type]
-        seen += lost.squares[5] > 1
-        assert seen or lost.rows[4] == pytest.approx(numbers[5], abs=60)
-    assert seen <= 1
+        assert np.sum((low <= seen) & (seen <= high)) >= 39
 
 
 def test_an_approximate_budget_is_divided_as_its_noise_adds_up() -> None:
@@ -117,7 +107,7 @@ def test_rows_joined_with_their_persons_and_rows_once_per_ward() -> None:
     people = pd.DataFrame({"who": range(3_000)})
     by_visit = sf.joined(table, people, key="who")
     assert sf.choose_rows(most(), by_visit, ledger=None).unit.rows_per_person == 2
-    twice = pd.concat([table.assign(ward="a"), table.assign(ward="b")])
+    twice = pd.concat([table.assign(ward=table["who"] % 50 + w) for w in (0, 50)])
     chosen = sf.choose_rows(most(once_per=["ward"]), twice, ledger=None)
     assert (chosen.unit.rows_per_person, chosen.unit.once_per) == (2, ("ward",))
 

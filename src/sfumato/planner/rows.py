@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.optimize import nnls
 
 from sfumato.curator import Histogram
 from sfumato.curator.people import Joined, PerPerson, Rows, per_person, rows
@@ -20,6 +17,7 @@ from sfumato.domain import Bins, Domain
 from sfumato.errors import InvalidInput, PlanError
 from sfumato.mechanisms.carry_out import carry_out
 from sfumato.operators.base import FloatArray
+from sfumato.planner.left_out import BANDS, draw_left_out, numbers_asked
 from sfumato.planner.planning import plan
 from sfumato.planner.shares import part_of, replan
 from sfumato.plans.plan import Plan
@@ -32,15 +30,7 @@ from sfumato.workloads import queries
 from sfumato.workloads.core import RECORDS
 
 _MOST = 128  # numbers of rows that are compared, each with a query of its own
-# Of numbers above the plan's own, each to twice the one before: whoever has more has rows left out by any number.
-_BANDS = 3
-# By so much, in squared standard deviations, may fewer numbers fit worse. Numbers of rows that nobody has fit better by
-# more in one look of four hundred, by noise alone (drawn for 64 numbers, of which persons have 7; with 8 it is 11).
-_DOUBT = 18.0
-_SEEN = 10.0  # likewise, of tails that fall in six given ways: by so much have they to fit better
-_POWERS, _RATIOS = (1, 2, 4), (0.5, 0.75, 0.9)  # by which tails fall: as powers of the number, or from one to the next
 _OF_NUMBERS = Fraction(9, 10)  # of the share, for how many rows persons have; where they lie is known well for little
-_MOVES = 24  # by which what noise does is told: with four times as many the number that is chosen hardly moves
 _PLANS = 12  # plans that are made where errors do not follow from one of them
 
 
@@ -116,27 +106,27 @@ def choose_rows(
     if account is not None:
         _check_both_are_paid(account, {name: [look], second: list(places.values())})
     numbers = carry_out(look, _numbers_of_rows(most, source), name=name, out=folder and folder / "numbers", **pays)
-    lost = _Lost.of(numbers, unit.rows_per_person)
+    lost = draw_left_out(numbers.answers, numbers.covariance(numbers.workload), unit.rows_per_person)
     tried, noise = _noise_of(most, 1 - part)
     cells = np.concatenate([e.cells() for e in most.entries if e.item.unit == RECORDS])
 
     def best_of(spread: FloatArray) -> int:
         """The number of least error where of each table's cells the shares of rows left out have these mean squares."""
-        squares = noise + lost.squares[tried][:, None] * spread
-        return tried[int(np.argmin(squares.mean(axis=1)))]
+        # of logarithms: what a choice loses is a ratio, and tables that are unlikely must not outweigh the rest
+        squares = np.log(noise.mean(axis=1) + np.square(lost[:, tried]) * spread.mean())
+        return tried[int(np.argmin(squares.mean(axis=0)))]
 
     # Whoever has many rows may have them elsewhere than others have theirs. So this looks at as many rows of each as
     # would be best if all lay evenly.
-    evenly = 1 / np.square(cells.astype(float))
-    first = best_of(evenly)
+    first = best_of(1 / np.square(cells.astype(float)))
     where = replan(most, part_of(most.budget, part * (1 - _OF_NUMBERS)), first)
     found = carry_out(where, source, name=second, out=folder and folder / "where", **pays)
-    # no shares have smaller mean squares than even ones, whatever the noise says
-    best = best_of(np.maximum(evenly, _spread(found) / max(1.0, lost.rows[0] - lost.rows[first]) ** 2))
-    doubt = math.sqrt(max(0.0, lost.squares[best] - lost.rows[best] ** 2))
+    left = lost.mean(axis=0)
+    best = best_of(_spread(found, max(1.0, left[0] - left[first])))
+    doubt = lost[:, best].std()
     text = (
-        f"{best} rows of a person were chosen by the release {name!r}: about {lost.rows[best]:,.0f} ± {2 * doubt:,.0f} "
-        f"rows are left out of those who have up to {unit.rows_per_person * 2**_BANDS:,}"
+        f"{best} rows of a person were chosen by the release {name!r}: about {left[best]:,.0f} ± {2 * doubt:,.0f} "
+        f"rows are left out of those who have up to {unit.rows_per_person * 2**BANDS:,}"
     )
     made = replan(most, part_of(most.budget, 1 - part), best)
     return replace(made, notes=(*made.notes, text))
@@ -151,102 +141,38 @@ def _check_both_are_paid(account: Ledger, plans: dict[str, list[Plan]]) -> None:
         raise overspending_error(sum(prices, Fraction(0)), account.remaining, currency)
 
 
-@dataclass(frozen=True, slots=True)
-class _Lost:
-    """How many rows are left out by how many are counted, from 0, and what the squares are expected to be."""
-
-    rows: FloatArray
-    squares: FloatArray
-
-    @classmethod
-    def of(cls, found: Release, most: int) -> _Lost:
-        beyond, sizes = _beyond(most)
-        parts = np.linalg.eigh(found.covariance(found.workload))
-        roots = np.sqrt(np.maximum(parts.eigenvalues, 1e-12 * parts.eigenvalues.max()))
-        white = parts.eigenvectors.T / roots[:, None]
-        seen, answers = white @ beyond[:, 1:], white @ found.answers
-        numbers = np.eye(len(sizes) - 1)
-
-        def fit(ways: FloatArray, moved: FloatArray | float = 0.0) -> tuple[FloatArray, float]:
-            """How many persons have each number of rows, as a sum of ways, none below 0; and how badly that fits."""
-            each, off = nnls(seen @ ways, answers + moved, maxiter=100 * len(sizes))
-            return ways @ each, off**2
-
-        worst = fit(numbers)[1] + _DOUBT
-
-        def least(ways: Callable[[int], FloatArray]) -> int:
-            """Beyond how many rows nobody need have more, or only as the ways say, for what was measured."""
-            low, high = 0, len(numbers)
-            while high - low > 1:
-                middle = (low + high) // 2
-                low, high = (low, middle) if fit(ways(middle))[1] <= worst else (middle, high)
-            return high
-
-        def ending(last: int) -> FloatArray:
-            return numbers[:, :last]
-
-        def falling(last: int) -> FloatArray:
-            return np.hstack([ending(last), _tails(sizes[1:], last, most)])
-
-        # Two tables that no look could tell apart may need numbers that are far apart. Where rows are seen to go on as
-        # they fell before, both are possible, that they do and that they end; elsewhere they end.
-        taken, last = [ending(least(ending))], least(falling)
-        if fit(ending(last))[1] - fit(falling(last))[1] > _SEEN:
-            taken.append(falling(last))
-        left = np.maximum(sizes[1:] - np.arange(most + 1)[:, None], 0)
-        # what the noise does to the fit: moved as noise moves it, both ways, the same for every look
-        moves = np.random.default_rng(_MOVES).normal(size=(_MOVES, len(answers)))
-        drawn = [[fit(ways, move)[0] for move in np.vstack([moves, -moves])] for ways in taken]
-        each = np.array(drawn).reshape(-1, len(numbers))
-        lost = each @ left.T
-        return cls(lost.mean(axis=0), np.square(lost).mean(axis=0))
-
-
-def _beyond(most: int) -> tuple[FloatArray, FloatArray]:
-    """What is asked of a number of rows, and the numbers: up to the largest one by one, then the middles of bands.
-
-    Asked are the rows beyond each number of counted ones, from 0, up to the largest; then those in each band. Each is a
-    part of as many as there can be: where few rows are counted more are left out, and err more.
-    """
-    starts = most * 2 ** np.arange(_BANDS)
-    sizes = np.concatenate([np.arange(most + 1), 1.5 * starts]).astype(np.float64)
-    first = np.concatenate([np.arange(most), starts])[:, None]
-    end = np.concatenate([np.full(most, most), 2 * starts])[:, None]
-    return np.clip(np.minimum(sizes, end) - first, 0, None) / (end - first), sizes
-
-
-def _tails(sizes: FloatArray, last: int, most: int) -> FloatArray:
-    """(numbers, tails) how persons who have more than the last number of rows may have them, each a distribution."""
-    over = sizes - last
-    width = np.where(sizes > most, sizes / 1.5, 1.0)  # of a band as many numbers as it begins with
-    shapes = [(sizes / last) ** (-power - 1.0) for power in _POWERS] + [ratio**over for ratio in _RATIOS]
-    tails = [np.where(over > 0, shape * width, 0.0) for shape in shapes]
-    return np.array([tail / tail.sum() for tail in tails if tail.sum() > 0]).reshape(-1, len(sizes)).T
-
-
 def _look_plan(most: Plan, part: Fraction) -> Plan:
     """The plan of how many rows are left out by each number of counted ones below the largest, and above that."""
     top = most.unit.rows_per_person
-    beyond, sizes = _beyond(top)
-    edges = [*range(top + 1), *(top * 2**j + 1 for j in range(_BANDS + 1))]
+    beyond, sizes = numbers_asked(top)
+    edges = [*range(top + 1), *(top * 2**j + 1 for j in range(BANDS + 1))]
     domain = Domain({"rows": Bins(edges, outside="clamp", missing="other")})
     matrix = np.hstack([beyond, np.zeros((len(beyond), domain.size - len(sizes)))])
     labels = [f"rows beyond {r}, times {1 / (top - r):.3g}" for r in range(top)]
-    labels += [f"rows from {top * 2**j + 1} to {top * 2 ** (j + 1)}, as a part" for j in range(_BANDS)]
+    labels += [f"rows from {top * 2**j + 1} to {top * 2 ** (j + 1)}, as a part" for j in range(BANDS)]
     asked = queries(matrix, domain, labels=labels)
     return plan(asked, part_of(most.budget, part), neighbours=most.unit.neighbours, person=most.unit.person)
 
 
-def _spread(found: Release) -> FloatArray:
-    """Of every table of counts the mean square of a cell."""
+def _spread(found: Release, rows: float) -> FloatArray:
+    """Of every table of counts the mean square of a cell's share of so many rows, no less than if they lay evenly."""
     entries = found.plan.entries
     errors = found.standard_errors()
     assert errors is not None
     sizes = np.concatenate([e.cells() for e in entries])
-    kept = np.concatenate([np.full(len(e.cells()), e.item.unit == RECORDS) for e in entries])
+    counts = np.concatenate([np.full(len(e.cells()), e.item.unit == RECORDS) for e in entries])
+    tables = np.concatenate([np.full(len(e.cells()), e.item.is_marginal) for e in entries])
     starts = np.append(0, np.cumsum(sizes)[:-1])
-    squares = np.add.reduceat(np.square(found.answers) - np.square(errors), starts) / sizes
-    return np.maximum(squares, 0.0)[kept]
+    squares, means, noise = (
+        np.add.reduceat(values, starts) / sizes
+        for values in (np.square(found.answers), found.answers, np.square(errors))
+    )
+    even = np.square(rows / sizes)
+    # A table's mean is known, so only what differs from it is looked at; and what noise alone does is taken off, its
+    # mean and its deviation.
+    uneven = squares - np.square(means) - noise * (1 - 1 / sizes + np.sqrt(2 * (sizes - 1)) / sizes)
+    above = np.where(tables, uneven, squares - noise - even)
+    return ((even + np.maximum(above, 0.0)) / rows**2)[counts]
 
 
 def _numbers_of_rows(most: Plan, source: Any) -> PerPerson:
