@@ -634,6 +634,7 @@ class Plan(WorkloadPlan):
             if len(self.workload) <= _SHAPED:
                 for entry in self.entries:
                     self.margins(entry, 0.95)
+            _ = self.rounding  # which reports say
         except (SfumatoError, ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
             raise PlanError(f"what would be measured cannot be read back: {error}") from error
 

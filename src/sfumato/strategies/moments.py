@@ -234,7 +234,15 @@ class Moments(Strategy):
 
     def rounding(self, query: Block, measures: Mapping[str, Measure]) -> FloatArray:
         dims, rows, order = self._split(query)
-        own = rounding_per_record(rows, [measures[m] for m in self.measures])
+        summed = [m for m in self.measures if m in measures]
+        if self.cells is None:
+            whole = rows
+        else:
+            whole = np.zeros((len(rows), math.prod(self.sizes[m] for m in self.measures)))
+            whole[:, self.cells] = rows
+        # a record lies in one cell of an attribute that is joined with them
+        each = whole.reshape(len(rows), -1, math.prod(self.sizes[m] for m in summed)).swapaxes(0, 1)
+        own = np.max([rounding_per_record(some, [measures[m] for m in summed]) for some in each], axis=0)
         measured = [query.factors[j].shape[0] for j in order[len(dims.groups) :]]
         largest = math.prod(float(f.max_abs) for f in dims.factors)  # of a record's cell of other attributes
         table = (own * largest).reshape([*(1 for _ in dims.groups), *measured])
