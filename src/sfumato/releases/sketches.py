@@ -311,9 +311,10 @@ def count_ends(counts: NDArray[np.int64], law: Stability, miss: float) -> tuple[
 def _noise_tail(noise: DiscreteLaplace | RoundedGaussian, k: NDArray[np.int64]) -> NDArray[np.float64]:
     """P(Z >= k)."""
     if isinstance(noise, RoundedGaussian):
-        return ndtr((0.5 - k) / float(noise.sigma))
-    far = np.exp(-np.where(k > 0, k, 1 - k) / float(noise.scale)) / (math.exp(-1 / float(noise.scale)) + 1)
-    return np.where(k > 0, far, 1 - far).astype(np.float64)
+        return np.asarray(ndtr((0.5 - k) / float(noise.sigma)), dtype=np.float64)
+    distance = np.where(k > 0, k, 1 - k).astype(np.float64) / float(noise.scale)
+    far = np.exp(-distance) / (math.exp(-1 / float(noise.scale)) + 1)
+    return np.where(k > 0, far, 1 - far)
 
 
 def _halved(

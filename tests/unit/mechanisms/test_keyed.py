@@ -233,6 +233,7 @@ def test_heavy_keys_under_gaussian_noise_keep_their_bound_exactly() -> None:
     assert law.delta <= Fraction(1, 20) < replace(law, threshold=law.threshold - 1).delta
     fits = partial(costs_at_most, plan.map, plan.noise, law)
     assert fits(unit, plan.price)
+    assert law.event(PrivacyUnit("replace-one")) == GaussianEvent(2 / law.noise.sigma**2)
     assert not fits(PrivacyUnit("replace-one"), plan.price)
     assert not fits(unit, ApproxGaussianEvent(budget.mu_squared * Fraction(999, 1000), "0.05"))
     assert not fits(unit, ApproxGaussianEvent(budget.mu_squared, law.delta * Fraction(999, 1000)))
