@@ -221,4 +221,5 @@ def page_locale() -> dict[str, object]:
     """The marks of numbers and the words of days as charts take them; English days they know by themselves."""
     known = read_catalogue(_SPOKEN.get())
     marks = {"decimal": known.decimal, "thousands": known.group, "grouping": [3], "currency": ["", ""]}
-    return {"number": marks} | ({"time": known.times} if known.times else {})
+    found: dict[str, object] = {"number": marks}
+    return found | ({"time": known.times} if known.times else {})
