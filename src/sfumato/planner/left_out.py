@@ -13,8 +13,9 @@ from sfumato.operators.base import FloatArray
 # Numbers above the plan's own, each to twice the one before: whoever has more has rows left out by any number.
 BANDS = 3
 # How tails fall: by which power of the number where they begin, and how that goes on. Of curves 0 is a power, 1 a
-# constant ratio from one number to the next, 2 a normal law. Slopes were chosen so wide that their ends are not taken.
-_SLOPES, _CURVES = 2.0 ** (np.arange(-6, 24) / 4), (0, 1, 2)
+# constant ratio from one number to the next, 2 a normal law; between them are most tails of real tables. Slopes are so
+# wide that their ends are not taken.
+_SLOPES, _CURVES = 2.0 ** (np.arange(-6, 24) / 4), (0, 0.25, 0.5, 0.75, 1, 1.5, 2)
 _NEAR = 1.2  # persons who have "about" a number have up to so many times it
 _DRAWS = 200  # with four times as many the number that is chosen hardly moves
 
