@@ -13,8 +13,9 @@ from sfumato.operators.base import FloatArray
 # Numbers above the plan's own, each to twice the one before: whoever has more has rows left out by any number.
 BANDS = 3
 # How tails fall: by which power of the number where they begin, and how that goes on. Of curves 0 is a power, 1 a
-# constant ratio from one number to the next, 2 a normal law. Slopes were chosen so wide that their ends are not taken.
-_SLOPES, _CURVES = 2.0 ** (np.arange(-6, 24) / 4), (0, 1, 2)
+# constant ratio from one number to the next, 2 a normal law; between them are most tails of real tables. Slopes are so
+# wide that their ends are not taken.
+_SLOPES, _CURVES = 2.0 ** (np.arange(-6, 24) / 4), (0, 0.25, 0.5, 0.75, 1, 1.5, 2)
 _NEAR = 1.2  # persons who have "about" a number have up to so many times it
 _DRAWS = 200  # with four times as many the number that is chosen hardly moves
 
@@ -37,8 +38,8 @@ def draw_left_out(answers: FloatArray, covariance: FloatArray, most: int) -> Flo
 
     A priori any number up to the largest is as likely to be the last one of which nothing is known: of persons who
     have k rows there are 0, give or take a kth of all persons. Above it is nobody, or a tail, or persons of one number
-    or about one, each as likely; these are 0, give or take all persons, and not fewer. All of this is linear and the
-    noise normal, so how likely each is afterwards is known in closed form, and one triangle serves them all.
+    or about one, each as likely; these are 0, give or take a kth of all, k their mean number. All of this is linear and
+    the noise normal, so how likely each is afterwards is known in closed form, and one triangle serves them all.
 
     Args:
         answers: (most + 3,) how `numbers_asked` was answered.
@@ -63,11 +64,15 @@ def draw_left_out(answers: FloatArray, covariance: FloatArray, most: int) -> Flo
     shapes, likely = _above(sizes, most)
     added = np.tensordot(seen, shapes, 1)  # what a person above the last number adds to what was measured
     known = np.tensordot(onto, added, 1) * (np.arange(len(sizes))[:, None] <= np.arange(most))[:, :, None]
-    precision = np.square(added).sum(axis=0) - np.square(known).sum(axis=0) + wide**-2
+    precision = np.maximum(np.square(added).sum(axis=0) - np.square(known).sum(axis=0), 0.0) + wide**-2
     middle = (np.tensordot(noisy, added, 1) - np.tensordot(turned, known, 1)) / precision
     error = 1 / np.sqrt(precision)
     numbers = np.cumsum(np.square(turned) / 2 - np.log(wide / sizes * np.abs(np.diag(triangle))))[:most, None]
-    above = np.square(middle / error) / 2 + np.log(2 * error / wide) + log_ndtr(middle / error)
+    # The guess of how many persons are above is few / (few + persons)²: its end is long, and it varies so slowly that
+    # its density in the middle stands for all of it, where the noise does not reach further than the guess.
+    few = wide / np.maximum(np.tensordot(sizes, shapes, 1), 1.0)
+    room = math.sqrt(2 * math.pi) * error * few / (np.maximum(middle, 0.0) + few) ** 2
+    above = np.square(middle / error) / 2 + np.log(room / (1 + room)) + log_ndtr(middle / error)
     logs = (numbers + above + likely).ravel()
     weights = np.cumsum(np.exp(logs - logs.max()))
     # evenly through all of them, in proportion to their weights

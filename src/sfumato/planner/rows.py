@@ -52,9 +52,9 @@ def choose_rows(
     evenly. The plan that is returned has the best number, and the rest of the budget.
 
     The best is that of the least mean squared error, noise and what is left out together, over the tables of counts,
-    tables alike. Rows that are left out are taken to lie in the cells as those of the second release do. Counted are
-    all rows that name the person, also those that the domain drops; under `once_per` the different values of its one
-    attribute.
+    tables alike; as what is left out is known roughly, of the least mean logarithm over what it may be. Rows that are
+    left out are taken to lie in the cells as those of the second release do. Counted are all rows that name the person,
+    also those that the domain drops; under `once_per` the different values of its one attribute.
 
     Args:
         most: A plan whose `rows_per_person` is the largest that comes into question, at most 128.
@@ -123,10 +123,10 @@ def choose_rows(
     found = carry_out(where, source, name=second, out=folder and folder / "where", **pays)
     left = lost.mean(axis=0)
     best = best_of(_spread(found, max(1.0, left[0] - left[first])))
-    doubt = lost[:, best].std()
+    low, about, high = np.quantile(lost[:, best], (0.025, 0.5, 0.975))
     text = (
-        f"{best} rows of a person were chosen by the release {name!r}: about {left[best]:,.0f} ± {2 * doubt:,.0f} "
-        f"rows are left out of those who have up to {unit.rows_per_person * 2**BANDS:,}"
+        f"{best} rows of a person were chosen by the release {name!r}: about {about:,.0f} rows are left out, "
+        f"{low:,.0f} to {high:,.0f} at 95 %, of those who have up to {unit.rows_per_person * 2**BANDS:,}"
     )
     made = replan(most, part_of(most.budget, 1 - part), best)
     return replace(made, notes=(*made.notes, text))
