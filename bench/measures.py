@@ -2,7 +2,7 @@
 
     OPENBLAS_NUM_THREADS=1 python bench/measures.py price [10000] | plans | coverage [2000] | counting [10000000] |
         regression [500] | adassp [200] | clip [20] | lorenz [1000] | drawn [400] [FIRST] |
-        knots | joint [100] | joint-errors [30] | joint-coverage [50]
+        knots | joint [100] | joint-errors [30] | joint-coverage [50] | laplace
 
 Foreign tables are in measures_foreign.py. Seeds are those printed. CPU seconds are `time.process_time`, one thread,
 modules loaded.
@@ -602,11 +602,39 @@ RUNS: dict[str, tuple[Callable[..., None], int]] = {
 }
 
 
+def _over_all_cells(block: Any, sizes: dict[str, int]) -> Any:
+    """(rows, all cells) of a block, with the attributes in the order of the domain."""
+    given = [a for group in block.groups for a in group]
+    table = np.asarray(block.operator.dense(), dtype=np.float64).reshape(-1, *(sizes[a] for a in given))
+    beside = [a for a in sizes if a not in given]
+    table = table.reshape(*table.shape, *(1 for _ in beside))
+    table = table.transpose([0, *(1 + [*given, *beside].index(a) for a in sizes)])
+    return np.broadcast_to(table, (len(table), *sizes.values())).reshape(len(table), -1)
+
+
+def laplace() -> None:
+    """Standard errors by least squares over all tables of sums under Laplace noise, over those of one table."""
+    domain = sf.Domain({"g": 5, "s": 4, "h": 3}, measures={"x": sf.Measure(0, 1)})
+    sizes = dict(domain.grid.sizes())
+
+    def by(*groups: list[str]) -> sf.Workload:
+        return sf.stack(*(sf.means(domain, "x", by=g) for g in groups))
+
+    mixed = sf.stack(sf.moments(domain, "x", by="g"), by(["s", "h"]))
+    for work in (by([], ["g"], ["s"]), by(["g", "s"], ["g", "h"], ["s", "h"]), by(["g"], ["s"], ["h"]), mixed):
+        plan = sf.plan(work, sf.pure(1), neighbours="add-remove")
+        back = np.linalg.pinv(np.concatenate([_over_all_cells(b, sizes) for b in plan.strategy.blocks]) * 2**24)
+        for entry in plan.entries:
+            rows = _over_all_cells(entry.item.block, sizes) @ back
+            ratio = math.sqrt(float((rows**2).sum(axis=1).mean()) / float(entry.powers.mean()))
+            print(f"{len(plan.strategy.parts)} tables: {entry.item.part:28} {ratio:.3f}")
+
+
 def main() -> None:
     """One of the benches."""
     what, *rest = sys.argv[1:] or ["plans"]
-    if what in ("plans", "knots"):
-        (plans if what == "plans" else knots)()
+    if what in ("plans", "knots", "laplace"):
+        {"plans": plans, "knots": knots, "laplace": laplace}[what]()
         return
     run, count = RUNS[what]
     run(int(rest[0]) if rest else count, *rest[1:])

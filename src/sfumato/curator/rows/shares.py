@@ -69,26 +69,33 @@ def _features_alike(
 
     Products of places are taken one place after another, in doubles; what is summed are whole numbers.
     """
-    states = list(np.unravel_index(state, [len(e) for e in ends]))
-    found: list[tuple[int, Doubles | None, int]] = [(0, None, 0)]
+    parts: list[tuple[int, int, Doubles | None]] = []
+    states = np.unravel_index(state, [len(e) for e in ends])
     for code, matrix, edges, own in zip(codes, matrices, ends, map(int, states), strict=True):
-        found = [(f * matrix.shape[1] + 3 * own, product, power) for f, product, power in found]
-        if own == len(edges) - 1:
-            continue  # who has no number has the last feature alone
-        place = _places_in_piece(code, edges, own)
-        more: list[tuple[int, Doubles | None, int]] = []
-        for feature, product, power in found:
-            once = place if product is None else product * place
-            more += [(feature, product, power), (feature + 1, once, power + 1), (feature + 2, once * place, power + 2)]
-        found = more
+        known = own < len(edges) - 1  # who has no number has the last feature alone
+        parts.append((matrix.shape[1], 3 * own, _places_in_piece(code, edges, own) / POINTS if known else None))
     room = np.empty(len(codes[0]))
-    for feature, product, power in found:
-        if product is None:
-            yield feature, SHARES
-            continue
-        np.multiply(product, SHARES / POINTS**power, out=room)
-        np.add(room, 0.5, out=room)
-        yield feature, np.floor(room, out=room)
+    for feature, product in _products(parts, 0, None):
+        yield feature, SHARES if product is None else np.floor(np.add(product, 0.5, out=room), out=room)
+
+
+def _products(
+    parts: Sequence[tuple[int, int, Doubles | None]], feature: int, product: Doubles | None
+) -> Iterator[tuple[int, Doubles | None]]:
+    """(joint feature, its product in units of `SHARES`), one array after the other, so that they stay in the caches.
+
+    parts: of each measure how many features it has, the first of a record's, and places from 0 to 1.
+    """
+    if not parts:
+        yield feature, product
+        return
+    (count, first, place), *rest = parts
+    feature = feature * count + first
+    yield from _products(rest, feature, product)
+    if place is not None:
+        once = place * SHARES if product is None else product * place  # powers of 2 change no bit
+        yield from _products(rest, feature + 1, once)
+        yield from _products(rest, feature + 2, once * place)
 
 
 def _places_in_piece(code: NDArray[Any], edges: Sequence[int], piece: int) -> Doubles:

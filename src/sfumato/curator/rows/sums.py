@@ -11,18 +11,20 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.cells import MAX_MEASURES, POINTS, Amounts, Grid
 from sfumato.curator.rows.counting import Cluster, Counts, Sets, Table
-from sfumato.curator.rows.readers import OpenedTable
 from sfumato.curator.rows.shares import SHARES, share_tables
 from sfumato.errors import SourceError
 from sfumato.maps import BlockMap, Map
 from sfumato.privacy.measures import over_features
+
+if TYPE_CHECKING:
+    from sfumato.curator.rows.readers import OpenedTable
 
 _MOST_CELLS = 2**16  # of other attributes: with whether numbers are there at most eight times as many lines
 _MOST_ROWS = 2**28  # whose features, up to 2^24 each, add up to 2^52: doubles hold them, whatever the order
