@@ -178,7 +178,7 @@ def rounding_per_record(rows: NDArray[np.float64], measures: Sequence[Measure]) 
     table = rows.reshape(len(rows), *(m.size for m in measures))
     plain, moved = np.zeros(len(rows)), np.zeros(len(rows))
     for choice in itertools.product(*map(_pieces, measures)):
-        own = table[np.ix_(np.arange(len(rows)), *(cells for cells, _ in choice))]
+        own = table[np.ix_(np.arange(len(rows)), *(np.array(cells) for cells, _ in choice))]
         for axis, (cells, _) in enumerate(choice, 1):
             if len(cells) == len(_TAKEN):
                 own = np.moveaxis(np.tensordot(own, _TAKEN, axes=(axis, 0)), -1, axis)

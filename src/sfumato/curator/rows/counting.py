@@ -441,23 +441,29 @@ def count_parts(
     read: the columns of some attributes, chunk by chunk, from the first record to the last.
     """
     shared = [bool(np.isin(p.blocks, grid.summed_axes).any()) for p in parts]
-    if any(shared):
-        from sfumato.curator.rows.shares import add_features, feature_tables, share_tables  # noqa: PLC0415
-    tables: list[Any] = [
-        feature_tables(grid, p.blocks) if own else np.zeros((len(p.blocks), math.prod(p.sizes)), dtype=np.int64)
-        for p, own in zip(parts, shared, strict=True)
-    ]
+    tables: list[Any] = []
+    for part, own in zip(parts, shared, strict=True):
+        if own:
+            from sfumato.curator.rows.shares import feature_tables  # noqa: PLC0415
+
+            tables.append(feature_tables(grid, part.blocks))
+        else:
+            tables.append(np.zeros((len(part.blocks), math.prod(part.sizes)), dtype=np.int64))
     needed = np.unique(np.concatenate([p.blocks.reshape(-1) for p in parts]))
     for columns in read(needed) if len(needed) else ():
         for part, table, own in zip(parts, tables, shared, strict=True):
-            if own:
-                add_features(grid, columns, part.blocks, table)
-            else:
+            if not own:
                 _add_records(columns, part, table)
-    return [
-        share_tables(grid, part.blocks, table) if own else table
-        for part, table, own in zip(parts, tables, shared, strict=True)
-    ]
+                continue
+            from sfumato.curator.rows.shares import add_features  # noqa: PLC0415
+
+            add_features(grid, columns, part.blocks, table)
+    for i, (part, own) in enumerate(zip(parts, shared, strict=True)):
+        if own:
+            from sfumato.curator.rows.shares import share_tables  # noqa: PLC0415
+
+            tables[i] = share_tables(grid, part.blocks, tables[i])
+    return tables
 
 
 def _add_records(columns: Columns, part: Cluster, tables: Table) -> None:

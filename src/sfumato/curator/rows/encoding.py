@@ -237,7 +237,7 @@ def encoding_statements(
         raw.append(f"{column.sql} AS r{i}")
         whole = isinstance(rule, Wholes) and column.type in _SMALL and max(-rule.low, rule.high) < _WHOLE_DOUBLES
         fields.append(f"{f'r{i}' if whole else field_sql(rule, column, f'r{i}')} AS v{i}")
-        found = cell_sql(rule, i, column.decimal, whole=whole)
+        found = cell_sql(rule, i, column.decimal, exact=whole)
         if isinstance(rule, Amounts) and person is None:
             places[i] = f"CAST(d{i} AS {_storage_type(rule.states)}) AS a{i}, d{i}"
             cells.append(f"{found} AS d{i}")
@@ -362,16 +362,16 @@ def _kind_sql(column: Column, raw: str, format: str) -> str:
     return f"CASE {' '.join(f'WHEN ({kinds[k]}) IS NOT NULL THEN {k}' for k in tried)} END"
 
 
-def cell_sql(rule: Rule, i: int, decimal: str = ".", *, whole: bool = False) -> str:
-    """The cell number of field v{i}, NULL where the row is to be dropped; `whole`: the field is of a type of whole
+def cell_sql(rule: Rule, i: int, decimal: str = ".", *, exact: bool = False) -> str:
+    """The cell number of field v{i}, NULL where the row is to be dropped; `exact`: the field is of a type of whole
     numbers, whose doubles fall into the same cells."""
     v = f"v{i}"
     extra = {"other": str(rule.size - 1), "drop": "NULL"}
     missing = extra[rule.missing or "drop"]
     outside = extra.get(rule.outside or "drop")  # None: clamp
     if isinstance(rule, Wholes):
-        low, high = (str(n) if whole else _double_literal(n) for n in (rule.low, rule.high))
-        below = v if whole else f"floor({v})"
+        low, high = (str(n) if exact else _double_literal(n) for n in (rule.low, rule.high))
+        below = v if exact else f"floor({v})"
         inside = f"{v} >= {low} AND {v} <= {high}" + (f" AND {v} = {below}" if rule.edition < 2 else "")
         value = below if outside else f"greatest(least({below}, {high}), {low})"
         found = (
