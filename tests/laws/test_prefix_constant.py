@@ -1,4 +1,6 @@
-"""The constant of prefix sums: both sides against dense algebra, and the inequalities of the proof in docs."""
+"""The constant of prefix sums: both sides against dense algebra, and the inequalities of the proof in
+docs/prefix-constant.md.
+"""
 
 from __future__ import annotations
 
