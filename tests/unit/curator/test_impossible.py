@@ -63,7 +63,7 @@ def in_a_kernel(of: sf.Domain, table: pd.DataFrame, person: str | None) -> np.nd
     texts = table.astype(str)
     columns = {f"r{i}": pa.array(texts[n]) for i, n in enumerate(NAMES)} | {"w0": pa.array(np.zeros(len(texts), int))}
     columns |= {} if person is None else {"r": pa.array(texts[person])}
-    how = Encoding(of.grid, dict.fromkeys(range(4), "VARCHAR"), person and "VARCHAR", Truncation(2), 1)
+    how = Encoding(of.grid, dict.fromkeys(range(4), ("VARCHAR",)), person and "VARCHAR", Truncation(2), 1)
     batches = pa.table(columns).to_batches(max_chunksize=70)
     parts = list(kernel.encode(batches, how, 0))
     if person is not None:

@@ -593,7 +593,7 @@ def test_what_fails_in_a_partition_is_a_number(plain: Running, monkeypatch: pyte
         open_source(plain.frame("SELECT n AS x FROM plain"), X)
     monkeypatch.undo()
     frame = plain.frame("SELECT who AS x FROM plain")
-    wrong = Encoding(X.grid, {0: "BIGINT"})  # a text arrives
+    wrong = Encoding(X.grid, {0: ("BIGINT",)})  # a text arrives
     asked = frame.selectExpr("0L AS w0", "x AS r0")
     made = asked.mapInArrow(engine._partition_function("encode", wrong, numbered=True), engine._SCHEMA)
     assert {p.status for p in engine._collect_parts(made)} == {engine._FAILED}
