@@ -36,8 +36,8 @@ def _frame(seed: int, n: int = 900) -> pd.DataFrame:
     return frame
 
 
-def _exact(counts: Counts, maps: list[BlockMap]) -> list[Any]:
-    grid = DOMAIN.grid
+def _exact(counts: Counts, maps: list[BlockMap], domain: sf.Domain = DOMAIN) -> list[Any]:
+    grid = domain.grid
     axes = [[grid.axis(a) for a in m.attributes] for m in maps]
     tables = dict(counts.shared(sorted({tuple(sorted(a)) for a in axes})))
     return [
@@ -74,6 +74,17 @@ def test_maps_make_the_same_of_both(work: sf.Workload) -> None:
     assert found.rows == kept.rows == len(frame)
     with pytest.raises(SourceError, match="nothing but sums"):
         found.count([("g",)])
+
+
+def test_cells_of_three_attributes_are_numbered_as_everywhere() -> None:
+    """Mutant: the number of a cell multiplied for the last two attributes alone."""
+    attributes = {n: sf.Integers(0, k, outside="clamp", missing="other") for n, k in (("g", 3), ("h", 1), ("k", 4))}
+    domain = sf.Domain(attributes, measures={"x": sf.Measure(0, 90)})
+    frame = _frame(5).assign(h=lambda f: f.g % 2, k=lambda f: f.index % 5)
+    maps = _maps(sf.means(domain, "x", by=["g", "h", "k"]))
+    found, kept = (open_source(frame, domain, asked=a) for a in (asked_sums(domain.grid, maps), None))
+    assert isinstance(found, SummedCounts)
+    assert _exact(found, maps, domain) == _exact(kept, maps, domain)
 
 
 def test_persons_bring_the_same_rows() -> None:

@@ -119,7 +119,7 @@ def _sums_sql(
     places = {a: f"CAST(a{a} AS DOUBLE)" if persons else f"d{a}" for a in mine}
     key = "CAST(0 AS UINTEGER)"
     for n, a in enumerate(plain):
-        key = f"{key} * {grid.shape[a]} + a{a}" if n else f"CAST(a{a} AS UINTEGER)"
+        key = f"({key}) * {grid.shape[a]} + a{a}" if n else f"CAST(a{a} AS UINTEGER)"
     states = [f"CASE WHEN {p} > {POINTS} THEN {cells << i} ELSE 0 END" for i, p in enumerate(places.values())]
     known = " AND ".join(f"{p} <= {POINTS}" for p in places.values())
     inner = [f"CASE WHEN {known} THEN {key} ELSE {key} + {' + '.join(states)} END AS k", *(["cut"] if persons else [])]
