@@ -156,6 +156,7 @@ MergedMap map:Map codes:int64*1
 Misses blocks:[Block|BlockMap] estimates:int64* floor:count ceiling:count
 MomentPart attributes:[text] matrix:int64*2
 MomentTables sizes:{text:size} measures:[text] parts:[MomentPart] public_total:bool merged?:{text:int64*1}
+    cells?:int64*1
 Moments sizes:{text:size} measures:[text] parts:[MomentPart] public_total:bool merged?:{text:int64*1} cells?:int64*1
 Mixture weights:float64* shares:float64*
 ModelRelease plan:CoursePlan measurement:[Measurement|Selection] model:Possible provenance:Provenance part:text|none

@@ -19,6 +19,7 @@ import secrets
 
 from sfumato.privacy.noise import SystemBits
 from support.insecure_bits import InsecureTestBits, Words
+from support.patching import put
 
 __all__ = ["RANDOM", "Seeded", "draws", "seed_noise"]
 
@@ -64,6 +65,6 @@ class Seeded:
 def seed_noise() -> Seeded:
     """Have this process draw from seeds, until it ends."""
     seeded = Seeded()
-    SystemBits.words = lambda bits, count: seeded.words(bits, count)  # type: ignore[method-assign]
-    secrets.randbelow = seeded.randbelow
+    put(SystemBits, "words", lambda bits, count: seeded.words(bits, count))
+    put(secrets, "randbelow", seeded.randbelow)
     return seeded
