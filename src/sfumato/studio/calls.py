@@ -6,6 +6,7 @@ Whatever comes from a page is of any type until it was looked at. Refusals are S
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -125,7 +126,16 @@ def _budget_of_page(given: Json) -> Budget:
     numbers = given.get("budget")
     if not isinstance(numbers, dict) or not all(isinstance(v, str) for v in numbers.values()):
         raise InvalidInput("a budget is epsilon, epsilon and delta, rho, or mu")
-    return Budget.from_json(numbers)
+    return Budget.from_json({key: _with_point(text) for key, text in numbers.items()})
+
+
+# Three digits after a comma may be thousands, unless a 0 stands before it.
+_DECIMAL_COMMA = re.compile(r"\s*(?:0*|\d*(?!,\d{3}\s*$)),\d+(?:[eE][+-]?\d+)?\s*")
+
+
+def _with_point(text: str) -> str:
+    """A number with a decimal comma as one with a point; what may be thousands, and all else, as it is."""
+    return text.replace(",", ".") if _DECIMAL_COMMA.fullmatch(text) else text
 
 
 def _scale_call(desk: Workspace, _payments: paying.Payments, given: Json) -> Any:

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 import sfumato as sf
+from sfumato.errors import SfumatoError
+from sfumato.studio import calls
 from sfumato.studio.drafts import describe_column
 from sfumato.workloads.reading import toml_tables
 from support import node
@@ -182,3 +184,16 @@ def test_groups_by_age_are_cut_at_birthdays(node_program: str) -> None:
                 age = on.year - born.year - ((on.month, on.day) < (born.month, born.day))
                 group = next(i for i, (a, b) in enumerate(pairwise(held.edges)) if a <= born.toordinal() < b)
                 assert group == sum(age < least for least in (65, 45, 18)), (day, born)
+
+
+@pytest.mark.parametrize(("typed", "number"), [("0,000001", "1e-6"), ("1,5", "1.5"), (",5", "0.5"), ("0,125", "1/8")])
+def test_budgets_may_have_a_decimal_comma(typed: str, number: str) -> None:
+    assert calls._budget_of_page({"budget": {"epsilon": typed}}) == sf.pure(number)
+
+
+@pytest.mark.parametrize("typed", ["1,000", "12,345", "1,000,000", "1.000,5"])
+def test_what_may_be_thousands_is_refused_as_before(typed: str) -> None:
+    """Mutant: 1,000 read as 1, of an epsilon that somebody meant to be a thousand."""
+    assert calls._with_point(typed) == typed
+    with pytest.raises(SfumatoError):
+        calls._budget_of_page({"budget": {"epsilon": typed}})
