@@ -122,8 +122,12 @@ def guarantee_sentence(budget: Budget) -> str:
     )
     if budget.delta is None:
         return text
-    more = say_words("apart from an excess of probability of at most {delta}", delta=parameter_text(budget.delta))
-    return f"{text}, {more}"
+    # as one text, so that a page which says it anew knows it again
+    return say_words(
+        "{statement}, apart from an excess of probability of at most {delta}",
+        statement=text,
+        delta=parameter_text(budget.delta),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,6 +95,10 @@ def test_finished_texts_are_said_anew_and_names_stay() -> None:
         (" and ", " und "),
         ("Nobody has words for this.", "Nobody has words for this."),
         ("Something else. Saved in the spec.", "Something else. In der Spezifikation gespeichert."),
+        ("no result is more than 2.72 times as likely in one case as in the other, "
+         "apart from an excess of probability of at most 10⁻⁶.",
+         "kein Ergebnis ist in einem Fall mehr als 2,72-mal so wahrscheinlich wie im anderen, "
+         "abgesehen von einem Überschuss an Wahrscheinlichkeit von höchstens 10⁻⁶."),
     ]  # fmt: skip
     given: Any = {"words": words, "marks": {"decimal": ",", "thousands": "."}}
     code = (
