@@ -120,7 +120,15 @@ def _sdmx_structure(
     measure = f'<str:PrimaryMeasure id="OBS_VALUE">{identity("OBS_VALUE")}{typed("Double")}</str:PrimaryMeasure>'
     made = {d: h for (d, _), h in zip(dimensions, t.headings, strict=True)}
     made |= {"OBS_VALUE": say_words("Answer")} | ({"TIME_PERIOD": say_words("Period")} if period else {})
-    made |= {a: a.replace("_", " ").capitalize() for a in kinds}
+    called = {
+        "STANDARD_ERROR": say_words("Standard error"),
+        "LOW": say_words("Low"),
+        "HIGH": say_words("High"),
+        "RELATIVE_STANDARD_ERROR": say_words("Relative standard error"),
+        "OBS_STATUS": say_words("Observation status"),
+        "FLAG": say_words("Flag"),
+    }
+    made |= {a: called[a] for a in kinds}
     concepts = "".join(f'<str:Concept id="{c}">{_sdmx_names(n)}</str:Concept>' for c, n in made.items())
     own = f'agencyID="{agency}" version="1.0"'
     return (

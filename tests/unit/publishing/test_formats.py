@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
@@ -164,6 +165,15 @@ def test_sdmx_is_valid_and_reads_the_same(release: sf.Release, folder: Path) -> 
     codes = message.codelist["CL_THE_SEX"]
     assert {c.id: str(c.name) for c in codes}["f"] == "women & girls"
     assert set(data.data["THE_SEX"]) == {c.id for c in codes}
+
+
+def test_the_names_of_structures_are_in_their_language(release: sf.Release, tmp_path: Path) -> None:
+    """Mutant: English names that are marked as German."""
+    made = write_formats(release, tmp_path / "files", ["sdmx"], publication=replace(TOLD, language="de"))
+    text = (made / "sdmx" / "structures.xml").read_text(encoding="utf-8")
+    names = set(re.findall('<com:Name xml:lang="de">([^<]*)</com:Name>', text))
+    assert {"Standardfehler", "95 % von", "Relativer Standardfehler", "Beobachtungsstatus", "Zeichen"} <= names
+    assert not names & {"Standard error", "Low", "High", "Flag", "Obs status"}
 
 
 def test_the_catalogue_entry_names_every_file(folder: Path) -> None:
