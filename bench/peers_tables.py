@@ -47,6 +47,17 @@ given = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "fals
 given = given.config("spark.sql.shuffle.partitions", "1").config("spark.driver.memory", "2g")
 spark = given.getOrCreate()
 """
+OF_KEYS = """
+import sfumato as sf
+plan = sf.plan(
+    sf.Keys("d", kind="text"), BUDGET, neighbours="add-remove",
+    mechanism=sf.mechanisms.hybrid(share="31/32", width=1024),
+)
+def release():
+    found = sf.release(plan, frame, ledger=None).top(5_000)
+    return dict(zip(found["key"], found["records"]))
+told(release)
+"""
 OF_LABELS = {
     "sfumato, `discover=0.2`": (
         "",
@@ -64,32 +75,9 @@ told(release)
     ),
     "sfumato, `sf.Keys`, one look, Gaussian": (
         "",
-        """
-import sfumato as sf
-plan = sf.plan(
-    sf.Keys("d", kind="text"), sf.approx(1, "1e-6", thresholds="5e-7"), neighbours="add-remove",
-    mechanism=sf.mechanisms.hybrid(share="31/32", width=1024),
-)
-def release():
-    found = sf.release(plan, frame, ledger=None).top(5_000)
-    return dict(zip(found["key"], found["records"]))
-told(release)
-""",
+        OF_KEYS.replace("BUDGET", 'sf.approx(1, "1e-6", thresholds="5e-7")'),
     ),
-    "sfumato, `sf.Keys`, one look": (
-        "",
-        """
-import sfumato as sf
-plan = sf.plan(
-    sf.Keys("d", kind="text"), sf.approx(1, "1e-6"), neighbours="add-remove",
-    mechanism=sf.mechanisms.hybrid(share="31/32", width=1024),
-)
-def release():
-    found = sf.release(plan, frame, ledger=None).top(5_000)
-    return dict(zip(found["key"], found["records"]))
-told(release)
-""",
-    ),
+    "sfumato, `sf.Keys`, one look": ("", OF_KEYS.replace("BUDGET", 'sf.approx(1, "1e-6")')),
     "OpenDP": (
         "opendp",
         """

@@ -384,9 +384,15 @@ def _page_words(given: Json) -> Json:
     if language == "en":
         return {}
     known = read_catalogue(str(language))
-    own = (resources.files("sfumato.studio") / "words" / f"{language}.toml").read_text(encoding="utf-8")
     marks = {"decimal": known.decimal, "thousands": known.group}
-    return {"words": {"words": known.words | tomllib.loads(own)["words"], "marks": marks}}
+    return {"words": {"words": known.words | studio_words(str(language)), "marks": marks}}
+
+
+@functools.cache
+def studio_words(language: str) -> dict[str, str]:
+    """What the pages alone say in a language, by the English text."""
+    text = (resources.files("sfumato.studio") / "words" / f"{language}.toml").read_text(encoding="utf-8")
+    return dict(tomllib.loads(text)["words"])
 
 
 # -- pages ---------------------------------------------------------------------------------------------------

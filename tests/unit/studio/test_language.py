@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import tomllib
 from html.parser import HTMLParser
 from importlib import resources
 from pathlib import Path
@@ -14,18 +13,13 @@ from typing import Any
 import pytest
 
 from sfumato._util.catalogue import read_catalogue
-from sfumato.studio.app import STEPS, _page_shell
+from sfumato.studio.app import STEPS, _page_shell, studio_words
 from support import node
 from support.studio import folder, studio
 
 SCRIPT = (resources.files("sfumato.studio") / "static" / "language.js").read_text(encoding="utf-8")
 SAME = {"sfumato studio", "pdf", "svg", "png", "ε", "δ", "office.toml"}
 """What is the same in every language."""
-
-
-def own_words(language: str) -> dict[str, str]:
-    place = resources.files("sfumato.studio") / "words" / f"{language}.toml"
-    return dict(tomllib.loads(place.read_text(encoding="utf-8"))["words"])
 
 
 class Texts(HTMLParser):
@@ -54,12 +48,12 @@ class Texts(HTMLParser):
 @pytest.mark.parametrize("language", ["de", "fr"])
 def test_every_text_of_the_pages_has_its_translation(language: str) -> None:
     """Mutants: a text that one language lacks; a name in braces that is lost; a word that pages have already."""
-    pages, own, core = Texts(), own_words(language), read_catalogue(language).words
+    pages, own, core = Texts(), studio_words(language), read_catalogue(language).words
     for step in STEPS:
         pages.feed(_page_shell(step))
     said = {t.rstrip("·").strip() for t in pages.found} - SAME
     assert sorted(t for t in said if re.search("[A-Za-z]", t) and t not in own | core) == []
-    assert own.keys() == own_words("fr" if language == "de" else "de").keys()
+    assert own.keys() == studio_words("fr" if language == "de" else "de").keys()
     assert not own.keys() & core.keys()
     for english, told in own.items():
         assert sorted(re.findall(r"\{\w+\}", english)) == sorted(re.findall(r"\{\w+\}", told)), english
@@ -81,7 +75,7 @@ def test_finished_texts_are_said_anew_and_names_stay() -> None:
     """Mutants: a column called "total" translated; 1,234 left with its comma; a sentence lost for its neighbour."""
     if node.PROGRAM is None:
         pytest.skip(str(node.missing()))
-    words = read_catalogue("de").words | own_words("de")
+    words = read_catalogue("de").words | studio_words("de")
     cases: list[tuple[str, str]] = [
         ("Pay →", "Bezahlen →"),
         ("← Table", "← Tabelle"),
