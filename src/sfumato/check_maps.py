@@ -761,6 +761,25 @@ def grouped_person_change(blocks: Any, ops: Any, sizes: Any, p: int, replace: bo
     return min(found)
 
 
+def shared_window_bound(f: Any, times: int, apart: int, multiple: int, grain: int, alike: bool) -> int:
+    """The same first sum for a table that weighs multiple / 2^grain, where taps reach from one of a person's periods to
+    the next: of j of them, at most as many as `times`, j times the longest column and j (j - 1) times the largest
+    product of two columns as far apart, or its size, unless what changes is `alike` in all periods."""
+    n = int(f.runs.sum())
+    if n > 1024:
+        raise Cannot("so many periods of which one sum of counts holds several of one person")
+    taps = np.repeat(np.sign(f.taps) * (abs(f.taps) * multiple >> grain), f.runs, axis=0)
+    columns = np.zeros((n, n + taps.shape[1]), dtype=np.int64)
+    for t in range(n):
+        columns[t, t : t + taps.shape[1]] = taps[t]
+    columns, far = columns[:, :n], list[int]()
+    for t in range(apart, n):
+        products = columns[: t - apart + 1, t:] @ columns[t, t:]
+        far.append(int((products if alike else abs(products)).max()))
+    longest = int((columns**2).sum(axis=1).max())
+    return max(j * longest + j * (j - 1) * max(far, default=0) for j in range(1, times + 1))
+
+
 def stream_filter_bounds(f: Any, times: int, apart: int) -> tuple[Fraction, Fraction]:
     """Above the sums of squares, over all periods, of what 1 in a cell brings about and of what rounding adds to that.
 
@@ -775,15 +794,13 @@ def stream_filter_bounds(f: Any, times: int, apart: int) -> tuple[Fraction, Frac
     All are sums and products of doubles that are not negative, at most 2^22 behind each other: see SLACK.
 
     Or of a filter of taps, y_t = sum_j a_uj x_u, j = t - u below their number: nothing is rounded, and periods that are
-    further apart than taps reach are heard one by one.
+    further apart than taps reach are heard one by one. Of others see `shared_window_bound`.
     """
     if f.taps is not None:
         a, n = f.taps, int(f.runs.sum())
         sound = a.dtype == f.runs.dtype == np.int64 and a.ndim == 2 and len(a) == len(f.runs) and a.size
         if not sound or f.runs.min() < 1 or n > 2**20 or max(a.max(), -int(a.min())) >= 2**25 or a.shape[1] > 2**12:
             raise ValueError("a stream's filter has other integers than a filter may have")
-        if times > 1 and a.shape[1] > apart:
-            raise Cannot("several periods of one person that one sum of counts holds")
         return Fraction(times * int((a**2).sum(axis=1).max())), Fraction(0)
     (e, g), n, d = f.decays.T, int(f.runs.sum()), len(f.decays)
     within = [(f.runs, 1, 20), (f.rows, 1, 20), (f.direct, 1, 62), (f.carried, 0, 62), (g, 0, 6), (e, 1, 53)]

@@ -658,12 +658,20 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
             right = period.total is None or (public and 0 <= period.total <= terms.most)
             self.must("total", "the number of records is not public, or above the most, and stands there", right)
         replace = unit[0] == "replace-one"
-        value, exact = maps.largest_record_change(found, ops, sizes, 2, public, public)
         signs = terms.filter.taps is not None and int(terms.filter.taps.min()) < 0
-        if replace and not public:  # counts may be cut: one person goes, and then another comes
-            value = 2 * (value + min(value, value if signs else opposing_products_bound(found, ops)))
         response, rounding = maps.stream_filter_bounds(terms.filter, times, apart)
-        response *= Fraction(value * unit[2] ** 2, 4 ** (terms.grain + (terms.filter.shift or 0)))
+        if times > 1 and terms.filter.taps is not None and terms.filter.taps.shape[1] > apart:
+            each = [self.added([(1, fs)], ops, sizes, unit, False) for _, fs in found]
+            heard = [maps.shared_window_bound(terms.filter, times, apart, m, terms.grain, not fs) for m, fs in found]
+            response = Fraction(sum(map(math.prod, zip(each, heard, strict=True))) * (4 if replace else 1))
+            exact = False
+        else:
+            value, exact = maps.largest_record_change(found, ops, sizes, 2, public, public)
+            if not public:
+                value, exact = self.added(found, ops, sizes, unit, terms.filter.taps is None), exact and len(unit) < 4
+            if replace and not public:  # counts may be cut: one person goes, and then another comes
+                value = 2 * (value + min(value, value if signs else unit[2] ** 2 * opposing_products_bound(found, ops)))
+            response *= Fraction(value, 4 ** (terms.grain + (terms.filter.shift or 0)))
         largest = {k: int(max(maps.column_power_sums(op, 2))) for k, op in ops.items()}
         rounding *= (times * unit[2] * (1 + replace)) ** 2 * sum(
             math.prod(largest[k] for _, k in fs) for _, fs in found
@@ -680,6 +688,15 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         if unit[1]:
             many = f"{times} periods, each at least {apart} after the one before" if times > 1 else "one period"
             self.believed.append(f"that nobody is in more than {many}")
+
+    def added(self, blocks: Any, ops: Any, sizes: Any, unit: Any, cut: bool) -> int:
+        """The largest squared change of one period by a person who is added. Where tables are `cut`, each by itself,
+        rows that cancel in one of them need not be there in another."""
+        value: int = maps.largest_record_change(blocks, ops, sizes, 2, False, False)[0] * unit[2] ** 2
+        if len(unit) < 4:
+            return value
+        parts = [[b] for b in blocks] if cut else [blocks]
+        return min(value, sum(maps.grouped_person_change(p, ops, sizes, 2, False, unit[2], unit[3]) for p in parts))
 
     def earlier(self, it: Any, before: Any) -> None:  # no ledger holds the periods of a stream: those who read them do
         same = [it.plan, it.provenance.ledger_id, it.provenance.sequence]
@@ -743,8 +760,8 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         return [own.name, own.attribute, own.digest]
 
     def groups(self, plan: Any, unit: Any) -> list[Any]:  # of which few rows of a person count, as ledgers name them
-        if plan.kind != "Plan":
-            raise Cannot("persons whose rows are counted once per group, beside tables of one look")
+        if plan.kind not in ("Plan", "StreamPlan"):
+            raise Cannot("persons whose rows are counted once per group, beside tables of one look or of a stream")
         names, each = [*plan.unit.once_per], plan.unit.rows_per_group or 1
         cells = declared_cell_counts(plan)
         right = len(names) and names == sorted({*names}) and {*names} <= {*cells} - {*summed(plan)}

@@ -175,6 +175,18 @@ STREAMS: dict[str, tuple[Callable[[], Any], Any, str, dict[str, Any]]] = {
         ADD,
         {"periods": _APART, "mechanism": sf.mechanisms.continual(strategy="banded"), **_SEVERAL},
     ),
+    "stream of persons once per group": (
+        _tables,
+        sf.gdp(1),
+        ADD,
+        {"periods": _APART, "rows_per_person": 3, "person": "who", "once_per": ["age"]},
+    ),
+    "stream of totals of persons": (
+        lambda: sf.total(_DOMAIN),
+        sf.gdp(1),
+        ADD,
+        {"periods": sf.periods(24, per_person=6, apart=4), "rows_per_person": 3, "person": "who"},
+    ),
     "stream of replaced persons": (_tables, _APPROX, REPLACE, {"periods": 7, **_SEVERAL}),
 }
 
@@ -257,7 +269,7 @@ def _streamed(kind: str, folder: Path) -> Path:
     make, budget, neighbours, options = STREAMS[kind]
     account = sf.Ledger.create(folder / "budget.db", total=sf.gdp(9))
     plan = sf.plan(make(), budget, neighbours=neighbours, **options)
-    rng, whom = np.random.default_rng(SEED), {k: v for k, v in options.items() if k in _SEVERAL}
+    rng, whom = np.random.default_rng(SEED), {k: v for k, v in options.items() if k in (*_SEVERAL, "once_per")}
 
     def table(month: int) -> Any:
         if not whom:

@@ -441,12 +441,16 @@ def _record_shares() -> int:
     return SHARES
 
 
-def curator_holding(curator: Curator) -> CuratedTable:
-    """What a curator holds, for the other doors of the wall; the import contract keeps it from everybody else."""
+def curator_holding(curator: Curator, *, grouped: bool = False) -> CuratedTable:
+    """What a curator holds, for the other doors of the wall; the import contract keeps it from everybody else.
+
+    `grouped`: whether the door has a price for persons whose rows are counted once per group.
+    """
     if type(curator) is not Curator:
         raise PlanError(f"a door of a table is opened by its Curator, not by a {type(curator).__name__}")
     _refuse_measures(curator._holding.grid)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-    curator.unit.refuse_groups("streams, conversations and mechanisms that choose by the data")
+    if not grouped:
+        curator.unit.refuse_groups("conversations and mechanisms that choose by the data")
     return curator._holding  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 

@@ -308,7 +308,7 @@ def check_groups(value: Mechanism[Any], asked: Request) -> None:
     """Refuse persons whose rows are counted once per group where they have no price. Raises PlanError."""
     if not asked.unit.once_per:
         return
-    if asked.kind != TABLES or not value.grouped:
+    if asked.kind not in (TABLES, STREAMS) or not value.grouped:
         asked.unit.refuse_groups(f"mechanism={value.name!r} and {KINDS[asked.kind]}")
     domain = asked.what.domain
     if domain.impossible:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar
@@ -13,6 +13,7 @@ import numpy as np
 from sfumato.errors import BudgetError, InvalidInput, PlanError
 from sfumato.mechanisms.registry import STREAMS, Mechanism, Request, check_whole_option
 from sfumato.mechanisms.tables import make_problem
+from sfumato.operators.base import FloatArray
 from sfumato.plans.streams import StreamPlan
 from sfumato.privacy.accounting import Event, GaussianEvent
 from sfumato.privacy.amounts import Currency
@@ -23,11 +24,14 @@ from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.strategies import residual_planning
 from sfumato.strategies.calibration import noise_of, spend_in
 from sfumato.strategies.certificates import find_certificate
-from sfumato.strategies.design import Design
+from sfumato.strategies.design import Design, Problem
+from sfumato.strategies.participation_bounds import participation_bound
+from sfumato.strategies.participation_shapes import lowered_filter, suits_totals
 from sfumato.strategies.periods import Periods
 from sfumato.strategies.residuals import Residuals
 from sfumato.strategies.time_errors import errors_of_filter
 from sfumato.strategies.time_shapes import (
+    DENSE,
     band_width_for,
     banded_filter,
     binary_tree_filter,
@@ -36,6 +40,7 @@ from sfumato.strategies.time_shapes import (
     quantise_time_shape,
     shape_for,
 )
+from sfumato.workloads import QueryBlock, QueryFamily
 
 _GRAIN = (
     20  # bits of the largest multiple: rounding moves the split of the budget by less than 2^-12 for shares of 2^-8
@@ -64,10 +69,21 @@ def _banded_for_periods(given: Periods) -> WindowFilter:
     return banded_filter(given, width)
 
 
+def _dense(given: Periods) -> WindowFilter:
+    if given.per_person == 1:
+        return dense_filter(given)
+    if not suits_totals(given):
+        raise PlanError(
+            f"strategy='dense' keeps a count for every period: for people in several periods it is for up to {DENSE} of "
+            "them, at least two apart, of which no ranges are asked"
+        )
+    return lowered_filter(given)
+
+
 _LISTED: dict[str, Callable[[Periods], WindowFilter]] = {
     "banded": _banded_for_periods,
     "tree": binary_tree_filter,
-    "dense": dense_filter,
+    "dense": _dense,
 }
 
 
@@ -78,9 +94,10 @@ class Continual(Mechanism[StreamPlan]):
     Args:
         most: The most records of one cell and period that are counted; None takes up to 2^30.
         strategy: The strategy over time: "buffers" (a few decaying sums a cell), "banded" (the last counts of a cell,
-            which suits "last 12" and people in several periods that are apart), or, for up to 1,024 periods with one
-            count each, "tree" as it is taught and "dense", the best of all in the mean. None takes the better of
-            "buffers" and, where memory allows, "banded".
+            which suits "last 12" and people in several periods that are apart), or, for few periods with one count
+            each, "tree" as it is taught and "dense": for people in one of up to 1,024 periods the best of all in the
+            mean, for people in several of up to 384 a band that suits totals without tables. None takes the better of
+            "buffers" and, where memory allows, "banded", or "dense" where the total alone is asked of such people.
 
     Raises:
         PlanError: An option is not allowed.
@@ -92,6 +109,7 @@ class Continual(Mechanism[StreamPlan]):
     name: ClassVar[str] = "continual"
     serves: ClassVar[tuple[str, ...]] = (STREAMS,)
     takes: ClassVar[tuple[str, ...]] = ("objective", "records", "periods")
+    grouped: ClassVar[bool] = True
     unknown: ClassVar[str] = "its errors are those of many periods; plan, and look at plan.errors()"
     unscaled: ClassVar[str] = "its errors are those of many periods; plan, and look at plan.errors()"
 
@@ -121,52 +139,80 @@ class Continual(Mechanism[StreamPlan]):
         designed = [asked.unit]
         if asked.unit.neighbours is Neighbours.REPLACE_ONE and not asked.unit.total_is_public:
             # one who leaves and one who comes, in periods of their own: tables for either are often the better ones
-            designed.append(PrivacyUnit(Neighbours.ADD_REMOVE, asked.unit.person, asked.unit.rows_per_person))
-        plans = [self._planned(asked, given, price, unit) for unit in designed]
+            designed.append(replace(asked.unit, neighbours=Neighbours.ADD_REMOVE))
+        plans = [plan for unit in designed for plan in self._planned(asked, given, price, unit)]
         return min(plans, key=_stream_objective) if len(plans) > 1 else plans[0]
 
-    def _planned(self, asked: Request, given: Periods, price: GaussianEvent, designed: PrivacyUnit) -> StreamPlan:
-        """With tables that are best for the neighbours of one unit, priced for those that are asked for."""
+    def _planned(
+        self, asked: Request, given: Periods, price: GaussianEvent, designed: PrivacyUnit
+    ) -> Iterator[StreamPlan]:
+        """With tables that are best for the neighbours of one unit, priced for those that are asked for.
+
+        Of persons whose rows are counted once per group there are several, of which the price tells the best.
+        """
         problem = make_problem(replace(asked, unit=designed), "gaussian", "fine", takes_public=False, name=self.name)
         if not all(i.is_marginal for i in asked.what.items):
             raise PlanError("a stream answers marginal tables; ranges and sums of them follow from cells")
-        (design,) = residual_planning.design_residual_marginals(problem)
-        fine = design.build(design.fine)
-        assert isinstance(fine, Residuals)
-        strategy = _coarsen_residuals(fine, design)
+        designs = residual_planning.design_residual_marginals(problem)
+        bound = _bound_at_unit_noise(problem, designs, asked.unit, given)
+        enforced, mu = asked.unit.person is not None and not given.promised, math.sqrt(float(price.mu_squared))
         sizes = problem.sizes
-        proof = find_certificate(strategy.blocks, sizes, asked.unit, 2)
-        enforced = asked.unit.person is not None and not given.promised
-        tables = _StreamTables(strategy, proof, sizes, asked.unit, price, given, self.most, enforced)
-        names = (self.strategy,) if self.strategy is not None else tables.names()
-        tried = [(name, tables.priced(name)) for name in names]
-        found = sorted(
-            ((tables.error(terms) if len(tried) > 1 else 1.0, terms, name) for name, terms in tried), key=_line_error
-        )
-        terms = found[0][1]
-        bound = None
-        if design.bound is not None and asked.unit.neighbours is Neighbours.ADD_REMOVE and given.per_person == 1:
-            mu = math.sqrt(float(price.mu_squared))
-            over = math.sqrt(problem.total_weight) * mu / asked.unit.rows_per_person
-            time = mean_bound(given.questions, given.count)
+        for design in designs:
+            fine = design.build(design.fine)
+            assert isinstance(fine, Residuals)
+            strategy = _coarsen_residuals(fine, design)
+            proof = find_certificate(strategy.blocks, sizes, asked.unit, 2)
+            tables = _StreamTables(strategy, proof, sizes, asked.unit, price, given, self.most, enforced)
+            names = (self.strategy,) if self.strategy is not None else tables.names()
+            tried = [(name, tables.priced(name)) for name in names]
+            found = sorted(
+                ((tables.error(terms) if len(tried) > 1 else 1.0, terms, name) for name, terms in tried),
+                key=_line_error,
+            )
+            terms = found[0][1]
             # at what the count of those who are left out leaves of the budget
             left = math.sqrt(terms.squared_shift(sizes, asked.unit) / terms.tables_shift(sizes, asked.unit))
-            bound = None if time is None else design.bound / over * time * left * (1 - 1e-12)
-        return StreamPlan(
-            asked.what,
-            asked.budget,
-            asked.unit,
-            self.name,
-            problem.objective,
-            strategy,
-            terms,
-            price,
-            given,
-            # what is proved of answers without zeros that are known says nothing of these
-            None if problem.objective == "max" or asked.what.domain.impossible else bound,
-            asked.records,
-            notes=tuple(f"{name} would err {error / found[0][0]:.4g} times as much" for error, _, name in found[1:]),
-        )
+            yield StreamPlan(
+                asked.what,
+                asked.budget,
+                asked.unit,
+                self.name,
+                problem.objective,
+                strategy,
+                terms,
+                price,
+                given,
+                None if bound is None else bound / mu * left * (1 - 1e-12),
+                asked.records,
+                notes=tuple(f"{name} would err {error / found[0][0]:.4g} times as much" for error, _, name in found[1:]),
+            )
+
+
+def _bound_at_unit_noise(
+    problem: Problem, designs: Sequence[Design], unit: PrivacyUnit, given: Periods
+) -> float | None:
+    """Of the mean over all periods, at mu 1; None where none is known."""
+    proved = [d.bound for d in designs if d.bound is not None and d.grouped == bool(unit.once_per)]
+    # what is proved of answers without zeros that are known says nothing of these
+    if not proved or unit.neighbours is not Neighbours.ADD_REMOVE or problem.largest or problem.workload.domain.impossible:
+        return None
+    tables = max(proved) * (1 if unit.once_per else unit.rows_per_person)
+    if given.per_person == 1:
+        time = mean_bound(given.questions, given.count)
+        return None if time is None else time * tables / math.sqrt(problem.total_weight)
+    # the tables' total, which no person's rows cancel in: its variance is shared by the cells of each table
+    total = unit.rows_per_person * math.sqrt(
+        math.fsum(float((problem.table_weights(i) / _cells_of(i)).sum()) for i in problem.workload.items)
+    )
+    if given.count > DENSE:
+        return None
+    time = participation_bound(given, total / tables)
+    return (time.rest * tables - max(time.rest - time.total, 0.0) * total) / math.sqrt(problem.total_weight)
+
+
+def _cells_of(item: QueryBlock | QueryFamily) -> float | FloatArray:
+    """(tables,) the number of cells of every table of an item."""
+    return item.family.rows_each if isinstance(item, QueryFamily) else item.rows
 
 
 def _stream_objective(made: StreamPlan) -> float:
@@ -192,6 +238,10 @@ class _StreamTables:
 
     def names(self) -> list[str]:
         """Strategies that may be the best here."""
+        # where nothing but the total is measured, which rows only add to: a band is one of these strategies
+        alone = all(not b.sets.size for b in self.strategy.blocks)
+        if alone and self.unit.neighbours is Neighbours.ADD_REMOVE and suits_totals(self.given):
+            return ["buffers", "dense"]
         width = band_width_for(self.given)
         if width is None or 8 * self._cells() * (width - 1) > _MOST_MEMORY:
             return ["buffers"]

@@ -329,16 +329,14 @@ class StreamPlan(WorkloadPlan):
         places = np.arange(k) * self.periods.apart
         price = sum(int((np.bincount(places >> level) ** 2).sum()) for level in range(n.bit_length()))
         nodes = max(t.bit_count() for t in (n, (1 << (n.bit_length() - 1)) - 1))  # of the worst of 1 to n
-        scale = 2.0**self.terms.filter.shift / math.sqrt(self.terms.filter.response(k, self.periods.apart))
-        return self._once * math.sqrt(price * nodes) * scale
+        change = Fraction(self.terms.change(self._sizes, self.unit), 4**self.terms.grain)
+        return self._once * math.sqrt(price * nodes * change / self.terms.response(self._sizes, self.unit))
 
     @functools.cached_property
     def rounding(self) -> float:
         """The share of the noise that pays for the rounding of the integers, not for what is asked."""
         shift = self.terms.tables_shift(self._sizes, self.unit)
-        response = self.terms.filter.response(self.periods.per_person, self.periods.apart)
-        exact = Fraction(self.terms.change(self._sizes, self.unit) * response)
-        return math.sqrt(shift / (exact / 4 ** (self.terms.grain + self.terms.filter.shift))) - 1
+        return math.sqrt(shift / self.terms.response(self._sizes, self.unit)) - 1
 
     @property
     def participation(self) -> str:
@@ -451,7 +449,8 @@ class StreamPlan(WorkloadPlan):
             "tree",
             f"totals of a binary tree would err {self.tree_error / worst:.3g} times as much in the worst period",
         )
-        cut = "a period of more is refused" if self.unit.total_is_public else "of more, that many are counted"
+        cut = "of more, that many are counted" if self.terms.cuts(self.unit) else "of more, values could wrap around"
+        cut = "a period of more is refused" if self.unit.total_is_public else cut
         yield "arithmetic", f"exact integers; up to {self.terms.most:,} records in a cell of one period, {cut}"
         yield "", f"  what they round adds {self.rounding:.2g} of the noise"
         people = ", and 32 for every person who was counted" if self.terms.enforced else ""

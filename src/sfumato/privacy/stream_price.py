@@ -62,7 +62,9 @@ SLACK = 1 + 2.0**-28  # above (1 - 2^-53)^-(2^24), K of the page above
 _MOST_DECAYS = 32  # so that as many limbs of 48 bits add up in 63
 # e or r times a limb of 48 bits fits 63; shifts end where sums do; b and c fit int64, and 2^g is a double exactly.
 _DECAY_BITS, _MOST_SHIFT, _ROW_BITS, _COLUMN_BITS, _STEEPEST = 12, 100, 14, 62, 53
-_MOST_TAPS, _TAP_BITS = 2**12, 25  # sums of squares of so many fit int64
+_MOST_TAPS, _TAP_BITS, _HALF_TAP = 2**12, 25, 13  # sums of squares of so many fit int64
+MOST_MATRIX = 1_024
+"""Of periods whose columns are compared one with another."""
 _PIECE = 2**10  # periods of a run that are looked at together: powers of every pair of decays, a few megabytes
 _FINE = 2**20  # how finely sums near the number of periods are rounded up
 _STATE_BITS, _SUM_BITS = 90, 102  # what two limbs hold with room for one product
@@ -275,12 +277,38 @@ class WindowFilter(_Runs):
         whole = self.taps[np.searchsorted(self.runs.cumsum(), period - lags, side="right"), lags]
         return np.sign(whole)[:, None] * (np.multiply.outer(abs(whole), np.array(multiples, dtype=np.int64)) >> grain)
 
-    def response(self, participations: int = 1, apart: int = 1) -> int:
-        """The largest squared length of the response to 1 in so many periods, each at least `apart` after the one
-        before, or a bound of it: then no two of them are heard together, and their squares add up. Raises PlanError."""
+    def response(self, participations: int = 1, apart: int = 1, *, alike: bool = False) -> int:
+        """A bound of the largest squared length of the response to 1 in so many periods, each at least `apart` after
+        the one before.
+
+        For several, with M_uv = <C_u, C_v>, it is that of j periods, the most of them or fewer: j times the largest
+        M_uu, and j (j - 1) times the largest M_uv of periods that are as far apart; 0 where no window holds two.
+        Rows may lie in other cells in other periods, so of M_uv the size counts, unless what changes is `alike` in all
+        of them, and then its sign does. Raises PlanError for too many periods.
+        """
+        longest = int((self.taps**2).sum(axis=1).max())
+        far = 0
         if participations > 1 and self.taps.shape[1] > apart:
-            raise PlanError("several participations are priced where no window holds two of them")
-        return participations * int((self.taps**2).sum(axis=1).max())
+            products = np.tril(self._products(), -apart)
+            far = int((products if alike else abs(products))[np.tril_indices(self.periods, -apart)].max())
+        # it is concave in the number of periods, or grows
+        return max(j * longest + j * (j - 1) * far for j in range(1, participations + 1))
+
+    def _products(self) -> NDArray[np.int64]:
+        """(periods, periods) inner products of columns, exactly: of halves of 13 bits, whose sums doubles hold."""
+        n, taps = self.periods, np.repeat(self.taps, self.runs, axis=0)
+        if n > MOST_MATRIX:
+            raise PlanError(f"several participations in one window are priced for at most {MOST_MATRIX:,} periods")
+        columns = np.zeros((n, n), dtype=np.int64)
+        for lag in range(min(n, taps.shape[1])):
+            columns[np.arange(lag, n), np.arange(n - lag)] = taps[: n - lag, lag]
+        high, low = (half.astype(np.float64) for half in (columns >> _HALF_TAP, columns & (2**_HALF_TAP - 1)))
+        squares, mixed, rest = ((a.T @ b).astype(np.int64) for a, b in ((high, high), (high, low), (low, low)))
+        return (squares << (2 * _HALF_TAP)) + ((mixed + mixed.T) << _HALF_TAP) + rest
+
+    def scaled(self, multiple: int, grain: int) -> WindowFilter:
+        """What is heard of a table that weighs multiple / 2^grain."""
+        return WindowFilter(self.runs, np.sign(self.taps) * (abs(self.taps) * multiple >> grain))
 
     def rounding_squared(self) -> Fraction:
         """Nothing is rounded."""
@@ -388,14 +416,31 @@ class StreamTerms:
         """
         if self.participations > 1 and unit.person is None:
             raise PlanError("whoever is in several periods is a person; name the column that says whose record it is")
-        change = self.change(sizes, unit) * self.filter.response(self.participations, self.apart)
-        exact = Fraction(change, 4 ** (self.grain + self.filter.shift))
+        exact = self.response(sizes, unit)
         rounded = self.cells(unit) ** 2 * self.columns() * self.filter.rounding_squared()
         if not exact * rounded:
             return exact + rounded
         # the square of their roots' sum: 2 sqrt(x y) <= x / t + t y for any t, and alike where t^2 = x / y
         middle = Fraction(math.sqrt(exact / rounded))
         return exact + rounded + exact / middle + rounded * middle
+
+    def response(self, sizes: dict[str, int], unit: PrivacyUnit) -> Fraction:
+        """The largest squared change of all values but for what is rounded.
+
+        Where one window holds several periods of a person, products of columns count; so each table is taken at its own
+        worst, as its taps are rounded, and in the total, to which rows only add, what changes is alike in all periods.
+        """
+        k, used = self.participations, self.filter
+        if k == 1 or isinstance(used, IntegerFilter) or used.taps.shape[1] <= self.apart:
+            return Fraction(self.change(sizes, unit) * used.response(k, self.apart), 4 ** (self.grain + used.shift))
+        added, total = replace(unit, neighbours=Neighbours.ADD_REMOVE), 0
+        for family in self.families:
+            for table, multiple in zip(family.sets, family_multiples(family).tolist(), strict=True):
+                one = replace(family, sets=table[None], multiples=np.ones(1, dtype=np.int64))
+                heard = used.scaled(multiple, self.grain).response(k, self.apart, alike=not table.size)
+                total += certified_bound([one], sizes, added, 2) * heard
+        # |x - y|^2 <= 2 |x|^2 + 2 |y|^2, of one who goes and one who comes
+        return Fraction(total * (1 if unit.neighbours is Neighbours.ADD_REMOVE else 4))
 
     def change(self, sizes: dict[str, int], unit: PrivacyUnit) -> int:
         """The largest sum_A (multiple |X_A change|)^2 of one period.
@@ -405,14 +450,45 @@ class StreamTerms:
         be cut: one is removed and one added, each at its own price, and where no response of the filter is negative
         twice what their tables can point apart; elsewhere they may point apart altogether.
         """
-        if unit.neighbours is Neighbours.ADD_REMOVE or unit.total_is_public:
+        if unit.total_is_public:
             return certified_bound(self.families, sizes, unit, 2, self.certificate)
-        alone = PrivacyUnit(Neighbours.ADD_REMOVE, unit.person, unit.rows_per_person)
-        each = certified_bound(self.families, sizes, alone, 2)
+        each = self._added(sizes, replace(unit, neighbours=Neighbours.ADD_REMOVE))
+        if unit.neighbours is Neighbours.ADD_REMOVE:
+            return each
         apart = (
             unit.rows_per_person**2 * negative_products_bound(self.families, sizes) if self.filter.nonnegative else each
         )
         return 2 * (each + min(each, apart))
+
+    def _added(self, sizes: dict[str, int], unit: PrivacyUnit) -> int:
+        """That of one person added.
+
+        Of rows that are counted once per group some may cancel others. Where counts are cut, other people decide which
+        of a person's rows are left in which table; so no table may count on what costs most in another, and each is
+        taken at its own worst. Without groups it makes no difference: a row costs what it does, whatever others do.
+        """
+        if not (unit.once_per and self.cuts(unit)):
+            return certified_bound(self.families, sizes, unit, 2)
+        anywhere = certified_bound(self.families, sizes, replace(unit, once_per=(), rows_per_group=1), 2)
+        alone, total = dict[tuple[object, ...], int](), 0
+        for family in self.families:
+            for table, multiple in zip(family.sets, family_multiples(family).tolist(), strict=True):
+                # tables that look alike cost alike, up to their multiples
+                alike = [(family.names[a], sizes[family.names[a]], family.factors[a]) for a in table.tolist()]
+                key = tuple((name if name in unit.once_per else "", n, factor) for name, n, factor in alike)
+                if key not in alone:
+                    one = replace(family, sets=table[None], multiples=np.ones(1, dtype=np.int64))
+                    alone[key] = certified_bound([one], sizes, unit, 2)
+                total += multiple**2 * alone[key]
+        return min(anywhere, total)
+
+    def cuts(self, unit: PrivacyUnit) -> bool:
+        """Whether counts above the largest stand for it.
+
+        Not where the number of records is public, and a period with more is refused. Sums of the last counts are right
+        modulo 2^64 whatever they are, so that no cut is needed; where it would cost something there is none.
+        """
+        return not unit.total_is_public and not (unit.once_per and isinstance(self.filter, WindowFilter))
 
     def cells(self, unit: PrivacyUnit) -> int:
         """The most cells of one table that change between neighbours, in all periods together."""

@@ -333,7 +333,7 @@ def band_width_for(given: Periods) -> int | None:
 def banded_filter(given: Periods, width: int) -> WindowFilter:
     """A band of so many entries. All columns are of one length where they are few, else all of them are alike."""
     n = given.count
-    taps = _toeplitz_taps(given, width)
+    taps = toeplitz_taps(given, width)
     if n * width > _LISTED:
         return WindowFilter(np.array([n]), np.rint(taps / abs(taps).max() * _LARGEST)[None].astype(np.int64))
     entries = np.repeat(taps[None], n, axis=0)
@@ -345,7 +345,7 @@ def banded_filter(given: Periods, width: int) -> WindowFilter:
             if short > done:
                 own = Periods(short, ask=given.ask, objective=given.objective)
                 narrow = max(1, round(width * short / n))
-                model = _toeplitz_taps(own, narrow)
+                model = toeplitz_taps(own, narrow)
                 beside = _interpolate_table(beside, short, narrow)
                 for peak in peaks if given.objective == "worst" else (1,):
                     beside = _band_entries(model * beside, peak, steps) / model
@@ -353,7 +353,7 @@ def banded_filter(given: Periods, width: int) -> WindowFilter:
         entries *= _interpolate_table(beside, n, width)
     heard = np.add.outer(np.arange(n), np.arange(width)) < n
     entries = entries * heard
-    return _integer_filter(entries / np.sqrt((entries**2).sum(axis=1))[:, None])
+    return integer_filter(entries / np.sqrt((entries**2).sum(axis=1))[:, None])
 
 
 def _interpolate_table(table: FloatArray, n: int, width: int) -> FloatArray:
@@ -367,13 +367,13 @@ def _interpolate_table(table: FloatArray, n: int, width: int) -> FloatArray:
     return table
 
 
-def _integer_filter(entries: FloatArray) -> WindowFilter:
+def integer_filter(entries: FloatArray) -> WindowFilter:
     """Integers of columns (n, w) that begin on the diagonal."""
     scale = (_LARGEST - 1) / abs(entries).max()
     return WindowFilter(np.ones(len(entries), dtype=np.int64), np.rint(entries * scale).astype(np.int64))
 
 
-def _toeplitz_taps(given: Periods, width: int) -> FloatArray:
+def toeplitz_taps(given: Periods, width: int) -> FloatArray:
     """Coefficients of a Toeplitz band of least error, as a gradient finds them: of series, by fast convolutions."""
     from scipy.optimize import minimize  # noqa: PLC0415  (slow to import)
 
@@ -454,7 +454,7 @@ def binary_tree_filter(given: Periods) -> WindowFilter:
     periods, lags = np.indices((n, n))
     later = np.minimum(periods + lags, n - 1)
     heard = (begins[later] <= periods) & (periods + lags < n)
-    return _integer_filter(heard.astype(np.float64))
+    return integer_filter(heard.astype(np.float64))
 
 
 def dense_filter(given: Periods) -> WindowFilter:
@@ -466,7 +466,7 @@ def dense_filter(given: Periods) -> WindowFilter:
     entries = np.zeros((n, n))
     for u in range(n):
         entries[u, : n - u] = lower[u:, u]
-    return _integer_filter(entries)
+    return integer_filter(entries)
 
 
 def _check_few_periods(given: Periods, name: str) -> int:

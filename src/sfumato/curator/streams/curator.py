@@ -45,6 +45,7 @@ from sfumato.privacy.chain import Chain, FileChain, MemoryChain, Turn
 from sfumato.privacy.debits import Debits, Receipt
 from sfumato.privacy.files import is_nonempty_file
 from sfumato.privacy.stream_price import Published, StreamTerms
+from sfumato.privacy.unit import PrivacyUnit
 
 ROOM = 1_000_000
 """People for whom a file of state has room, unless another number is declared: 32 MB."""
@@ -128,9 +129,16 @@ class PublicStream:
             rule = standing.opening.names
             return open_people(source, held.grid, held.unit, held.packing, standing.key, as_written=not rule)
         # where nothing is enforced, that a histogram counts few records of a person is promised too
-        person = None if isinstance(source, Histogram) else held.unit.person
-        rows = held.unit.rows_per_person
-        counts = open_source(source, held.grid, person=person, rows_per_person=rows, packing=held.packing)
+        unit = PrivacyUnit(held.unit.neighbours) if isinstance(source, Histogram) else held.unit
+        counts = open_source(
+            source,
+            held.grid,
+            person=unit.person,
+            rows_per_person=unit.rows_per_person,
+            once_per=unit.once_per,
+            rows_per_group=unit.rows_per_group,
+            packing=held.packing,
+        )
         if held.unit.total_is_public and counts.rows > self.terms.most:
             raise SourceError(f"a period of this stream has at most {self.terms.most:,} records; plan for more")
         return counts
@@ -146,7 +154,9 @@ class PublicStream:
             if isinstance(given, People):
                 given, left, people = given.admit(people, done, terms.participations, terms.apart)
             state = StreamState(state.sums, people)
-            values = measure_period(terms, done, given, self._starts, state.sums, cut=not public, bits=held.bits)
+            values = measure_period(
+                terms, done, given, self._starts, state.sums, cut=terms.cuts(held.unit), bits=held.bits
+            )
             if terms.cut:
                 values.append(measure_persons(terms, done, left, state.sums, held.bits))
             found = Published(label, tuple(values), int(given.rows) if public else None)
@@ -189,7 +199,7 @@ def open_public_stream(
     opening for the same was cut short; NameTaken, BudgetExceeded or LedgerError for what the ledger would not pay.
     NotWritten: spent, but the store is not complete; the same call goes on with it.
     """
-    held = curator_holding(curator)
+    held = curator_holding(curator, grouped=True)
     terms, price, about = rebuild_values((terms, price, about))
     _check_stream_terms(held, terms, price)
     check_plan_hash(plan_hash)
@@ -232,7 +242,7 @@ def resume_stream(
     Raises LedgerError or LedgerCorrupted for a store that the curator's ledger did not pay for, that is not complete,
     that was changed or is open to others; PlanError for another domain or unit.
     """
-    held, chain = curator_holding(curator), FileChain(store, FORMAT, read_stream_lines)
+    held, chain = curator_holding(curator, grouped=True), FileChain(store, FORMAT, read_stream_lines)
     if anchor is not None:
         chain.check(anchor)
     standing = chain.read().state

@@ -90,7 +90,9 @@ class People:
         (first,), *_ = self.opened.session.rows("SELECT count(*) FROM first_left")
         after = connection.execute(_AFTER.format(**told)).fetchnumpy()
         assert self.unit.person is not None
-        source, rows = "(SELECT * FROM given SEMI JOIN admitted USING (who))", Truncation(self.unit.rows_per_person)
+        source, unit = "(SELECT * FROM given SEMI JOIN admitted USING (who))", self.unit
+        groups = tuple(self.grid.axis(a) for a in unit.once_per)
+        rows = Truncation(unit.rows_per_person, groups, unit.rows_per_group)
         for statement in encoding_statements(self.grid, self.opened.columns, source, self.unit.person, rows):
             connection.execute(*statement)
         kept = np.column_stack([np.asarray(after[n]).view(np.int64) for n in ("high", "low", "times", "last")])
