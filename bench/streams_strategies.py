@@ -1,5 +1,7 @@
 """Who errs least over time: `python bench/streams_strategies.py [PYTHON]`, or `--chart` for that of docs/streams.md.
 
+With `--persons`: people in several periods with several rows in each, beside what is proved.
+
 Standard errors of totals in the worst period and in the mean, for noise of deviation 1 at sensitivity 1, and the
 CPU-seconds of planning; then questions and people for whom bands are made, and totals that may be the last. PYTHON is
 one that has jax-privacy, whose buffered Toeplitz matrix of as many periods is made there, in the same run.
@@ -13,12 +15,15 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from who_wins import chart
 
 import sfumato as sf
 from sfumato.privacy.stream_price import IntegerFilter, WindowFilter
+from sfumato.strategies.participation_bounds import participation_bound
+from sfumato.strategies.participation_shapes import lowered_filter
 from sfumato.strategies.periods import Periods
 from sfumato.strategies.time_errors import errors_of_filter
 from sfumato.strategies.time_shapes import (
@@ -126,6 +131,38 @@ def others() -> None:
         judged("banded", banded_filter(given, b), given, time.process_time() - start)
 
 
+def persons() -> None:
+    """People in several periods with several rows in each, and what is proved of them."""
+    domain = sf.Domain({"sex": 2, "age": 10, "department": 30})
+    over = sf.periods(365, per_person=12, apart=30, objective="mean")
+    who: dict[str, Any] = {"neighbours": "add-remove", "person": "id", "rows_per_person": 3, "periods": over}
+    start = time.process_time()
+    shares = {"the total": 1.0, "all else in tables": 0.0}
+    long = {name: participation_bound(over, share, 600) for name, share in shares.items()}
+    print(f"totals, {over.describe()}; no mean is below, after 30 and 600 steps:")
+    for name, share in shares.items():
+        few, many = ((b.total if share else b.rest) for b in (participation_bound(over, share), long[name]))
+        print(f"  of {name}: {few:.4f}, {many:.4f}")
+    print(f"  ({time.process_time() - start:.0f} CPU-s)")
+    for used, alike in ((lowered_filter(over), True), (banded_filter(over, 30), False)):
+        error = float(errors_of_filter(used).mean(over.questions))
+        print(f"  {used.kept[1]} counts kept: {math.sqrt(error * used.response(12, 30, alike=alike)):.4f}")
+    print("three rows a period:         mean, bound of the plan, ratio")
+    asked = {
+        "the total": sf.total(domain),
+        "departments": sf.marginals(domain, sets=[("department",)]),
+        "the total and one-way tables": sf.marginals(domain, upto=1),
+        "all tables up to two": sf.marginals(domain, upto=2),
+    }
+    for name, work in asked.items():
+        for some in ([], ["department"]):
+            plan = sf.plan(work, sf.gdp(1), once_per=some, **who)
+            print(
+                f"  {name + (', once per department' if some else ''):52} {plan.asked_mean:9.4f} {plan.bound:9.4f} "
+                f"{plan.asked_mean / plan.bound:7.4f}"
+            )
+
+
 def unending() -> None:
     """Totals that may be the last, beside those of streams that were known to end there."""
     used = quantise_time_shape(shape_for(sf.periods(None)))
@@ -156,6 +193,9 @@ def drawn() -> str:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:] == ["--persons"]:
+        persons()
+        sys.exit()
     if sys.argv[1:] == ["--chart"]:
         (Path(__file__).parents[1] / "docs" / "charts" / "streams.svg").write_text(drawn(), encoding="utf-8")
         sys.exit()

@@ -32,7 +32,7 @@ QUESTIONS = ("totals", "increments", "last 3", "decayed 0.7", "ranges")
 def test_the_response_bounds_every_pattern() -> None:
     """All patterns of at most k periods, b apart, by brute force, with taps of both signs.
 
-    Mutants: k - 1 columns, the first column for all, a window of b + 1 let in.
+    Mutants: k - 1 columns, the first column for all, products of columns left out where a window holds two.
     """
     rng = np.random.default_rng(1)
     for _ in range(60):
@@ -46,11 +46,7 @@ def test_the_response_bounds_every_pattern() -> None:
                 if all(y - x >= b for x, y in itertools.pairwise(p))
             )
             exact = max((matrix[:, list(p)].sum(axis=1) ** 2).sum() for p in patterns)
-            if k > 1 and w > b:
-                with pytest.raises(PlanError, match="no window holds two"):
-                    used.response(k, b)
-            else:
-                assert exact <= used.response(k, b)
+            assert exact <= used.response(k, b)
     alike = WindowFilter([20], [[7, -5, 3]])
     assert alike.response() == 83
     assert alike.response(4, 3) == 4 * 83

@@ -74,8 +74,8 @@ def _dense(given: Periods) -> WindowFilter:
         return dense_filter(given)
     if not suits_totals(given):
         raise PlanError(
-            f"strategy='dense' keeps a count for every period: for people in several periods it is for up to {DENSE} of "
-            "them, at least two apart, of which no ranges are asked"
+            f"strategy='dense' keeps a count for every period: for people in several it is for up to {DENSE} periods, "
+            "where theirs are at least two apart and no ranges are asked"
         )
     return lowered_filter(given)
 
@@ -184,7 +184,9 @@ class Continual(Mechanism[StreamPlan]):
                 given,
                 None if bound is None else bound / mu * left * (1 - 1e-12),
                 asked.records,
-                notes=tuple(f"{name} would err {error / found[0][0]:.4g} times as much" for error, _, name in found[1:]),
+                notes=tuple(
+                    f"{name} would err {error / found[0][0]:.4g} times as much" for error, _, name in found[1:]
+                ),
             )
 
 
@@ -194,7 +196,12 @@ def _bound_at_unit_noise(
     """Of the mean over all periods, at mu 1; None where none is known."""
     proved = [d.bound for d in designs if d.bound is not None and d.grouped == bool(unit.once_per)]
     # what is proved of answers without zeros that are known says nothing of these
-    if not proved or unit.neighbours is not Neighbours.ADD_REMOVE or problem.largest or problem.workload.domain.impossible:
+    if (
+        not proved
+        or unit.neighbours is not Neighbours.ADD_REMOVE
+        or problem.largest
+        or problem.workload.domain.impossible
+    ):
         return None
     tables = max(proved) * (1 if unit.once_per else unit.rows_per_person)
     if given.per_person == 1:
@@ -210,9 +217,9 @@ def _bound_at_unit_noise(
     return (time.rest * tables - max(time.rest - time.total, 0.0) * total) / math.sqrt(problem.total_weight)
 
 
-def _cells_of(item: QueryBlock | QueryFamily) -> float | FloatArray:
+def _cells_of(item: QueryBlock | QueryFamily) -> FloatArray:
     """(tables,) the number of cells of every table of an item."""
-    return item.family.rows_each if isinstance(item, QueryFamily) else item.rows
+    return np.atleast_1d(np.float64(item.family.rows_each if isinstance(item, QueryFamily) else item.rows))
 
 
 def _stream_objective(made: StreamPlan) -> float:

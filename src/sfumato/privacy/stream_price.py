@@ -289,8 +289,8 @@ class WindowFilter(_Runs):
         longest = int((self.taps**2).sum(axis=1).max())
         far = 0
         if participations > 1 and self.taps.shape[1] > apart:
-            products = np.tril(self._products(), -apart)
-            far = int((products if alike else abs(products))[np.tril_indices(self.periods, -apart)].max())
+            products = self._products()[np.tril_indices(self.periods, -apart)]
+            far = int((products if alike else abs(products)).max()) if products.size else 0
         # it is concave in the number of periods, or grows
         return max(j * longest + j * (j - 1) * far for j in range(1, participations + 1))
 

@@ -71,13 +71,13 @@ def _bounds(
     if whole:
         classes = np.zeros_like(classes)
     law = np.full(len(delays), 1 / len(delays))
-    best, least = law, -math.inf
+    best, least = (delays, classes, law), -math.inf
     with single_thread():
         for step in range(steps):
             alike = classes[:, :, None] == classes[:, None, :]
             value, found = _against(gram, _second_moments(delays + first, alike, law, n))
             if value > least:
-                best, least, kept = law, value, (delays, classes)
+                best, least = (delays, classes, law), value
             costs = _costs(found, delays + first, alike)
             law = law * costs**_POWER
             law /= law.sum()
@@ -88,10 +88,10 @@ def _bounds(
                 delays, classes = np.concatenate([delays, more[0]]), np.concatenate([classes, more[1]])
                 new = _NEW * _FEWER / (_FEWER + step)
                 law = np.append(law * (1 - new), np.full(len(top), new / len(top)))
-        delays, classes = kept
+        delays, classes, law = best
         alike = classes[:, :, None] == classes[:, None, :]
         values = [
-            _against(gram, _second_moments(delays + first, some, best, n))[0] for some in (np.ones_like(alike), alike)
+            _against(gram, _second_moments(delays + first, some, law, n))[0] for some in (np.ones_like(alike), alike)
         ]
     total, rest = (v * (1 - _CARE) for v in values)
     return ParticipationBound(total, rest)
@@ -101,7 +101,7 @@ def _second_moments(places: Places, alike: NDArray[np.bool_], law: FloatArray, n
     """(n, n) E[uu'] of patterns (patterns, k), of which only some pairs of periods count."""
     pairs = (places[:, :, None] * n + places[:, None, :])[alike]
     each = np.repeat(law, alike.sum(axis=(1, 2)))
-    return np.bincount(pairs, each, n * n).reshape(n, n)
+    return np.asarray(np.bincount(pairs, each, n * n), dtype=np.float64).reshape(n, n)
 
 
 def _costs(gram: FloatArray, places: Places, alike: NDArray[np.bool_]) -> FloatArray:

@@ -176,7 +176,7 @@ def test_what_has_no_price_is_refused_before_anything_is_read() -> None:
     unit = PrivacyUnit("add-remove", "who", 3, once_per=("d",))
     ledger = sf.Ledger.in_memory(sf.gdp(1))
     curator = Curator("nowhere.csv", DOMAIN, unit, ledger)
-    with pytest.raises(PlanError, match="streams, conversations and mechanisms that choose by the data have no price"):
+    with pytest.raises(PlanError, match="conversations and mechanisms that choose by the data have no price"):
         curator_holding(curator)
     with pytest.raises(DomainError, match="no attribute is called 'ward'"):
         Curator("nowhere.csv", DOMAIN, PrivacyUnit("add-remove", "who", 3, once_per=("ward",)), ledger)

@@ -103,6 +103,28 @@ def test_nobody_is_counted_more_often_or_nearer_than_is_priced(tmp_path: Path, k
         assert (np.concatenate(found.values) == values).all()
 
 
+@pytest.mark.parametrize("enforced", [True, False])
+def test_of_a_group_few_rows_of_a_person_are_counted_in_a_period(tmp_path: Path, enforced: bool) -> None:
+    """Two rows of each person, one of each value of b; noise is 0. In the next period as in the first.
+
+    Mutants: rows anywhere; more of one value; who has many rows counted in one period alone."""
+    unit = PrivacyUnit("add-remove", "id", 2, once_per=("b",))
+    sf.Ledger.create(tmp_path / "l.db", total=sf.gdp(10**9))
+    of = terms(k=2, b=1, enforced=enforced)
+    held = Curator(None, DOMAIN, unit, sf.Ledger(tmp_path / "l.db"))
+    place = {"name": "s", "plan_hash": HASH, "store": tmp_path / "s.db", "people": 64}
+    stream, _ = open_public_stream(held, of, price(of, unit), **place)
+    rows: list[Row] = [*[("ann", "x", "p")] * 3, ("ann", "x", "q"), ("bob", "y", "r")]
+    third: list[Row] = [("eve", "x", "p"), ("eve", "y", "q"), ("eve", "y", "r")]
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    kept = [rows[0], *rows[3:]]
+    may = [counted([*kept, *two]) for two in itertools.combinations(third, 2)]
+    found = [np.concatenate(stream.append(table(folder, rows + third), f"p{t}").values) for t in range(2)]
+    fits = [[(e == f).all() for e, f in zip(exact(of, np.array([c, c])), found, strict=True)] for c in may]
+    assert sum(map(all, fits)) == 1
+
+
 def test_one_person_changes_the_periods_of_that_person_alone(tmp_path: Path) -> None:
     """Streams with and without each person, by brute force: tables differ in at most k periods, at least b apart, and
     in rows of that person alone. Mutant: a place in the stream that others' rows take."""
