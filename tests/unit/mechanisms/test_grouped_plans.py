@@ -141,7 +141,7 @@ def test_many_attributes_are_planned_too() -> None:
     ("what", "options", "told"),
     [
         (VISITS, {}, "questions to come over a domain have no price for once_per"),
-        (sf.marginals(VISITS, order=1), {"periods": 4}, "tables period after period"),
+        (sf.marginals(VISITS, order=1), {"periods": 4, "once_per": ["ward"]}, "sex, age, department; not ward"),
         (sf.marginals(VISITS, order=1), {"mechanism": "mwem", "records": 1000}, "mechanism='mwem' and a workload have"),
         (sf.marginals(VISITS, order=1), {"mechanism": "projection"}, "mechanism='projection' and a workload have"),
         (sf.marginals(VISITS, order=1), {"public": {("sex",): [3, 4]}}, "tables that are public have no price"),
