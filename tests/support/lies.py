@@ -639,11 +639,8 @@ def _label_rows_without_end(look: Any) -> None:
 
 _PERSONS = ("residuals of persons", "residuals of replaced persons")
 _FILTERED = ("stream", "stream, replaced", "stream of persons", "stream of replaced persons")
-_LEFT_OUT = (
-    *("stream of persons", "stream of replaced persons", "stream of banded persons"),
-    *("stream of persons once per group", "stream of totals of persons"),
-)
-_BANDED = ("stream of banded persons", "stream of persons once per group", "stream of totals of persons")
+_LEFT_OUT = ("stream of persons", "stream of replaced persons", "stream of banded persons")
+_BANDED = ("stream of banded persons",)
 _STREAMS = (*_FILTERED, *_BANDED)
 _RESIDUALS = ("residuals", "residuals, pure and replaced", "residuals of persons", "public tables")
 _MANY = ("many levels, replaced", "many levels within states")
