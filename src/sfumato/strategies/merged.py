@@ -150,7 +150,10 @@ class Merged(Strategy):
             both = np.asarray(np.linalg.pinv(stacked, rcond=_RANK_MERGED_STRATEGY), dtype=np.float64)
             spread = both @ (both.T @ self._whole)
             given = spread / float(self._whole @ spread)
-            return both[:, :-1] - np.multiply.outer(given, self._whole @ both[:, :-1]), given
+            back = both[:, :-1] - np.multiply.outer(given, self._whole @ both[:, :-1])
+            # read back what rounding left, which differs between processors: some lost the whole plan by it
+            left = np.diag(self._used) - back @ matrix - np.multiply.outer(given, self._whole)
+            return back + left @ back, given + left @ given
 
     @property
     def sound(self) -> bool:
