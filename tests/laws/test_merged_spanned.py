@@ -22,7 +22,7 @@ from sfumato.strategies.dense_optimal import optimize_dense
 from sfumato.strategies.design import Problem
 from sfumato.strategies.merged import Merged, columns_by_class
 from sfumato.strategies.merged_planning import least_error
-from sfumato.strategies.merged_rows import nearly_known
+from sfumato.strategies.merged_rows import independent_rows, nearly_known
 from sfumato.strategies.strategy import marginalise
 from sfumato.strategies.union_planning import few_rows
 from sfumato.workloads import QueryBlock, Workload
@@ -74,6 +74,17 @@ def test_columns_by_class_are_all_columns(seed: int) -> None:
     every = distinct_columns([b.lowered() for b in blocks], SIZES)
     assert set(map(tuple, found.T.tolist())) == set(map(tuple, every.T.tolist()))
     assert found.shape == every.shape
+
+
+@pytest.mark.parametrize("beside", [0.0, 1e-9, 1e-5, 1e-2])
+def test_rows_are_independent_however_near_they_lie(beside: float) -> None:
+    """Mutant: rows in the span of others by their inner products alone, which say nothing of a billionth."""
+    rows = np.tri(8, 20)
+    near = rows[:5].sum(axis=0) + beside * np.arange(20.0)
+    stacked = np.vstack([rows, rows[2] + rows[6], near])
+    kept = independent_rows(stacked)
+    assert len(kept) == 8 + (beside > 0)
+    assert np.linalg.matrix_rank(stacked[kept], tol=1e-12) == len(kept)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -133,6 +144,11 @@ def test_the_least_error_of_some_queries_is_not_reached_and_nearly(rows: int) ->
     best = optimize_dense(matrix=columns * np.sqrt(weights)[:, None])
     assert found is not None
     assert 0.97 * rows * best.lower_bound < found <= rows * best.upper_bound
+    # a bound that is found at once is one, too, and is taken where it is enough
+    soon = least_error(problem, few, 0.0)
+    assert soon is not None
+    assert 0.8 * rows * best.lower_bound < soon < found
+    assert least_error(problem, few, soon) == found
     assert least_error(replace(problem, noise="laplace"), few) is None
     assert least_error(replace(problem, unit=PrivacyUnit(Neighbours.REPLACE_ONE)), few) is None
 

@@ -112,7 +112,8 @@ def _grouped(problem: Problem, parts: Sequence[Items], find: Find) -> list[Group
     offer = None
     if hand and tables is not None and several and not all(i.is_marginal for i in several):
         offer = _offer(problem, tables, several, find)
-        least = None if offer is None or not offer.both.best else least_error(problem, several)
+        best = offer is not None and offer.both.best
+        least = least_error(problem, several, offer.root - tables.root) if offer is not None and best else None
         if offer is not None and least is not None and offer.root < tables.root + least:
             # the best of these queries together, with no table, is not needed
             return [offer.both, *(offer.left if g is tables else g for g in rest)]

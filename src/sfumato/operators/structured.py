@@ -154,7 +154,9 @@ class AllRange(Contiguous):
     def gram(self) -> LinearOperator:
         check_dense(self.n, self.n)
         index = np.arange(self.n)
-        return Dense((np.minimum.outer(index, index) + 1) * (self.n - np.maximum.outer(index, index)))
+        # ranges that begin up to one cell and end from another one on: the fewer of both orders hold the two cells
+        ordered = np.multiply.outer(index + 1, self.n - index)
+        return Dense(np.minimum(ordered, ordered.T))
 
 
 @storable

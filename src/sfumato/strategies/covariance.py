@@ -57,9 +57,15 @@ class Lift:
         scale = math.sqrt(float((dense**2).sum(axis=0).max()))
         # the row of ones at the scale of the rest
         square = np.concatenate([np.ones((1, n)), dense / max(scale, 1.0)])
-        if np.linalg.cond(square) > _MAX_CONDITION:
+        try:
+            inverse = np.asarray(np.linalg.inv(square), dtype=np.float64)
+        except np.linalg.LinAlgError:
+            inverse = np.full((n, n), np.inf)
+        # the first is never below the condition, which takes singular values
+        if float(np.linalg.norm(square) * np.linalg.norm(inverse)) > _MAX_CONDITION and (
+            not np.isfinite(inverse).all() or np.linalg.cond(square) > _MAX_CONDITION
+        ):
             raise PlanError("the contrasts and the total do not determine the cells well enough")
-        inverse = np.asarray(np.linalg.inv(square), dtype=np.float64)
         return cls(inverse[:, 0], inverse[:, 1:], max(scale, 1.0))
 
 

@@ -71,6 +71,8 @@ class Problem:
 
     def is_known(self, names: Iterable[str]) -> bool:
         """Whether the joint table of these attributes is public."""
+        if not self.known:
+            return False
         axes = {self.workload.domain.axis(a) for a in names}
         return any(axes <= set(k.axes) for k in self.known)
 

@@ -12,19 +12,19 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato._util.codec import storable, value_fingerprint
+from sfumato._util.codec import storable
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import Block, Combination, Compose, Dense, Identity
 from sfumato.operators.base import FloatArray, Numbers, single_thread
 from sfumato.privacy.columns import MAX_ENTRIES, distinct_columns
 from sfumato.strategies.covariance import check_covariance_size
-from sfumato.strategies.strategy import Estimate, Strategy, row_shape
+from sfumato.strategies.strategy import Estimate, Strategy, query_key, row_shape
 
 _RANK = 1e-12  # of the largest distance: what rounding of doubles leaves of none
 _WAVES = (math.sqrt(2), math.sqrt(3))  # any two numbers unrelated to each other and to pi would do
@@ -181,8 +181,8 @@ class Merged(Strategy):
         return (np.abs(self.measured.matrix).max(axis=0) > 0).astype(np.float64)
 
     @functools.cached_property
-    def _known(self) -> dict[str, _MergedSums | str]:
-        """By fingerprint, S and t of the queries asked about so far, or why there are none."""
+    def _known(self) -> dict[Hashable, _MergedSums | str]:
+        """By key, S and t of the queries asked about so far, or why there are none."""
         return {}
 
     def _columns(self, queries: Sequence[Block]) -> Numbers:
@@ -195,7 +195,7 @@ class Merged(Strategy):
         missing = [a for a in query.attributes if a not in self.measured.attributes]
         if missing:
             raise NotAnswerable(f"nothing about {', '.join(missing)} was measured together with the rest of the query")
-        key = value_fingerprint(query)
+        key = query_key(query)
         known = self._known.get(key)
         if known is None:
             try:
@@ -207,10 +207,15 @@ class Merged(Strategy):
             raise NotAnswerable(known)
         return known
 
-    def _placed(self, query: Block, key: str) -> _MergedSums:
+    @functools.cached_property
+    def _keys(self) -> tuple[Hashable, ...]:
+        """Of the blocks that are combined, what `_known` would call them."""
+        return tuple(map(query_key, self.measured.blocks))
+
+    def _placed(self, query: Block, key: Hashable) -> _MergedSums:
         ends = np.cumsum([0, *(b.rows for b in self.measured.blocks)]).tolist()
-        for i, block in enumerate(self.measured.blocks):
-            if value_fingerprint(block) == key and self._used[ends[i] : ends[i + 1]].all():
+        for i, own in enumerate(self._keys):
+            if own == key and self._used[ends[i] : ends[i + 1]].all():
                 # of a block that is combined itself, all rows of it
                 return _MergedSums(ends[i], (np.eye(query.rows),), np.zeros(query.rows))
         for i, block in enumerate(self.measured.blocks):

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sfumato._util.display import Progress
 from sfumato.operators import Block, Identity, LinearOperator
 from sfumato.operators.base import FloatArray, single_thread
-from sfumato.strategies.dense_blocks import Spectrum, rounding_units, spectrum_of_square
+from sfumato.strategies.dense_blocks import Spectrum, clear_basis, rounding_units, spectrum_of_square
 from sfumato.strategies.dense_dual import BoundedOptimum, relative_gap
 
 
@@ -27,8 +27,13 @@ def independent_rows(rows: FloatArray) -> np.ndarray[tuple[int], np.dtype[np.int
     from scipy.linalg import qr  # noqa: PLC0415  (slow to import)
 
     norms = np.linalg.norm(rows, axis=1)
+    rows = rows / np.maximum(norms, 1e-300)[:, None]
     with single_thread():
-        factor, pivots = qr((rows / np.maximum(norms, 1e-300)[:, None]).T, mode="r", pivoting=True)
+        # of counts nearly always, at half the time
+        clear = clear_basis(rows, rows @ rows.T)
+        if clear is not None:
+            return clear.kept
+        factor, pivots = qr(rows.T, mode="r", pivoting=True)
     pivot = np.abs(np.diagonal(factor))
     rank = int((pivot > pivot[0] * max(rows.shape) * float(np.finfo(np.float64).eps)).sum())
     return np.sort(np.asarray(pivots[:rank], dtype=np.intp))

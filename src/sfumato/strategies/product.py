@@ -51,15 +51,20 @@ class Product(Strategy):
 
     @property
     def blocks(self) -> tuple[Block, ...]:
+        return self._blocks
+
+    @functools.cached_property
+    def _blocks(self) -> tuple[Block, ...]:
+        """What is measured, made once: pieces of a stack are asked for it with every query."""
         scalar = Scaled(Identity(1), self.multiple)
         return (Block(((), *self.groups), (scalar, *(f.measured for f in self.factors))),)
 
-    @property
+    @functools.cached_property
     def attributes(self) -> tuple[str, ...]:
         """The attributes whose joint table is measured."""
         return tuple(a for g in self.groups for a in g)
 
-    @property
+    @functools.cached_property
     def divisor(self) -> float:
         """What one unit of the noise is divided by in normalised answers."""
         return self.multiple * math.prod(f.scale for f in self.factors)
@@ -76,7 +81,8 @@ class Product(Strategy):
         raw = self.raw
         if raw is None or raw.groups != query.groups or row_shape(raw) != row_shape(query):
             return False
-        return query is raw or value_fingerprint(query) == self._raw_print
+        # equal operators have equal fingerprints, which take longer to tell
+        return query == raw or value_fingerprint(query) == self._raw_print
 
     # -- errors ----------------------------------------------------------------------------------
 
@@ -110,11 +116,23 @@ class Product(Strategy):
     def _axis_factors(self, part: _Component) -> list[StrategyFactor]:
         return [self.factors[i] for i in part.mine]
 
+    @functools.cached_property
+    def _cells(self) -> dict[str, int] | None:
+        """The attributes and their cells where the joint table itself is measured, and no total known; else None."""
+        if self.public_total or not all(isinstance(f, Cells) for f in self.factors):
+            return None
+        return {a: n for g, s in zip(self.groups, self.sizes, strict=True) for a, n in zip(g, s, strict=True)}
+
     def row_powers(self, query: Block, power: int) -> FloatArray:
         if self._is_raw(query):
             if self.reconstruction is None:
                 return np.full((1,) * len(query.factors), self.divisor ** (-power))
             return (self.reconstruction**power).sum(axis=1).reshape(row_shape(query)) * self.divisor ** (-power)
+        cells, asked = self._cells, query.attributes
+        if cells is not None and cells.keys() >= {*asked} and all(isinstance(f, Identity) for f in query.factors):
+            # every cell of a marginal table sums as many measured ones
+            summed = math.prod(n for a, n in cells.items() if a not in asked)
+            return np.full((1,) * len(query.factors), float(summed) * self.divisor ** (-power))
         parts, shape = self._answering(query), row_shape(query)
         sums, lines = np.ones((1,) * len(shape)), np.ones((1,) * len(shape))
         ones = self._spread_ones() if power == 2 else None
@@ -223,6 +241,9 @@ class Product(Strategy):
 
     def _components(self, query: Block, *others: Block) -> list[_Component]:
         """The finest partition into which both the strategy's and the queries' groups fit."""
+        if all(len(g) == 1 for g in self.groups) and all(len(g) < 2 for q in (query, *others) for g in q.groups):
+            # of single attributes each is a part by itself
+            return [self._component(query, (i,), set(g)) for i, g in enumerate(self.groups)]
         asked = [set(g) for q in (query, *others) for g in q.groups]
         left = list(range(len(self.groups)))
         parts: list[_Component] = []

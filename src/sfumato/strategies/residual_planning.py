@@ -305,13 +305,13 @@ def _residual_effects(problem: Problem, free_total: bool, lifts: Mapping[str, Li
             if (g, id(f)) not in known:
                 chosen = tuple(lifts.get(a) for a in g)
                 known[g, id(f)] = component_powers(f, tuple(sizes[a] for a in g), 2, chosen)
-            parts.append(known[g, id(f)])
+            parts.append({t: v for t, v in known[g, id(f)].items() if v.any()})
         sets: dict[frozenset[str], tuple[FloatArray, ...]] = {}
         for choice in itertools.product(*parts):
             sums = tuple(p[t] for p, t in zip(parts, choice, strict=True))
             names = frozenset(g[i] for g, t in zip(q.block.groups, choice, strict=True) for i in t)
             noisy = (names or not free_total) and not problem.is_known(names)
-            if noisy and all(v.any() for v in sums) and all(sizes[a] > 1 for a in names):
+            if noisy and all(sizes[a] > 1 for a in names):
                 sets[names] = sums
         out.append(Effect(problem.objective_weight(q), tuple(f.shape[0] for f in q.block.factors), sets))
     return out
@@ -320,9 +320,15 @@ def _residual_effects(problem: Problem, free_total: bool, lifts: Mapping[str, Li
 def _sum_effects(effects: list[Effect]) -> dict[frozenset[str], float]:
     """Per residual set the sum over all queries of the weighted variance that a unit of its variance causes."""
     out: dict[frozenset[str], float] = {}
+    # sets share the sums of their factors, which the effects hold
+    mean: dict[int, float] = {}
     for effect in effects:
         for names, sums in effect.sets.items():
-            means = math.prod(float(v.mean()) * n for v, n in zip(sums, effect.rows, strict=True))
+            means = 1.0
+            for v, n in zip(sums, effect.rows, strict=True):
+                if id(v) not in mean:
+                    mean[id(v)] = float(v.mean())
+                means *= mean[id(v)] * n
             out[names] = out.get(names, 0.0) + effect.weight * means
     return out
 

@@ -50,6 +50,7 @@ from sfumato.strategies.strategy import Estimate, Known, Strategy
 
 _BATCH_CELLS = 2**16  # 512 kB at a time stay in the cache of a core
 _KEPT = 2**23  # values of a file that may stay in memory once read
+_FEW = 2**14  # sets of one order: above, to number them takes longer than to look some up
 
 Sets = NDArray[np.int32]
 Columns = tuple[int, ...]
@@ -284,10 +285,18 @@ class Residuals(Strategy):
     def _places(self) -> dict[str, int]:
         return {a: i for i, a in enumerate(self.names)}
 
+    @functools.cached_property
+    def _numbers(self) -> tuple[dict[tuple[int, ...], int] | None, ...]:
+        """Per order where each set stands; None where they are many, of which few are looked for by themselves."""
+        return tuple({tuple(s): i for i, s in enumerate(k.tolist())} if len(k) <= _FEW else None for k in self.sets)
+
     def _find(self, axes: Sequence[int]) -> int:
         """Where a set stands among those of its order, or -1."""
         if len(axes) >= len(self.sets):
             return -1
+        known = self._numbers[len(axes)]
+        if known is not None:
+            return known.get(tuple(sorted(axes)), -1)
         wanted = np.array([sorted(axes)], dtype=np.int32).reshape(1, len(axes))
         return int(locate_sets(self.sets[len(axes)], wanted, len(self.names))[0])
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -26,7 +26,7 @@ from sfumato.strategies.budget_split import relative_scales
 from sfumato.strategies.covariance import agreement_levels, check_covariance_size
 from sfumato.strategies.design import Design, Problem
 from sfumato.strategies.product import Product
-from sfumato.strategies.strategy import Estimate, Strategy
+from sfumato.strategies.strategy import Estimate, Strategy, query_key
 from sfumato.workloads import QueryBlock, Workload
 
 _HELD = 1_024  # numbers of one query that are kept: of most tables it is one for all their cells
@@ -70,13 +70,13 @@ class Stacked(Strategy):
         return tuple(frozenset(a for b in p.blocks for a in b.attributes) for p in self.pieces)
 
     @functools.cached_property
-    def _chosen(self) -> dict[str, _ChosenPiece | str]:
-        """By fingerprint, the pieces of the queries asked about so far, or why none has them."""
+    def _chosen(self) -> dict[Hashable, _ChosenPiece | str]:
+        """By key, the pieces of the queries asked about so far, or why none has them."""
         return {}
 
     def _found(self, query: Block) -> _ChosenPiece:
         """The piece of least variance for a query, looked for once."""
-        key = value_fingerprint(query)
+        key = query_key(query)
         found = self._chosen.get(key)
         if found is None:
             found = self._chosen.setdefault(key, self._compared(query))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato._util.codec import storable
+from sfumato._util.codec import storable, value_fingerprint
 from sfumato.domain.measures import Measure
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import Block, Combination, Family, Grouping, Identity, LinearOperator
@@ -174,6 +174,11 @@ def order_by_queries(table: FloatArray, first: Block, second: Block, names: Sequ
     columns = [2 * names.index(a) + 1 for a in second.attributes]
     rest = [k for k in range(table.ndim) if k not in rows and k not in columns]
     return table.transpose(rows + columns + rest).reshape(first.rows, second.rows)
+
+
+def query_key(query: Block) -> Hashable:
+    """What tells a query from others and from itself made anew: plain tables themselves, else a fingerprint."""
+    return query if all(isinstance(f, Identity) for f in query.factors) else value_fingerprint(query)
 
 
 def row_shape(query: Block) -> tuple[int, ...]:

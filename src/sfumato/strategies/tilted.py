@@ -172,6 +172,7 @@ class Union(TiltedUnion):
         }
         self._centred = {i: np.stack([centre_gram(g) for g in grams]) for i, grams in self._grams.items()}
         self._plain = {i: _plain_values(k, self.sizes[i]) for i, k in enumerate(self._kinds) if i not in self.tilted}
+        self._seen: dict[int, tuple[TiltShape, FloatArray]] = {}
 
     def _values(self, shapes: Mapping[int, TiltShape]) -> list[FloatArray]:
         out: list[FloatArray] = []
@@ -179,10 +180,15 @@ class Union(TiltedUnion):
             if i in self._plain:
                 out.append(self._plain[i])
                 continue
-            shape, values = shapes[i], [1.0]
-            for g, c in zip(self._grams[i], self._centred[i], strict=True):
-                values += [max(float((shape.covariance * c).sum()), 0.0), max(float(shape.tilt @ g @ shape.tilt), 0.0)]
-            out.append(np.array(values))
+            shape, seen = shapes[i], self._seen.get(i)
+            # one shape changes at a time
+            if seen is None or seen[0] is not shape:
+                values = [1.0]
+                for g, c in zip(self._grams[i], self._centred[i], strict=True):
+                    inside, outside = float((shape.covariance * c).sum()), float(shape.tilt @ g @ shape.tilt)
+                    values += [max(inside, 0.0), max(outside, 0.0)]
+                seen = self._seen[i] = shape, np.array(values)
+            out.append(seen[1])
         return out
 
     def _mixed(self, i: int, inside: FloatArray, outside: FloatArray) -> tuple[FloatArray, FloatArray]:

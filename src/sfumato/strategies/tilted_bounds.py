@@ -202,21 +202,27 @@ def _lowered_roots(squares: FloatArray) -> FloatArray:
 
 def _krylov_basis(u: FloatArray, spectra: Sequence[tuple[FloatArray, FloatArray]]) -> FloatArray:
     """Orthonormal columns: u, and the vectors that R and R^+ of every kind make of it in turn."""
-    basis, waiting = [u], [u]
-    while waiting and len(basis) <= _WIDTHS[0]:
+    most = min(_WIDTHS[0], len(u) - 1) + 1
+    basis, count, waiting = np.empty((most, len(u))), 1, [u]
+    basis[0] = u
+    both = [
+        (s, np.divide(1.0, s, out=np.zeros_like(s), where=s > _LEAST_ROOT * s.max(initial=0.0))) for s, _ in spectra
+    ]
+    while waiting and count < most:
         before, waiting = waiting, list[FloatArray]()
-        for x, (s, vectors) in itertools.product(before, spectra):
-            inverse = np.divide(1.0, s, out=np.zeros_like(s), where=s > _LEAST_ROOT * s.max(initial=0.0))
-            for scale in (s, inverse):
-                y = vectors @ (scale * (vectors.T @ x))
+        for x, (scales, (_, vectors)) in itertools.product(before, zip(both, spectra, strict=True)):
+            turned = vectors.T @ x
+            for scale in scales if count < most else ():
+                y = vectors @ (scale * turned)
                 length = float(np.linalg.norm(y))
                 for _ in range(2):
-                    y = y - np.stack(basis).T @ (np.stack(basis) @ y)
+                    y = y - basis[:count].T @ (basis[:count] @ y)
                 left = float(np.linalg.norm(y))
-                if left > _INVARIANT * length and len(basis) <= min(_WIDTHS[0], len(u) - 1):
-                    basis.append(y / left)
-                    waiting.append(y / left)
-    return np.stack(basis, axis=1)
+                if left > _INVARIANT * length and count < most:
+                    basis[count] = y / left
+                    waiting.append(basis[count])
+                    count += 1
+    return basis[:count].T
 
 
 def _pinched_nuclear_norm(splits: Sequence[Sequence[_RootSplit]], orders: _Orders, *, replaced: bool) -> float:

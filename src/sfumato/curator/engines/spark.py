@@ -265,7 +265,9 @@ class Spark(Engine):
 
         def run() -> None:
             partial = self._kept[0].mapInArrow(_partition_function("count", self._how, tuple(parts)), _SCHEMA)
-            summed = partial.repartition(self._partitions(), "chunk").mapInArrow(_partition_function("total"), _SCHEMA)
+            # no more tasks than slices to add up, and receipts: each takes a worker, with rows or without
+            some = min(self._partitions(), 1 - (-cells // SLICE))
+            summed = partial.repartition(some, "chunk").mapInArrow(_partition_function("total"), _SCHEMA)
             for row in _collect_parts(summed):
                 _check_status(self.label, [row])
                 if row.chunk == RECEIPT:
