@@ -81,7 +81,8 @@ def test_noise_alone_gives_nobody_more_rows_and_does_not_hide_a_tail() -> None:
     covariance = found.covariance(found.workload)
     persons = drawn.binomial(5, 0.8, 5_000), drawn.poisson(drawn.gamma(2, 2, 5_000))
     for numbers, beyond, low, high in [(persons[0], 5, 0, 1), (persons[1], 18, 10, 150)]:
-        answers = numbers_asked(40)[0] @ np.bincount(numbers, minlength=44)
+        asked = numbers_asked(40)[0]
+        answers = asked @ np.bincount(numbers, minlength=asked.shape[1])
         seen = np.array(
             [
                 np.median(draw_left_out(noisy, covariance, 40)[:, beyond])

@@ -17,7 +17,7 @@ from sfumato.domain import Bins, Domain
 from sfumato.errors import InvalidInput, PlanError
 from sfumato.mechanisms.carry_out import carry_out
 from sfumato.operators.base import FloatArray
-from sfumato.planner.left_out import BANDS, draw_left_out, numbers_asked
+from sfumato.planner.left_out import BANDS, draw_left_out, draw_uneven, numbers_asked
 from sfumato.planner.planning import plan
 from sfumato.planner.shares import part_of, replan
 from sfumato.plans.plan import Plan
@@ -30,7 +30,7 @@ from sfumato.workloads import queries
 from sfumato.workloads.core import RECORDS
 
 _MOST = 128  # numbers of rows that are compared, each with a query of its own
-_OF_NUMBERS = Fraction(9, 10)  # of the share, for how many rows persons have; where they lie is known well for little
+_OF_NUMBERS = Fraction(4, 5)  # of the share, for how many rows persons have; the rest for where these lie
 _PLANS = 12  # plans that are made where errors do not follow from one of them
 
 
@@ -47,9 +47,9 @@ def choose_rows(
     """The plan that counts as many rows of each person as errs least, after a look at how many persons have.
 
     Each row more of a person costs noise in every answer, each row fewer leaves rows out. A share of the plan's budget
-    pays for two releases: of how many rows would be left out by each number up to the plan's own, and roughly of who
-    has up to eight times that; and of the plan's questions with as many rows of each person as would do if they lay
-    evenly. The plan that is returned has the best number, and the rest of the budget.
+    pays for two releases: four fifths of it that of how many rows would be left out by each number up to the plan's
+    own, and roughly of rows up to eight times that; the rest that of the plan's questions with as many rows of each
+    person as would do if they lay evenly. The plan that is returned has the best number, and the rest of the budget.
 
     The best is that of the least mean squared error, noise and what is left out together, over the tables of counts,
     tables alike; as what is left out is known roughly, of the least mean logarithm over what it may be. Rows that are
@@ -108,25 +108,26 @@ def choose_rows(
     numbers = carry_out(look, _numbers_of_rows(most, source), name=name, out=folder and folder / "numbers", **pays)
     lost = draw_left_out(numbers.answers, numbers.covariance(numbers.workload), unit.rows_per_person)
     tried, noise = _noise_of(most, 1 - part)
-    cells = np.concatenate([e.cells() for e in most.entries if e.item.unit == RECORDS])
+    cells = np.concatenate([e.cells() for e in most.entries if e.item.unit == RECORDS]).astype(float)
 
-    def best_of(spread: FloatArray) -> int:
-        """The number of least error where of each table's cells the shares of rows left out have these mean squares."""
+    def best_of(uneven: FloatArray) -> int:
+        """The number of least error where a table's mean square is so much more than if what is left out lay evenly."""
+        # what is left out falls into cells by chance: a mean square is at least a mean, and one more square of it
+        even = np.square(lost) * np.mean((1 + uneven) / cells**2, axis=1)[:, None] + lost * np.mean(1 / cells)
         # of logarithms: what a choice loses is a ratio, and tables that are unlikely must not outweigh the rest
-        squares = np.log(noise.mean(axis=1) + np.square(lost[:, tried]) * spread.mean())
+        squares = np.log(noise.mean(axis=1) + even[:, tried])
         return tried[int(np.argmin(squares.mean(axis=0)))]
 
     # Whoever has many rows may have them elsewhere than others have theirs. So this looks at as many rows of each as
     # would be best if all lay evenly.
-    first = best_of(1 / np.square(cells.astype(float)))
+    first = best_of(np.zeros((1, len(cells))))
     where = replan(most, part_of(most.budget, part * (1 - _OF_NUMBERS)), first)
     found = carry_out(where, source, name=second, out=folder and folder / "where", **pays)
-    left = lost.mean(axis=0)
-    best = best_of(_spread(found, max(1.0, left[0] - left[first])))
+    best = best_of(_uneven(found, np.maximum(lost[:, 0] - lost[:, first], 1.0)))
     low, about, high = np.quantile(lost[:, best], (0.025, 0.5, 0.975))
     text = (
         f"{best} rows of a person were chosen by the release {name!r}: about {about:,.0f} rows are left out, "
-        f"{low:,.0f} to {high:,.0f} at 95 %, of those who have up to {unit.rows_per_person * 2**BANDS:,}"
+        f"{low:,.0f} to {high:,.0f} at 95 %"
     )
     made = replan(most, part_of(most.budget, 1 - part), best)
     return replace(made, notes=(*made.notes, text))
@@ -144,35 +145,32 @@ def _check_both_are_paid(account: Ledger, plans: dict[str, list[Plan]]) -> None:
 def _look_plan(most: Plan, part: Fraction) -> Plan:
     """The plan of how many rows are left out by each number of counted ones below the largest, and above that."""
     top = most.unit.rows_per_person
-    beyond, sizes = numbers_asked(top)
-    edges = [*range(top + 1), *(top * 2**j + 1 for j in range(BANDS + 1))]
-    domain = Domain({"rows": Bins(edges, outside="clamp", missing="other")})
-    matrix = np.hstack([beyond, np.zeros((len(beyond), domain.size - len(sizes)))])
+    asked, sizes, widths = numbers_asked(top)
+    above = sizes > top * 2**BANDS  # all of these are asked alike, so one class is enough
+    edges = np.append(0, np.cumsum(widths[~above])).astype(int).tolist()
+    domain = Domain({"rows": Bins([*edges, 2 * edges[-1]], outside="clamp", missing="other")})
+    matrix = np.hstack([asked[:, ~above], asked[:, above][:, :1], np.zeros((len(asked), domain.size - len(edges)))])
     labels = [f"rows beyond {r}, times {1 / (top - r):.3g}" for r in range(top)]
     labels += [f"rows from {top * 2**j + 1} to {top * 2 ** (j + 1)}, as a part" for j in range(BANDS)]
     asked = queries(matrix, domain, labels=labels)
     return plan(asked, part_of(most.budget, part), neighbours=most.unit.neighbours, person=most.unit.person)
 
 
-def _spread(found: Release, rows: float) -> FloatArray:
-    """Of every table of counts the mean square of a cell's share of so many rows, no less than if they lay evenly."""
+def _uneven(found: Release, rows: FloatArray) -> FloatArray:
+    """(draws, tables of counts) how unevenly rows may lie in each table, where a draw of `rows` were counted."""
     entries = found.plan.entries
     errors = found.standard_errors()
     assert errors is not None
     sizes = np.concatenate([e.cells() for e in entries])
     counts = np.concatenate([np.full(len(e.cells()), e.item.unit == RECORDS) for e in entries])
-    tables = np.concatenate([np.full(len(e.cells()), e.item.is_marginal) for e in entries])
+    tables = np.concatenate([np.full(len(e.cells()), int(e.item.is_marginal)) for e in entries])
     starts = np.append(0, np.cumsum(sizes)[:-1])
     squares, means, noise = (
         np.add.reduceat(values, starts) / sizes
         for values in (np.square(found.answers), found.answers, np.square(errors))
     )
-    even = np.square(rows / sizes)
-    # A table's mean is known, so only what differs from it is looked at; and what noise alone does is taken off, its
-    # mean and its deviation.
-    uneven = squares - np.square(means) - noise * (1 - 1 / sizes + np.sqrt(2 * (sizes - 1)) / sizes)
-    above = np.where(tables, uneven, squares - noise - even)
-    return ((even + np.maximum(above, 0.0)) / rows**2)[counts]
+    differ = squares - tables * np.square(means)
+    return draw_uneven(differ[counts], noise[counts], sizes[counts], tables[counts], rows)
 
 
 def _numbers_of_rows(most: Plan, source: Any) -> PerPerson:
