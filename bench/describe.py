@@ -1,6 +1,6 @@
 """How well a table is described that nobody described: kinds, quartiles, missing values and labels beside the truth.
 
-    python bench/describe.py wide [runs, 3 by default]
+    python bench/describe.py wide [runs, 3 by default] [first, 0 by default]
     python bench/describe.py narrow [runs, 40 by default]
     python bench/describe.py pairs [runs, 10 by default]
     python bench/describe.py command
@@ -134,13 +134,13 @@ def figures(name: str, off: list[tuple[str, float]], ranks: float, missing: floa
 HEAD = "| table | columns | kinds right | quartiles within {} of ranks | missing ± {} | labels of {} | blank | CPU-s |"
 
 
-def wide(runs: int = 3) -> None:
+def wide(runs: int = 3, first: int = 0) -> None:
     """100 columns, 10,000 rows."""
     print(HEAD.format("5 %", "2 %", "4 %"), "|---|---|---|---|---|---|---|---|", sep="\n", flush=True)
     for name in TABLES:
         off: list[tuple[str, float]] = []
         cpu = 0.0
-        for run in range(runs):
+        for run in range(first, first + runs):
             with tempfile.TemporaryDirectory() as folder:
                 frame = drawn(name, ROWS, WIDE, run)
                 found, spent = described(frame, Path(folder), ROWS)

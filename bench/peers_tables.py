@@ -1,12 +1,14 @@
 """Beside its peers: labels that nobody listed, and two tables joined.
 
-    python bench/peers_tables.py FOLDER [--only labels|joins]
+    python bench/peers_tables.py FOLDER [--only labels|joins|diagnoses]
 
 Environments are those of bench/peers.py. labels: 100,000 records with labels by Zipf's law of exponent 1 among 5,000
 (generator 3), (1, 1e-6) for an added or removed record: how many labels are shown, and the rmse of the counts of those,
 in records. joins: 20,000 patients in ten groups of age with three visits each, in different ones of 20 departments
 (generator 5); visits by department and age, 0.5-zCDP for an added or removed patient, rmse over 200 cells. Means of
-five releases, of Tumult two; seconds of the clock.
+five releases, of Tumult two; seconds of the clock. diagnoses: the 3,000 diagnoses of bench/labels.py (50,000 patients,
+six visits each, Zipf exponents .5 and 1, generator 2), all of (1, 1e-6) finding labels: how many Tumult shows where k
+of a patient's visits count (1, 2, 3, 6), and in how many of five looks all of the true twenty.
 """
 
 from __future__ import annotations
@@ -121,6 +123,29 @@ told(release)
 """,
     ),
 }
+DIAGNOSES = """
+import json, sys, time
+import numpy as np, pandas as pd
+exponent, k = float(sys.argv[1]), int(sys.argv[2])
+weights = np.arange(1, 3001) ** -exponent
+draws = np.random.default_rng(2).random(300_000)
+codes = np.searchsorted(np.cumsum(weights) / weights.sum(), draws)
+frame = pd.DataFrame({"who": np.repeat(np.arange(50_000), 6), "d": np.char.add("D", codes.astype(str))})
+true = {f"D{i}" for i in np.argsort(-np.bincount(codes), kind="stable")[:20]}
+"""
+OF_DIAGNOSES = """
+rows = spark.createDataFrame(frame)
+shown, start = [], time.time()
+for _ in range(5):
+    session = Session.from_dataframe(
+        ApproxDPBudget(1, 1e-6), "rows", rows, protected_change=AddRowsWithID("who")
+    )
+    found = session.evaluate(
+        QueryBuilder("rows").enforce(MaxRowsPerID(k)).get_groups(["d"]), ApproxDPBudget(1, 1e-6)
+    )
+    shown.append(set(found.toPandas()["d"]))
+print(json.dumps([float(np.mean([*map(len, shown)])), sum(true <= s for s in shown), (time.time() - start) / 5]))
+"""
 JOINS = """
 import json, sys, time
 import numpy as np, pandas as pd
@@ -217,15 +242,35 @@ def table(folder: Path, head: str, shared: str, runs: dict[str, tuple[str, str]]
             print(f"| {title} | could not be run: {reason[:300]} | | |", flush=True)
 
 
+def diagnoses(folder: Path) -> None:
+    """How many of 3,000 diagnoses Tumult shows, and in how many of five looks all of the true twenty."""
+    python = environment(folder, "tmlt")
+    print("| exponent, visits of a patient | labels shown | all of the true twenty, of 5 | s |\n|---|---|---|---|")
+    for exponent in ("0.5", "1"):
+        for visits in ("1", "2", "3", "6"):
+            with tempfile.TemporaryDirectory() as own:
+                run = [str(python), "-c", DIAGNOSES + SPARK + OF_DIAGNOSES, exponent, visits]
+                done = subprocess.run(run, cwd=own, capture_output=True, text=True, check=False, timeout=600)
+            if done.returncode:
+                said = (done.stderr.strip().splitlines() or ["no output"])[-1][:300]
+            else:
+                many, whole, seconds = json.loads(done.stdout.splitlines()[-1])
+                said = f"{many:,.0f} | {whole} | {seconds:.1f}"
+            print(f"| {exponent}, {visits} | {said} |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--only", choices=["labels", "joins"])
+    parser.add_argument("--only", choices=["labels", "joins", "diagnoses"])
     chosen = parser.parse_args()
-    if chosen.only != "joins":
-        table(chosen.folder.resolve(), "labels shown", LABELS, OF_LABELS)
-    if chosen.only != "labels":
-        table(chosen.folder.resolve(), "cells", JOINS, OF_JOINS)
+    folder = chosen.folder.resolve()
+    if chosen.only in (None, "labels"):
+        table(folder, "labels shown", LABELS, OF_LABELS)
+    if chosen.only in (None, "joins"):
+        table(folder, "cells", JOINS, OF_JOINS)
+    if chosen.only in (None, "diagnoses"):
+        diagnoses(folder)
 
 
 if __name__ == "__main__":

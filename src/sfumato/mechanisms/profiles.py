@@ -53,8 +53,8 @@ from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.releases.profiles import (
     Profile,
     ProfileLook,
+    column_counts,
     column_kinds,
-    counts_in,
     kind_of,
     load_profile,
     paired_rule,
@@ -315,11 +315,10 @@ class _Course:
 
     plan: ProfilePlan
 
-    def kinds(self, first: ProfileLook) -> tuple[float, float, dict[str, str]]:
-        """The number of records, its variance, and what each column holds."""
-        total, spread, found = column_kinds(self.plan, first)
-        types = zip(self.plan.names, self.plan.types, strict=True)
-        return total, spread, {n: kind_of(t, found[n]) for n, t in types}
+    def kinds(self, first: ProfileLook) -> dict[str, str]:
+        """What each column holds."""
+        found, types = column_kinds(self.plan, first).kinds, zip(self.plan.names, self.plan.types, strict=True)
+        return {n: kind_of(t, found[n]) for n, t in types}
 
     @property
     def labels(self) -> bool:
@@ -328,7 +327,7 @@ class _Course:
 
     def second(self, first: ProfileLook) -> _Look | None:
         """Signs and powers of two, and years; None where no column has any."""
-        _, _, kinds = self.kinds(first)
+        kinds = self.kinds(first)
         shares = _shares(kinds, labels=self.labels)
         parts: dict[str, tuple[Rule, LinearOperator, Fraction]] = {}
         for name, kind in kinds.items():
@@ -338,7 +337,7 @@ class _Course:
 
     def looks_for_labels(self, first: ProfileLook) -> tuple[tuple[Any, ...], ApproxGaussianEvent] | None:
         """The looks for labels, and their price; None where no column has texts."""
-        _, _, kinds = self.kinds(first)
+        kinds = self.kinds(first)
         texts = [n for n, k in kinds.items() if k == "text"]
         if not texts or not self.labels:
             return None
@@ -356,17 +355,18 @@ class _Course:
         self, first: ProfileLook, second: ProfileLook | None, labels: Mapping[str, Sequence[str]]
     ) -> _Look | None:
         """Cells over the ranges that were found, and counts of labels; None where there is nothing to count."""
-        total, spread, kinds = self.kinds(first)
-        types = dict(zip(self.plan.names, self.plan.types, strict=True))
+        plan, seen = self.plan, [k for k in (first, second) if k is not None]
+        counted, kinds = column_kinds(plan, first), self.kinds(first)
+        types = dict(zip(plan.names, plan.types, strict=True))
         shares = _shares(kinds, labels=self.labels)
         parts: dict[str, tuple[Rule, LinearOperator, Fraction]] = {}
         for name, kind in kinds.items():
             rule: Rule | None = None
-            found = None if second is None else counts_in(second, name, total, spread)
+            found = column_counts(plan, seen, name, counted)
             if kind == "number" and found is not None:
-                rule = _numeric(fine_edges(found, whole=types[name] == "integer"))
+                rule = _numeric(fine_edges(found[1], whole=types[name] == "integer"))
             elif kind == "date" and found is not None:
-                rule = _of_days(date_edges(found)[1], self.plan.formats.get(name, ""))
+                rule = _of_days(date_edges(found[1])[1], plan.formats.get(name, ""))
             elif labels.get(name):
                 rule = Codes(kind="category", outside="other", missing="other", codes=tuple(labels[name]))
             if rule is not None:
@@ -384,11 +384,11 @@ class _Course:
         """All pairs of columns by quarters and common labels; None where fewer than two have any."""
         if not self.plan.pairs:
             return None
-        total, spread, _ = self.kinds(looks[0])
-        rules = {n: r for n in self.plan.names if (r := paired_rule(looks, n, total, spread)) is not None}
+        plan, counted = self.plan, column_kinds(self.plan, looks[0])
+        rules = {n: r for n in plan.names if (r := paired_rule(plan, looks, n, counted)) is not None}
         if len(rules) < 2:
             return None
-        return _pair_look(rules, _part(self.plan.price, self.plan.pairs), self.plan.unit)
+        return _pair_look(rules, _part(plan.price, plan.pairs), plan.unit)
 
 
 # -- what is promised -------------------------------------------------------------------------------------------------
@@ -414,7 +414,7 @@ def _promised(plan: ProfilePlan) -> ProfilePlan:
         look = _design_look(parts, _part(_described_price(plan), share), plan.unit)
         name = next(iter(numeric))
         tree = cast(Tree, parts[name][1])
-        counts = tree_counts(tree, np.zeros(tree.shape[0]), look.variance(name), 0.0, 0.0)
+        counts = tree_counts(tree, np.zeros(tree.shape[0]), look.variance(name)).with_total(0.0, 0.0)
         ranks = _TWO * math.sqrt(float(np.square(counts.errors_upto).mean()))
     labels = _least_label(course, kinds, shares)
     enough = ranks is None or ranks <= _RANKS * plan.records

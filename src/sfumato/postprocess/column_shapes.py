@@ -1,7 +1,7 @@
 """What noisy counts say of one column: where its values lie, how finely to look next, quartiles, mean and histogram.
 
-A column is looked at coarsely and then finely. Here is what is read off either look: functions of noisy counts alone,
-so they cost nothing, and what the second look counts may follow from the first.
+A column is looked at coarsely and then finely. Here is what is read off either look, and off both together: functions
+of noisy counts alone, so they cost nothing, and what the second look counts may follow from the first.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from sfumato.domain.ordered import Dates, Period
 from sfumato.operators import Tree
 from sfumato.operators.base import FloatArray
+from sfumato.postprocess.cones import minimise_quadratic
 
 # An eighth of a look at a scale is a level of its tree, a fourth of one at cells: the least errors of quartiles among
 # the branchings from 2 to 16, for some 500 and 256 cells
@@ -35,6 +36,9 @@ _TAILS = 0.002  # of the values, at either end, that may lie beyond, and as many
 _HIDDEN = 1.5  # standard errors of a count up to a cell
 _MOST_TAIL = 0.1  # of the values: more would cut quartiles off
 _DIGITS = 18  # of a double
+_LOOSE = (
+    1e-9  # of the mean variance: a number of records known exactly is let move by that, so a covariance has an inverse
+)
 _SURE = 4.0  # standard errors: of 256 cells without records, one in a hundred tables shows one
 
 
@@ -79,6 +83,34 @@ class ColumnCounts:
         upto = np.cumsum(np.cumsum(self.covariance, axis=0), axis=1)
         return np.sqrt(np.maximum(np.diagonal(upto)[:-1], 0.0))
 
+    def with_sums(self, rows: FloatArray, sums: FloatArray, covariance: FloatArray) -> ColumnCounts:
+        """The counts of least variance where sums of them are known besides, whose noise is independent of theirs.
+
+        Args:
+            rows: (m, n) how the sums are made of the counts.
+            sums: (m,) the sums, noisy.
+            covariance: (m, m) of these.
+
+        Returns:
+            The counts.
+        """
+        ahead = rows @ self.covariance
+        gain = np.linalg.solve(ahead @ rows.T + covariance, ahead).T
+        return ColumnCounts(self.values + gain @ (sums - rows @ self.values), self.covariance - gain @ ahead)
+
+    def with_total(self, total: float, variance: float) -> ColumnCounts:
+        """The counts where the number of records is known besides, with so much variance."""
+        ones = np.ones((1, len(self.values)))
+        return self.with_sums(ones, np.array([total]), np.array([[variance]]))
+
+    @functools.cached_property
+    def nonnegative(self) -> FloatArray:
+        """(n,) the nearest counts none of which is below 0, by the metric of the covariance: where cells are empty or
+        hold much, that takes a fifth of the noise from quartiles. They are not unbiased."""
+        loose = _LOOSE * float(np.trace(self.covariance)) / len(self.values)
+        metric = np.linalg.inv(self.covariance + loose * np.eye(len(self.values))).astype(np.float64)
+        return minimise_quadratic(metric, metric @ self.values, None, np.maximum(self.values, 0.0))
+
 
 @functools.lru_cache(maxsize=8)  # some megabytes each
 def _tree_inverse(tree: Tree) -> tuple[FloatArray, FloatArray]:
@@ -88,24 +120,47 @@ def _tree_inverse(tree: Tree) -> tuple[FloatArray, FloatArray]:
     return inverse @ matrix.T, inverse
 
 
-def tree_counts(tree: Tree, values: FloatArray, variance: float, total: float, total_variance: float) -> ColumnCounts:
-    """Counts of cells from the noisy sums of a tree, and a number of records that is known from elsewhere.
+def tree_counts(tree: Tree, values: FloatArray, variance: float) -> ColumnCounts:
+    """Counts of cells from the noisy sums of a tree.
 
     Args:
         tree: What was summed.
         values: (l,) the noisy sums.
         variance: That of their noise.
-        total: The number of records.
-        total_variance: Its variance; independent of the sums.
 
     Returns:
         The counts of least variance.
     """
     solve, inverse = _tree_inverse(tree)
-    cells, covariance = solve @ values, variance * inverse
-    ahead = covariance.sum(axis=1)
-    gain = ahead / (float(ahead.sum()) + total_variance)
-    return ColumnCounts(cells + gain * (total - float(cells.sum())), covariance - np.outer(gain, ahead))
+    return ColumnCounts(solve @ values, variance * inverse)
+
+
+def with_coarser(
+    fine: ColumnCounts, edges: Sequence[float], coarse: ColumnCounts, coarse_edges: Sequence[float]
+) -> ColumnCounts:
+    """Counts of fine cells, where a coarser look of independent noise counted the same records.
+
+    Of what the coarser one counted, all is used that lies between edges which both have: values beyond the first and
+    last of them are together in one cell at either end.
+
+    Args:
+        fine: The counts of the fine cells, and of what has no value.
+        edges: Their edges, one more than there are cells of values.
+        coarse: The counts of the coarser look.
+        coarse_edges: Their edges.
+
+    Returns:
+        The counts of least variance of the fine cells.
+    """
+    both = np.intersect1d(edges[1:-1], coarse_edges[1:-1])
+
+    def cuts(own: Sequence[float]) -> FloatArray:
+        """Which cells lie between two neighbours of the edges of both, and last what has no value."""
+        first = np.array([0, *np.searchsorted(own, both), len(own) - 1])
+        return np.add.reduceat(np.eye(len(own)), first, axis=0)
+
+    rows, coarser = cuts(edges), cuts(coarse_edges)
+    return fine.with_sums(rows, coarser @ coarse.values, coarser @ coarse.covariance @ coarser.T)
 
 
 def smoothed_counts(counts: FloatArray) -> FloatArray:
@@ -178,8 +233,8 @@ def date_edges(found: ColumnCounts) -> tuple[Period, tuple[int, ...]]:
 
 
 def quantile_cell(counts: FloatArray, probability: float) -> tuple[int, float]:
-    """The cell that holds a quantile of the values, and how far along in it, from 0 to 1."""
-    upto = smoothed_counts(counts)
+    """The cell that holds a quantile of values of which no count is below 0, and how far along in it, from 0 to 1."""
+    upto = np.cumsum(counts)
     goal = probability * float(upto[-1])
     cell = _crossed(upto, goal)
     before = float(upto[cell - 1]) if cell else 0.0

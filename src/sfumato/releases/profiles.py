@@ -22,7 +22,7 @@ from sfumato._util.codec import storable, value_fingerprint
 from sfumato._util.description import Description, Facts, Sentences, TitledTable
 from sfumato._util.documents import read_document
 from sfumato._util.frames import Frame, safe_text
-from sfumato.cells import Codes, Days, Edges, Grid, Kinds, Rule, Truths
+from sfumato.cells import Codes, Days, Edges, Grid, Kinds, Rule
 from sfumato.domain import Attribute, Bins, Booleans, Categories, Dates, Domain
 from sfumato.errors import InvalidInput
 from sfumato.measurements import Measurement
@@ -37,8 +37,8 @@ from sfumato.postprocess.column_shapes import (
     found_range,
     quantile_cell,
     round_number,
-    smoothed_counts,
     tree_counts,
+    with_coarser,
 )
 from sfumato.postprocess.dependence import cramers_v, quarter_edges
 from sfumato.privacy.labels import LabelLook
@@ -107,8 +107,17 @@ class _Kinds:
     error: float
 
 
-def column_kinds(plan: ProfilePlan, look: ProfileLook) -> tuple[float, float, dict[str, _Kinds]]:
-    """The number of records, its variance, and of each column its kinds, from all columns together.
+@dataclass(frozen=True, slots=True)
+class KindCounts:
+    """What the first look counted: the number of records, its variance, and of each column its kinds."""
+
+    total: float
+    variance: float
+    kinds: Mapping[str, _Kinds]
+
+
+def column_kinds(plan: ProfilePlan, look: ProfileLook) -> KindCounts:
+    """What the first look counted, from all columns together.
 
     Every column counts the same records, so the counts of each are moved to one number, by least squares.
     """
@@ -129,7 +138,7 @@ def column_kinds(plan: ProfilePlan, look: ProfileLook) -> tuple[float, float, di
         counts = np.zeros(len(KINDS))
         counts[possible[name]] = values + (total - float(values.sum())) / size
         out[name] = _Kinds(tuple(counts.tolist()), math.sqrt(variance * (1 - 1 / size) + spread / size**2))
-    return total, spread, out
+    return KindCounts(total, spread, out)
 
 
 def kind_of(kind: str, found: _Kinds) -> str:
@@ -140,29 +149,56 @@ def kind_of(kind: str, found: _Kinds) -> str:
     return KINDS[most] if found.counts[most] > _TOLD * found.error else ""
 
 
-def counts_in(look: ProfileLook, name: str, total: float, spread: float) -> ColumnCounts | None:
-    """The counts of the cells of a column; None where it was not looked at."""
-    seen = look.noisy(name)
-    if seen is None:
+def column_counts(
+    plan: ProfilePlan, looks: Sequence[ProfileLook], name: str, first: KindCounts
+) -> tuple[Rule, ColumnCounts] | None:
+    """How a column was counted last, and the counts by all looks together; None where its cells were not looked at."""
+    seen = [look for look in looks[1:] if name in look.grid.names and not look.paired]
+    if not seen:
         return None
+    rule, counts = seen[-1].rule(name), _cells(seen[-1], name)
+    if isinstance(rule, (Edges, Days)):
+        if len(seen) > 1:
+            counts = with_coarser(counts, rule.edges, _cells(seen[0], name), seen[0].rule(name).edges)
+        if not plan.formats.get(name):  # of days in a declared format some may be numbers too, and count as these
+            possible = _POSSIBLE[dict(zip(plan.names, plan.types, strict=True))[name]]
+            counts = _with_kind(counts, first, name, 0 if isinstance(rule, Edges) else 1, possible)
+    return rule, counts.with_total(first.total, first.variance)
+
+
+def _cells(look: ProfileLook, name: str) -> ColumnCounts:
+    """The counts of the cells of a column by one look."""
+    seen = look.noisy(name)
+    assert seen is not None
     operator, values, variance = seen
     tree = operator if isinstance(operator, Tree) else Tree(len(values), max(2, len(values)), root=False)
-    return tree_counts(tree, values, variance, total, spread)
+    return tree_counts(tree, values, variance)
 
 
-def paired_rule(looks: Sequence[ProfileLook], name: str, total: float, spread: float) -> Rule | None:
+def _with_kind(counts: ColumnCounts, first: KindCounts, name: str, kind: int, possible: Sequence[int]) -> ColumnCounts:
+    """With the values that the first look counted: by how much they are more than the mean of the possible kinds.
+
+    That is independent of the number of records, with which counts of kinds were made to agree.
+    """
+    found, share = first.kinds[name], 1 / len(possible)
+    row = np.full((1, len(counts.values)), 1 - share)
+    row[0, -1] = -share
+    more, variance = found.counts[kind] - first.total * share, found.error**2 - first.variance * share**2
+    return counts.with_sums(row, np.array([more]), np.array([[variance]]))
+
+
+def paired_rule(plan: ProfilePlan, looks: Sequence[ProfileLook], name: str, first: KindCounts) -> Rule | None:
     """How a column is counted in pairs, after what was seen of it: quarters, or common labels; None for too little."""
-    look = next((k for k in looks[:0:-1] if name in k.grid.names), None)
-    counts = None if look is None else counts_in(look, name, total, spread)
-    if look is None or counts is None or total <= 0:
+    seen = column_counts(plan, looks, name, first)
+    if seen is None or first.total <= 0:
         return None
-    rule = look.rule(name)
+    rule, counts = seen
     if isinstance(rule, Codes):
-        often = [i for i in np.argsort(-counts.values[:-1]).tolist() if counts.values[i] >= _COMMON * total]
+        often = [i for i in np.argsort(-counts.values[:-1]).tolist() if counts.values[i] >= _COMMON * first.total]
         return replace(rule, codes=tuple(rule.codes[i] for i in sorted(often[:_MOST_COMMON]))) if often else None
     if not isinstance(rule, (Edges, Days)):
         return rule
-    upto = smoothed_counts(counts.values[:-1])
+    upto = np.cumsum(counts.nonnegative[:-1])
     if _hidden(counts, float(upto[-1])):
         return None
     edges = quarter_edges(rule.edges, upto)
@@ -220,7 +256,7 @@ class ColumnProfile:
         mean: The mean of the values, where values beyond the ends count as these.
         mean_error: Half of its 95 % interval for noise, and how far it may be off as middles of cells are counted.
         edges: The edges of the cells that were counted; of dates days by their number.
-        counts: How many records each cell has, noisy.
+        counts: How many records each cell has: the nearest counts to the noisy ones of which none is below 0.
         labels: The labels that were shown, with the number of records of each, most frequent first.
         distinct: How many different values there are at least; None where none is sure.
     """
@@ -306,10 +342,10 @@ class Profile(ReleaseBase):
     @property
     def records(self) -> float:
         """About how many records there are."""
-        return self._kinds[0]
+        return self._kinds.total
 
     @functools.cached_property
-    def _kinds(self) -> tuple[float, float, dict[str, _Kinds]]:
+    def _kinds(self) -> KindCounts:
         return column_kinds(self.plan, self.looks[0])
 
     @functools.cached_property
@@ -318,22 +354,16 @@ class Profile(ReleaseBase):
         return {n: self._column(n, kind) for n, kind in zip(self.plan.names, self.plan.types, strict=True)}
 
     def _column(self, name: str, known: str) -> ColumnProfile:
-        total, spread, every = self._kinds
-        found = every[name]
-        size = max(total, 1.0)
+        found, size = self._kinds.kinds[name], max(self._kinds.total, 1.0)
         shares = {k: min(1.0, max(0.0, c / size)) for k, c in zip(KINDS, found.counts, strict=True)}
         base = (name, kind_of(known, found), shares, _TWO * found.error / size)
-        for look in self.looks[:0:-1]:
-            rule = look.rule(name) if name in look.grid.names and not look.paired else None
-            if isinstance(rule, Codes):
-                return self._labelled(base, counts_in(look, name, total, spread), self.labels.get(name, ()))
-            if isinstance(rule, Truths):
-                return self._labelled(base, counts_in(look, name, total, spread), ("false", "true"))
-            if isinstance(rule, (Edges, Days)):
-                counts = counts_in(look, name, total, spread)
-                assert counts is not None
-                return _measured(base, rule, counts)
-        return self._labelled(base, None, self.labels.get(name, ()))
+        seen = column_counts(self.plan, self.looks, name, self._kinds)
+        if seen is None:
+            return self._labelled(base, None, self.labels.get(name, ()))
+        rule, counts = seen
+        if isinstance(rule, (Edges, Days)):
+            return _measured(base, rule, counts)
+        return self._labelled(base, counts, self.labels.get(name, ()) if isinstance(rule, Codes) else ("false", "true"))
 
     @functools.cached_property
     def pairs(self) -> tuple[ColumnPair, ...]:
@@ -448,8 +478,8 @@ class Profile(ReleaseBase):
 
 def _measured(base: Any, rule: Edges | Days, counts: ColumnCounts) -> ColumnProfile:
     """A column of numbers or dates, as far as its cells tell."""
-    size = float(smoothed_counts(counts.values[:-1])[-1])
-    if _hidden(counts, size):
+    told = counts.nonnegative[:-1]
+    if _hidden(counts, float(told.sum())):
         return ColumnProfile(*base)
     edges = tuple(map(float, rule.edges))
     days = isinstance(rule, Days)
@@ -461,9 +491,9 @@ def _measured(base: Any, rule: Edges | Days, counts: ColumnCounts) -> ColumnProf
             return Quartile(probability, *(date.fromordinal(int(d)).isoformat() for d in (near, low, high - 1)))
         return Quartile(probability, round_number(low, high, near), low, high)
 
-    quartiles = tuple(at(*quantile_cell(counts.values[:-1], p), p) for p in _QUARTERS)
+    quartiles = tuple(at(*quantile_cell(told, p), p) for p in _QUARTERS)
     clear = int(clear_cells(counts).sum())
-    shape: dict[str, Any] = {"quartiles": quartiles, "edges": edges, "counts": tuple(counts.values[:-1].tolist())}
+    shape: dict[str, Any] = {"quartiles": quartiles, "edges": edges, "counts": tuple(told.tolist())}
     shape["distinct"] = clear or None
     first, last, beyond = found_range(counts)
     shape["beyond"] = beyond

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import date
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sfumato as sf
+from sfumato.cells import Edges, Kinds
 from sfumato.measurements import Measurement
 from sfumato.mechanisms import profiles
 from sfumato.operators import Tree
@@ -33,10 +34,11 @@ from sfumato.postprocess.column_shapes import (
     scale_edges,
     smoothed_counts,
     tree_counts,
+    with_coarser,
     year_edges,
 )
 from sfumato.present.profiles import profile_page, profile_spec
-from sfumato.releases.profiles import Profile, ProfileLook
+from sfumato.releases.profiles import Profile, ProfileLook, column_counts, column_kinds
 from sfumato.releases.released import Provenance
 from sfumato.specs import read_spec
 from support.seeded import draws
@@ -103,21 +105,79 @@ def test_trees_are_read_back_by_least_squares(branching: int) -> None:
     """Mutant: the number of records taken in as if it was known to a record where it is not."""
     random, tree = np.random.default_rng(1), Tree(70, branching, root=False)
     matrix, counts = tree.rows(0, tree.shape[0]), np.arange(70.0)
-    exactly = tree_counts(tree, matrix @ counts, 1.0, counts.sum(), 0.0)
+    exactly = tree_counts(tree, matrix @ counts, 1.0).with_total(counts.sum(), 0.0)
     assert exactly.values == pytest.approx(counts, abs=1e-6)
     found = np.array(
         [
-            tree_counts(tree, matrix @ counts + random.normal(0, 3, len(matrix)), 9.0, counts.sum() + e, 25.0).values
+            tree_counts(tree, matrix @ counts + random.normal(0, 3, len(matrix)), 9.0)
+            .with_total(counts.sum() + e, 25.0)
+            .values
             for e in random.normal(0, 5, 4_000)
         ]
     )
-    told = tree_counts(tree, matrix @ counts, 9.0, counts.sum(), 25.0)
+    told = tree_counts(tree, matrix @ counts, 9.0).with_total(counts.sum(), 25.0)
     assert found.mean(axis=0) == pytest.approx(counts, abs=0.4)
     assert found.std(axis=0) == pytest.approx(told.errors, rel=0.1)
     upto = np.cumsum(found[:, :-1], axis=1).std(axis=0)
     assert upto == pytest.approx(told.errors_upto, rel=0.1)
     row = random.normal(size=70)
     assert (found @ row).std() == pytest.approx(told.error_of(row), rel=0.1)
+
+
+def test_a_coarser_look_is_added() -> None:
+    """Errors of what both looks say are those that are told. Mutants: cells cut where the coarser look has no edge, its
+    values beyond the fine range left out, its counts taken for exact."""
+    random, tree = np.random.default_rng(3), Tree(17, FINE_BRANCHING, root=False)
+    coarse_tree = Tree(8, SCALE_BRANCHING, root=False)
+    edges, coarse_edges = tuple(range(2, 19)), (0, 2, 4, 8, 11, 16, 20, 24)
+    values = np.repeat(np.arange(24), 1 + 3 * np.arange(24))  # from below the fine range to beyond it
+    whole, none = len(values) + 40, 40
+
+    def cells(own: tuple[int, ...]) -> np.ndarray:
+        at = np.clip(np.searchsorted(own, values, side="right") - 1, 0, len(own) - 2)
+        return np.append(np.bincount(at, minlength=len(own) - 1), none).astype(float)
+
+    fine, coarse = cells(edges), cells(coarse_edges)
+
+    def seen(tree: Tree, counts: np.ndarray, error: float) -> ColumnCounts:
+        sums = tree.rows(0, tree.shape[0]) @ counts
+        return tree_counts(tree, sums + random.normal(0, error, len(sums)), error**2)
+
+    found = [
+        with_coarser(seen(tree, fine, 3.0), edges, seen(coarse_tree, coarse, 2.0), coarse_edges).with_total(
+            whole + random.normal(0, 5), 25.0
+        )
+        for _ in range(4_000)
+    ]
+    upto = np.array([np.cumsum(k.values[:-1]) for k in found])
+    assert upto.mean(axis=0) == pytest.approx(np.cumsum(fine[:-1]), abs=0.4)
+    assert upto.std(axis=0) == pytest.approx(found[0].errors_upto, rel=0.1)
+    alone = seen(tree, fine, 3.0).with_total(whole, 25.0)
+    assert (found[0].errors_upto < alone.errors_upto).all()
+    both = [edges.index(e) - 1 for e in (4, 8, 11, 16)]
+    assert (found[0].errors_upto[both] < 0.75 * alone.errors_upto[both]).all()
+
+
+def test_the_nearest_counts_that_are_not_negative() -> None:
+    """They are the counts themselves where none is negative, and cut the noise of quantiles where cells are empty.
+
+    Mutant: negative counts set to 0, which shifts what is counted up to a cell."""
+    random, tree = np.random.default_rng(4), Tree(65, FINE_BRANCHING, root=False)
+    counts = np.zeros(65)
+    counts[[20, 30, 31, 50, 64]] = 300, 200, 200, 300, 100
+    sums = tree.rows(0, tree.shape[0]) @ counts
+    known = tree_counts(tree, sums, 1e-4).with_total(counts.sum(), 0.0)
+    assert known.nonnegative == pytest.approx(counts, abs=0.01)
+    plain, told = [], []
+    for _ in range(200):
+        noisy = tree_counts(tree, sums + random.normal(0, 40, len(sums)), 1600.0).with_total(counts.sum(), 100.0)
+        assert (noisy.nonnegative >= 0).all()
+        plain.append(np.cumsum(noisy.values[:-1]))
+        told.append(np.cumsum(noisy.nonnegative[:-1]))
+    at, true = [10, 25, 40, 60], np.array([0, 300, 700, 1000])
+    before = np.sqrt(np.square(np.array(plain)[:, at] - true).mean())
+    after = np.sqrt(np.square(np.array(told)[:, at] - true).mean())
+    assert after < 0.7 * before
 
 
 @given(st.floats(-1e12, 1e12), st.floats(1e-9, 1e9), st.floats(0, 1))
@@ -154,9 +214,58 @@ def test_quantiles_means_and_clear_cells() -> None:
     mean, error, within = counted_mean(counts, [0, 1, 2, 3, 4, 5], 1, 3)
     assert (mean, within) == (pytest.approx(2.5), pytest.approx(0.5))
     assert 0 < error < 1e-3
+    assert quantile_cell(np.array([0.0, 4.0, 0.0, 4.0]), 0.5) == (1, pytest.approx(1.0))
     noisy = smoothed_counts(np.array([5.0, -5.0, 3.0, 10.0, -2.0]))
     assert (np.diff(noisy) >= 0).all()
     assert noisy[-1] == 11.0
+
+
+def test_all_looks_at_a_column_are_read_together() -> None:
+    """Errors of what three looks say together are those that are told, of few columns too, whose number of records and
+    kinds come from the same noise.
+
+    Mutants: kinds taken for independent of the number of records; the second look left out."""
+    numbers = np.repeat(np.arange(1.0, 101.0), 20)
+    frame = pd.DataFrame({"x": [*map(str, numbers), *[""] * 500], "y": ["a"] * 2_500})
+    plan = sf.plan_profile(frame, sf.gdp(1), records=2_500)
+    course, random = profiles._Course(plan), np.random.default_rng(6)
+    kinds = {"x": [2_000, 0, 0, 500], "y": [0, 0, 2_500, 0]}
+
+    def came(look: Any, noise: float) -> ProfileLook:
+        values = []
+        for block in look.blocks:
+            (name,), (factor,) = block.attributes, block.factors
+            rule = look.grid.rules[look.grid.axis(name)]
+            if isinstance(rule, Kinds):
+                counts = np.array(kinds[name])
+            else:
+                cells = np.clip(np.searchsorted(rule.edges, numbers, side="right") - 1, 0, len(rule.edges) - 2)
+                counts = np.append(np.bincount(cells, minlength=len(rule.edges) - 1), 500)
+            drawn = random.normal(0, noise * math.sqrt(look.noise.variance), block.rows)
+            values.append(np.rint(factor.apply(counts[:, None])[:, 0] + drawn).astype(np.int64))
+        return ProfileLook(look.grid, Measurement(look.blocks, tuple(values), look.noise))
+
+    first = came(profiles._kinds_look(plan), 0.0)
+    two = course.second(first)
+    assert two is not None
+    three = course.third(first, came(two, 0.0), {})
+    assert three is not None
+    found = []
+    for _ in range(300):
+        looks = [came(look, 1.0) for look in (profiles._kinds_look(plan), two, three)]
+        told = column_counts(plan, looks, "x", column_kinds(plan, looks[0]))
+        assert told is not None
+        found.append(told[1])
+    edges = np.array(cast(Edges, told[0]).edges)
+    values = np.array([k.values for k in found])
+    size = np.append(np.ones(len(edges) - 1), 0.0)
+    half = np.append(edges[:-1] < 32, 0.0)
+    for row, true in ((size, 2_000.0), (half, 620.0), (half - 0.31 * size, 0.0)):
+        error = found[0].error_of(row)
+        assert (values @ row).mean() == pytest.approx(true, abs=0.25 * error)
+        assert (values @ row).std() == pytest.approx(error, rel=0.15)
+    fine = tree_counts(three.blocks[0].factors[0].operator, looks[2].noisy("x")[1], looks[2].noisy("x")[2])
+    assert found[0].error_of(half) < 0.85 * fine.error_of(half)
 
 
 def test_no_noise_ends_a_description_in_an_error(tmp_path: Path) -> None:
