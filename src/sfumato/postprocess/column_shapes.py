@@ -36,9 +36,7 @@ _TAILS = 0.002  # of the values, at either end, that may lie beyond, and as many
 _HIDDEN = 1.5  # standard errors of a count up to a cell
 _MOST_TAIL = 0.1  # of the values: more would cut quartiles off
 _DIGITS = 18  # of a double
-_LOOSE = (
-    1e-9  # of the mean variance: a number of records known exactly is let move by that, so a covariance has an inverse
-)
+_LOOSE = 1e-9  # of the mean variance, by which a number of records known exactly may move: so covariances are regular
 _SURE = 4.0  # standard errors: of 256 cells without records, one in a hundred tables shows one
 
 
