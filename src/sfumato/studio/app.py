@@ -492,12 +492,14 @@ def _download(desk: Workspace, request: Request) -> Response:
         if found is None:
             raise InvalidInput("there is no ledger yet")
         return _attachment_response(ledger_csv(found).encode(), "ledger.csv", "text/csv; charset=utf-8")
-    name = query.get("name", "")
+    name, leave_out = query.get("name", ""), "leave_out" in query
     if what == "office.toml":
-        return _attachment_response(outgoing.job_text(desk, name).encode(), what, "application/toml")
+        text = outgoing.job_text(desk, name, leave_out=leave_out)
+        return _attachment_response(text.encode(), what, "application/toml")
     if what in outgoing.KINDS:
+        place, names = desk.stored(name), tuple(query.getlist("a"))
         body = outgoing.outgoing_file(
-            release_of(desk, name), desk.stored(name), what, tuple(query.getlist("a")), query.get("mean")
+            release_of(desk, name), place, what, names, mean=query.get("mean"), leave_out=leave_out
         )
         return _attachment_response(body, f"{name} {what}", outgoing.KINDS[what])
     if what == downloads.STREAM:
@@ -514,7 +516,7 @@ def _download(desk: Workspace, request: Request) -> Response:
     if what == "tables.xlsx":
         kind = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
         told = folder_publication(desk.stored(name))
-        return _attachment_response(release_workbook(release, told), f"{name}.xlsx", kind)
+        return _attachment_response(release_workbook(release, told, leave_out=leave_out), f"{name}.xlsx", kind)
     raise InvalidInput("there is no such file")
 
 

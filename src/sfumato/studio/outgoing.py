@@ -58,13 +58,15 @@ KINDS = {
 
 def publication_fields(place: Path) -> dict[str, Any]:
     """The publication of a release's folder as the page's fields have it."""
-    told = folder_publication(place) or Publication()
+    kept = folder_publication(place)
+    told = kept or Publication()
     # a share above 1 is typed as per cent alone
     flags = ", ".join(f"{m}={s:g}" if s <= 1 else f"{m}={100 * s:g} %" for m, s in told.flags.items())
     labels = [f"{name} = {told.heading(name)}" for name in dict.fromkeys((*told.labels, *told.units))]
     labels += [f"{n}.{cell} = {text}" for n in told.categories for cell, text in told.category_texts(n).items()]
     texts = {name: told.text(name) for name in TEXTS}
     return texts | {
+        "kept": kept is not None,
         "language": told.language,
         "flags": flags,
         "labels": "\n".join(labels),
@@ -231,8 +233,19 @@ def drawable_means(release: Release) -> list[dict[str, Any]]:
     return found
 
 
-def outgoing_file(release: Release, place: Path, what: str, names: tuple[str, ...], mean: str | None = None) -> bytes:
-    """One of `KINDS` as bytes; a chart of counts by some attributes, or of means by them. Raises SfumatoError."""
+def outgoing_file(
+    release: Release,
+    place: Path,
+    what: str,
+    names: tuple[str, ...] = (),
+    *,
+    mean: str | None = None,
+    leave_out: bool = False,
+) -> bytes:
+    """One of `KINDS` as bytes; a chart of counts by some attributes, or of means by them. Raises SfumatoError.
+
+    With `leave_out` formats for other programs lack the numbers that are flagged "suppress".
+    """
     told = folder_publication(place) or Publication()
     if what == "records.csv":
         return _written(lambda folder: release.synthetic().save(folder / what), what)
@@ -245,7 +258,7 @@ def outgoing_file(release: Release, place: Path, what: str, names: tuple[str, ..
         return _written(draw, what)
     if what == "site.zip":
         return _zipped(lambda folder: publish(release, folder / "site", publication=told))
-    return _zipped(lambda folder: write_formats(release, folder / "files", publication=told))
+    return _zipped(lambda folder: write_formats(release, folder / "files", publication=told, leave_out=leave_out))
 
 
 def _written(write: Callable[[Path], object], name: str) -> bytes:
@@ -265,7 +278,7 @@ def _zipped(write: Callable[[Path], object]) -> bytes:
     return packed.getvalue()
 
 
-def job_text(desk: Workspace, name: str = "") -> str:
+def job_text(desk: Workspace, name: str = "", *, leave_out: bool = False) -> str:
     """A job file that does each month what was done here with a release; the spec beside it has its words."""
     spec, ledger = desk.places.spec, desk.places.ledger
     same = ledger.parent == spec.parent
@@ -288,6 +301,7 @@ spec = {_toml_string(spec.name)}
 # source = "table-{{period}}.csv"    # where the table of the month is, if the spec's own is another
 project = {str(project).lower()}
 formats = ["csvw", "px", "xlsx"]
+leave_out = {str(leave_out).lower()}
 languages = [{", ".join(map(_toml_string, languages))}]
 """
 

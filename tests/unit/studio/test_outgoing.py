@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import html
 import io
 import json
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
+import openpyxl
 import pytest
 
 import sfumato as sf
@@ -80,6 +82,25 @@ def test_what_is_taken_away_is_whole(desk: Studio) -> None:
     assert re.search("(Mittelwert|mean) (von|of) ", drawn.text)
     assert desk.ask("/download/chart.svg?name=2026-11&a=sex&mean=height").status == 400
     assert desk.ask("/download/site.zip?name=../2026-11").status == 400
+
+
+def test_suppressed_numbers_are_left_out_where_that_is_asked(desk: Studio) -> None:
+    """Mutants: the switch dropped on the way to the formats, to the workbook, or to the monthly job."""
+    told = {"flags": "suppress=0.000001"}
+    assert desk.post("told", {"name": "2026-11", "told": told}).status == 200
+    numbers: list[int] = []
+    for asked, left_out in (("", False), ("&leave_out=1", True)):
+        packed = zipfile.ZipFile(io.BytesIO(desk.ask(f"/download/files.zip?name=2026-11{asked}").body))
+        lines = list(csv.DictReader(packed.read("files/csv/sex.csv").decode("utf-8-sig").splitlines()))
+        assert {line["flag"] for line in lines} == {"suppress"}
+        assert [line["answer"] == "" for line in lines] == [left_out] * len(lines)
+        book = openpyxl.load_workbook(io.BytesIO(desk.ask(f"/download/tables.xlsx?name=2026-11{asked}").body))
+        cells = [c for sheet in book for row in sheet.iter_rows(values_only=True) for c in row]
+        numbers.append(sum(type(c) in (int, float) for c in cells))
+        job = tomllib.loads(desk.ask(f"/download/office.toml?name=2026-11{asked}").text)
+        assert job["tables"][0]["leave_out"] is left_out
+    assert numbers[1] < numbers[0] / 2
+    assert desk.post("told", {"name": "2026-11", "told": {"flags": "*=.1, suppress=.5"}}).status == 200
 
 
 def test_a_projected_release_stands_beside_its_own(desk: Studio) -> None:

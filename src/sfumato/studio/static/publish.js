@@ -1,6 +1,7 @@
 // The sixth page: what leaves it. Titles and marks, the projected release, a site, a workbook, files, charts, records.
 
 import { $, attempt, data, fill, h, options, post, setText, spoken } from "./common.js";
+import { pageLanguage } from "./language.js";
 
 const name = data.name;
 const FIELDS = ["title", "subtitle", "institution", "contact", "period", "licence", "language", "flags", "notes", "labels"];
@@ -12,10 +13,22 @@ const FILES = [
 ];
 const address = (file, more = "") => `/download/${file}?name=${encodeURIComponent(name)}${more}`;
 
+// numbers that an office does not print are left out of the files where it says so
+const LEFT_OUT = ["tables.xlsx", "files.zip"];
+const leftOut = () => ($("leave-out").checked && !$("offer-leave-out").hidden ? "&leave_out=1" : "");
+function offerFiles() {
+  $("office").href = address("office.toml", leftOut());
+  fill($("files"), FILES.map(([file, text]) => h("li", {}, h("a", { href: address(file, LEFT_OUT.includes(file) ? leftOut() : ""), download: "" }, text))));
+}
+
 function show(told) {
-  options($("language"), told.languages.map((l) => [l, LANGUAGES[l] ?? l]), told.language);
-  for (const field of FIELDS) $(field).value = told[field];
+  // until something is kept, pages for readers are in the language of this one
+  const language = told.kept ? told.language : pageLanguage();
+  options($("language"), told.languages.map((l) => [l, LANGUAGES[l] ?? l]), language);
+  for (const field of FIELDS) if (field !== "language") $(field).value = told[field];
   $("labels").rows = Math.min(20, Math.max(5, told.labels.split("\n").length + 1));
+  $("offer-leave-out").hidden = !/(^|,\s*)suppress=/.test(told.flags);
+  offerFiles();
 }
 
 const tables = data.attributes.filter((a) => a.table).map((a) => [a.name, a.name]);
@@ -50,9 +63,8 @@ if (data.error) { $("problem").hidden = false; setText($("problem"), data.error)
 if (data.told) {
   $("publishable").hidden = false;
   $("offer-cells").hidden = !data.cells.length;
-  $("office").href = address("office.toml");
   show(data.told);
-  fill($("files"), FILES.map(([file, text]) => h("li", {}, h("a", { href: address(file), download: "" }, text))));
+  $("leave-out").addEventListener("change", offerFiles);
   const drawn = [...(tables.length ? [["", "counts"]] : []), ...[...new Set(data.means.map((m) => m.mean))].map((m) => [m, `means of ${m}`])];
   $("chart").hidden = !drawn.length;
   if (drawn.length) {
