@@ -93,6 +93,7 @@ def test_a_year_is_counted_and_a_release_published(page: Studio, browser: Browse
     browser.until(lambda: "flags are marks" in browser.text("#told-refused"))
     assert not browser.text("#problem"), "what is refused here is said beside the button, and over nothing"
     browser.type("#flags", "*=0,1; suppress=50 %")
+    assert not browser.find("#leave-out").is_displayed(), "offered where a flag suppresses"
     browser.click("#add-cells")
     lines = browser.find("#labels").get_attribute("value")
     assert "sex.female = " in lines
@@ -105,6 +106,10 @@ def test_a_year_is_counted_and_a_release_published(page: Studio, browser: Browse
     assert (told.text("title"), dict(told.flags)) == ("People by age", {"*": 0.1, "suppress": 0.5})
     assert told.category_texts("sex") == {"female": "weiblich", "(other)": "unbekannt"}
     assert read_publication(page.desk.places.spec) == told
+    browser.click("#leave-out")
+    asking = [a.get_attribute("href") for a in [*browser.all("#files a"), browser.find("#office")]]
+    files = [href.split("/")[-1].split("?")[0] for href in asking if "leave_out" in href]
+    assert files == ["tables.xlsx", "files.zip", "office.toml"]
     browser.click("#project")
     browser.until(lambda: "2026-11-projected" in browser.text("#projected"))
     assert "2026-11-projected" in [o.text for o in browser.all("#releases option")]
