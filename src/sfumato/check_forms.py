@@ -103,7 +103,6 @@ FamilyMap names:[text] factors:[Map] sets:int32*2 multiples:int64*1|none
 FittedModel shares:float64* forest:Forest mixture:Mixture
 Forecast body:text queries:count raw:float width:float|none square:float lever:float span:float|none
     records:count|none
-ShownLabels labels:[[text]] sequence:size anchor:text
 Forest shares:float64* edges:[[int]] tables:[float64*]
 GaussianEvent mu_squared:ratio
 Grid names:[text] rules:[Rule] moves?:[Moves]
@@ -134,7 +133,6 @@ Kronecker factors:[Operator]
 KroneckerMap parts:[Map]
 LabelLook attribute:text trim:bool most:size selection:LabelSelection price:ApproxGaussianEvent letters?:size
     columns?:[text]
-LabelOpening plan_hash:text ledger_id:text name:text looks:[LabelLook]
 LabelPlan workload:Workload budget:Budget unit:PrivacyUnit mechanism:text objective:text price:ApproxGaussianEvent
     looks:[LabelLook] expected:[Expected] records:count|none notes:[text] considered:[Candidate]
 LabelSelection noise:RoundedGaussian weight:size per_person:size threshold:size delta:ratio

@@ -22,8 +22,9 @@ from sfumato.curator.people import Joined, PerPerson
 from sfumato.curator.rows.written import Source, source_of
 from sfumato.errors import InvalidInput
 from sfumato.mechanisms import carry_out
-from sfumato.mechanisms.profiles import plan_profile, steps_beside
+from sfumato.mechanisms.profiles import plan_profile
 from sfumato.mechanisms.registry import make_mechanism
+from sfumato.mechanisms.steps import looks_beside
 from sfumato.planner.inverse import budget_for, plan_for
 from sfumato.planner.opening import read_stored
 from sfumato.planner.planning import compared, plan
@@ -256,7 +257,7 @@ def describe(
 
 def _profile_folder(folder: Path) -> Path:
     """The folder for a description, made where it is not there. Raises InvalidInput where something else lies in it."""
-    ours = {PROFILE, steps_beside(PROFILE).name}
+    ours = {PROFILE, looks_beside(PROFILE).name}
     try:
         there = [p.name for p in folder.iterdir()] if folder.is_dir() else []
         if there and not ours & set(there):

@@ -317,7 +317,7 @@ def prepared(folder: Path) -> tuple[Path, sf.Ledger]:
     return folder / "t.parquet", sf.Ledger.create(folder / "l.db", total=BUDGET)
 
 
-@pytest.mark.parametrize(("where", "after", "looks"), [("Curator", 1, 1), ("LabelCurator", 0, 2), ("Curator", 2, 3)])
+@pytest.mark.parametrize(("where", "after", "looks"), [("Curator", 1, 1), ("LabelCurator", 0, 2), ("Curator", 2, 4)])
 def test_a_kill_between_looks_is_gone_on_with(where: str, after: int, looks: int, tmp_path: Path) -> None:
     """Mutants: looks taken again; the price debited again; what came before thrown away."""
     source, ledger = prepared(tmp_path)
@@ -331,7 +331,7 @@ def test_a_kill_between_looks_is_gone_on_with(where: str, after: int, looks: int
             sf.plan_profile(source, BUDGET), tmp_path / "gone.parquet", ledger=ledger, name="describe",
             out=tmp_path / "p" / "profile.sfumato",
         )  # fmt: skip
-    with pytest.raises(InvalidInput, match="another description"):
+    with pytest.raises(InvalidInput, match="another release"):
         sf.describe(source, BUDGET, ledger=ledger, out=tmp_path / "p", name="other")
     found = sf.describe(source, BUDGET, ledger=ledger, out=tmp_path / "p")
     assert ledger.spent == entry.price
@@ -528,7 +528,7 @@ def test_a_kill_before_the_pairs_is_gone_on_with(tmp_path: Path) -> None:
     script = textwrap.dedent(KILLED.format(where="Curator", after=3, before="pass"))
     script = script.replace('out="p"', 'out="p", pairs=0.3')
     assert subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=False).returncode == 9
-    assert len(StepStore.at(tmp_path / "p" / "profile.sfumato.looks").came) == 4
+    assert len(StepStore.at(tmp_path / "p" / "profile.sfumato.looks").came) == 5  # of two columns labels are found
     found = sf.describe(source, BUDGET, ledger=ledger, out=tmp_path / "p", pairs=0.3)
     assert found.pairs
     assert [e.kind for e in ledger.entries()] == ["spend", "released"]

@@ -20,17 +20,18 @@ import pytest
 from typer.testing import CliRunner
 
 import sfumato as sf
+from sfumato._util.bundles import unpack_value
 from sfumato.check_release import Check
 from sfumato.cli import app
-from sfumato.curator.labels import LabelOpening, LabelStore, LabelTable, ShownLabels, open_labels
+from sfumato.curator.labels import LabelTable, open_labels
 from sfumato.curator.rows.sources import open_source
+from sfumato.curator.steps import StepStore
 from sfumato.domain.mock import mock_columns
 from sfumato.errors import (
     BudgetError,
     BudgetExceeded,
     DomainError,
     InvalidInput,
-    LedgerError,
     NameTaken,
     NotWritten,
     PlanError,
@@ -226,7 +227,7 @@ def test_a_ledger_pays_both_looks_before_the_first(tmp_path: Path, currency: str
     release = sf.release(plan, table(), ledger=ledger, name="a", out=tmp_path / "a")
     assert ledger.delta_remaining == Fraction(1, 4_000_000)
     assert [e.kind for e in ledger.entries()] == ["spend", "released"]
-    assert not (tmp_path / "a.labels").exists()
+    assert not (tmp_path / "a.looks").exists()
     # the same call reads it back, free
     again = sf.release(plan, table(), ledger=ledger, name="a", out=tmp_path / "a")
     assert again.result_hash == release.result_hash
@@ -267,9 +268,8 @@ def test_a_kill_between_the_looks_is_resumed_with_the_labels_that_were_shown(
     """Mutant: labels are looked for again. The second look is taken once, whatever becomes of the files."""
     plan, ledger = prepared(tmp_path)
     killed(tmp_path, "labels.plan_of_found")
-    shown = LabelStore.at(tmp_path / "a.labels").found
-    assert shown is not None
-    assert "flu" in shown.labels[0]
+    (shown,) = (unpack_value(labels) for labels in StepStore.at(tmp_path / "a.looks").came)
+    assert "flu" in shown
     (entry,) = ledger.entries()
     assert not entry.released
 
@@ -282,14 +282,14 @@ def test_a_kill_between_the_looks_is_resumed_with_the_labels_that_were_shown(
         sf.release(plan, tmp_path / "gone.parquet", ledger=ledger, name="a", out=out)
     with pytest.raises(NameTaken):
         sf.release(plan, source, ledger=ledger, name="a")
-    copy = (tmp_path / "a.labels").read_bytes()
+    copy = (tmp_path / "a.looks").read_bytes()
     release = sf.release(plan, source, ledger=ledger, name="a", out=out)
-    assert release.table("d").labels[0][:-1] == shown.labels[0]
+    assert release.table("d").labels[0][:-1] == shown
     assert ledger.spent == entry.price
     assert [e.kind for e in ledger.entries()] == ["spend", "released"]
-    assert not (tmp_path / "a.labels").exists()
+    assert not (tmp_path / "a.looks").exists()
     # a copy of the file does not pay for a second look elsewhere
-    (tmp_path / "b.labels").write_bytes(copy)
+    (tmp_path / "b.looks").write_bytes(copy)
     with pytest.raises(NameTaken):
         sf.release(plan, source, ledger=ledger, name="a", out=tmp_path / "b")
 
@@ -305,7 +305,7 @@ def test_a_kill_at_every_boundary_is_gone_on_from_or_says_that_a_look_was_lost(
     work = sf.marginals(nested(most=20), order=1)
     plan, frame, here = sf.plan(work, WIDE, neighbours="add-remove"), coded(), tmp_path / "here"
     here.mkdir()
-    (here / "a.labels").touch(mode=0o600)  # of a process that was killed before it wrote a line
+    (here / "a.looks").touch(mode=0o600)  # of a process that was killed before it wrote a line
     ledger, left = sf.Ledger.create(here / "l.db", total=WIDE), list[str]()
     drawn: list[int] = []
 
@@ -322,27 +322,26 @@ def test_a_kill_at_every_boundary_is_gone_on_from_or_says_that_a_look_was_lost(
 
         monkeypatch.setattr(of, step, copied)
 
-    leaves(LabelStore, "take")
-    leaves(LabelStore, "keep")
+    leaves(StepStore, "spend")
+    leaves(StepStore, "keep")
     leaves(sf.Ledger, "debit")
     leaves(LabelTable, "shown")
     release = sf.release(plan, frame, ledger=ledger, name="a", out=here / "a")
-    assert left == ["debit", "keep", *["take", "keep"] * 3, "take"]
+    assert left == ["debit", *["spend", "keep"] * 3, "spend"]
     assert sum(drawn) == 3
     monkeypatch.undo()
     for i, step in enumerate(left):
         place = tmp_path / f"{i}"
-        ledger, store = sf.Ledger(place / "l.db"), LabelStore.at(place / "a.labels")
+        ledger, store = sf.Ledger(place / "l.db"), StepStore.at(place / "a.looks")
         again = partial(sf.release, plan, frame, ledger=ledger, name="a", out=place / "a")
         if step != "keep":
             with pytest.raises(NameTaken, match="never stored"):
                 again()
             continue
-        assert store.found is not None
-        kept, last = store.found.labels, i == 1  # a table that is gone for a while costs nothing
-        if last:
-            with pytest.raises(NotWritten, match=r"not all labels.*the same command again goes on"):
+        if len(store.came) == 1:  # a table that is gone for a while costs nothing
+            with pytest.raises(NotWritten, match=r"not all looks.*the same command again goes on"):
                 sf.release(plan, place / "gone.csv", ledger=ledger, name="a", out=place / "a")
+        kept = store.came
         drawn.clear()
         leaves(LabelTable, "shown")
         found = again()
@@ -350,38 +349,13 @@ def test_a_kill_at_every_boundary_is_gone_on_from_or_says_that_a_look_was_lost(
         assert len(drawn) == 3 - len(kept)
         assert {*found.table("chapter").labels[0]} == {*release.table("chapter").labels[0]}
         assert [e.kind for e in ledger.entries()] == ["spend", "released"]
-        assert not (place / "a.labels").exists()
-
-
-def lay(store: LabelStore, lines: list[ShownLabels | None]) -> None:
-    """Write lines of what was shown, None for a look that is taken, and read them."""
-    for line in lines:
-        if line is None:
-            store.take()
-        else:
-            store.keep(line)
-        assert store.found == (line or store.found)
-
-
-def test_lines_of_labels_that_do_not_follow_are_refused(tmp_path: Path) -> None:
-    """Mutants: what was shown before is changed; labels without a look; a look that is taken twice."""
-    plan, _ = prepared(tmp_path)
-    opening = LabelOpening(plan.fingerprint, "l", "a", plan.looks)
-    paid = ShownLabels((), 1, "x")
-    for lines in ([paid, paid], [ShownLabels((("a",),), 1, "x")], [paid, None, ShownLabels((), 1, "x")], [None]):
-        with pytest.raises((LedgerError, ValueError)):
-            lay(LabelStore.create(None, opening), lines)
-    store = LabelStore.create(None, opening)
-    store.keep(paid)
-    store.take()
-    with pytest.raises(LedgerError):
-        store.take()
+        assert not (place / "a.looks").exists()
 
 
 def test_a_kill_before_the_debit_leaves_nothing_in_the_way(tmp_path: Path) -> None:
     plan, ledger = prepared(tmp_path)
     killed(tmp_path, "labels.LabelCurator")
-    assert (tmp_path / "a.labels").exists()
+    assert (tmp_path / "a.looks").exists()
     assert ledger.spent == 0
     sf.release(plan, tmp_path / "table.parquet", ledger=ledger, name="a", out=tmp_path / "a")
     other = planned(neighbours="replace-one")
@@ -393,7 +367,7 @@ def test_a_kill_before_the_debit_leaves_nothing_in_the_way(tmp_path: Path) -> No
     with pytest.raises(InvalidInput, match="another release"):
         sf.release(other, tmp_path / "table.parquet", ledger=ledger, name="a", out=tmp_path / "a")
     # what is owed nothing any more is in nobody's way
-    LabelStore.at(tmp_path / "a.labels").take()
+    StepStore.at(tmp_path / "a.looks").spend(GaussianEvent(Fraction(1, 10**6)))
     sf.release(other, tmp_path / "table.parquet", ledger=ledger, name="a", out=tmp_path / "a")
 
 

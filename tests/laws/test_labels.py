@@ -20,7 +20,7 @@ import pytest
 from scipy.special import log_ndtr, ndtr, ndtri
 
 import sfumato as sf
-from sfumato.curator.labels import open_labels, remaining_after, show_labels
+from sfumato.curator.labels import check_looks, open_labels, show_labels
 from sfumato.errors import BudgetError, BudgetExceeded, PlanError
 from sfumato.mechanisms.labels import label_rounds, select_labels
 from sfumato.privacy import labels as law_module
@@ -317,7 +317,7 @@ def test_rounds_that_were_not_drawn_are_not_added_up() -> None:
     assert not are_rounds_whole([looks[0], LabelLook("d", False, 100, lied, price)])
     assert not are_rounds_whole(looks[1:])
     with pytest.raises(PlanError, match="other rounds"):
-        remaining_after([looks[0], replace(looks[1], selection=lied)], ApproxGaussianEvent(4, DELTA * 3), ADD)
+        check_looks([looks[0], replace(looks[1], selection=lied)], ADD)
     for wrong in (((0, first.noise.sigma),), ((31, first.noise.sigma),), ((1, Fraction(2**41)),)):
         with pytest.raises(PlanError):
             replace(second, before=wrong)

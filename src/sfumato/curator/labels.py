@@ -1,23 +1,21 @@
 """The door that finds labels: those that many persons have, and nothing else, come out; decision 0163.
 
-The order of steps is that of `curator`: price, ledger, table, debit, look. All looks are paid for before the first: at
-each attribute and length of prefixes one, and one at the tables. What was shown and which look is owed lies in a file,
-by which a process that was killed between two of them is gone on with: none is taken twice.
+The order of steps is that of `curator`: price, ledger, table, debit, look. At each attribute and length of prefixes it
+is one, which whoever pays for several (`steps`) writes down before noise is drawn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato._util.bundles import check_text, pack_value, unpack_value
-from sfumato._util.codec import storable
+from sfumato._util.bundles import check_text
 from sfumato._util.elsewhere import find_engine
 from sfumato._util.text import normalize_nfc
 from sfumato.cells import Codes
@@ -34,11 +32,9 @@ from sfumato.curator.rows.encoding import (
 from sfumato.curator.rows.readers import DuckDBSession, attempt, open_persons
 from sfumato.curator.rows.sources import Histogram
 from sfumato.curator.rows.written import source_of
-from sfumato.errors import DomainError, InvalidInput, LedgerError, NotWritten, PlanError
-from sfumato.privacy.accounting import Account, Event, GaussianEvent
-from sfumato.privacy.chain import FileChain, Format, MemoryChain
-from sfumato.privacy.debits import Debits, Receipt
-from sfumato.privacy.files import Wording
+from sfumato.errors import DomainError, InvalidInput, NotWritten, PlanError
+from sfumato.privacy.accounting import ApproxGaussianEvent
+from sfumato.privacy.debits import Debits
 from sfumato.privacy.labels import CLIPPED_AT, LabelLook, LabelSelection, are_rounds_whole, rounds_of
 from sfumato.privacy.noise import BitSource
 from sfumato.privacy.reserved_budget import ReservedBudget
@@ -264,7 +260,13 @@ class LabelCurator:
     __slots__ = ("_held", "_source")
 
     def __init__(
-        self, source: Any, domain: object, unit: PrivacyUnit, ledger: Debits, *, table: str | None = None
+        self,
+        source: Any,
+        domain: object,
+        unit: PrivacyUnit,
+        ledger: Debits | ReservedBudget,
+        *,
+        table: str | None = None,
     ) -> None:
         self._held = CuratedTable(source, domain, unit, ledger, table, None, measures=True)
         self._held.unit.refuse_groups("labels that are to be found")
@@ -272,59 +274,53 @@ class LabelCurator:
         self._source = source
 
     def find(
-        self, looks: Sequence[LabelLook], price: Event, *, name: str, plan_hash: str, store: LabelStore
+        self,
+        looks: Sequence[LabelLook],
+        *,
+        name: str,
+        plan_hash: str,
+        keep: Callable[[tuple[str, ...]], object],
+        shown: Sequence[tuple[str, ...]] = (),
     ) -> tuple[tuple[str, ...], ...]:
-        """What is shown of each attribute, by its letters, after `price`, of these looks and one more, was debited.
+        """What is shown of each attribute, by its letters: each length of prefixes is debited, looked at and kept.
 
-        It is in the store when this returns, with the receipt; what the price leaves is owed. What the store holds from
-        an earlier process is gone on with, and not paid for again: each length of prefixes is looked at once.
+        `shown` is what earlier looks showed, which are not taken again; `keep` is told what each of the others shows.
 
-        Guarantee: the labels, and what is measured with what is owed, satisfy together what `price` states.
+        Guarantee: the labels satisfy together what the looks' prices state.
 
         Refused before the table is touched: with PlanError what costs more than its price; with NameTaken,
         BudgetExceeded or LedgerError what the ledger would not pay. SourceError: the table cannot be loaded; nothing is
         spent, or no more than was. NotWritten: spent, but looking failed.
         """
         held = self._held
-        looks, price = rebuild_values((tuple(looks), price))
-        remaining_after(looks, price, held.unit)
-        levels, kept = rounds_of(looks), store.found
-        if kept is None:
-            held.expect(price, name, plan_hash)
-        else:
-            _check_receipt(held.ledger, kept, name, plan_hash)
-        shown = dict(zip(levels, () if kept is None else kept.labels, strict=False))
+        (looks,) = rebuild_values((tuple(looks),))
+        check_looks(looks, held.unit)
+        levels = rounds_of(looks)
+        found = dict(zip(levels, shown, strict=False))
+        left = {level: rounds for level, rounds in levels.items() if level not in found}
+        held.expect(looks_price([k for rounds in left.values() for k in rounds]), name, plan_hash)
         # several rounds at one attribute read it once
-        first = {of: rounds[0] for (of, letters), rounds in reversed(levels.items()) if (of, letters) not in shown}
-        found = {of: open_labels(self._source, first[of], held.unit) for of in reversed(first)}
-        if kept is None:
-            # what is counted afterwards is opened once before it is paid for: nothing public is to fail after the debit
-            held.open()
-            held.counts = None
-            receipt = held.debit(price, name, plan_hash)
-            kept = ShownLabels((), receipt.sequence, receipt.anchor)
-            store.keep(kept)
-        for level, rounds in [*levels.items()][len(shown) :]:
-            store.take()
+        first = {of: rounds[0] for (of, _), rounds in reversed(left.items())}
+        tables = {of: open_labels(self._source, first[of], held.unit) for of in reversed(first)}
+        # what is counted afterwards is opened once before it is paid for: nothing public is to fail after the debit
+        held.open()
+        held.counts = None
+        for level, rounds in left.items():
+            paid = held.debit(looks_price(rounds), name, plan_hash)
+            kept = False
             with suppress(Exception):  # what failed, and its text, may depend on the data
-                shown[level] = show_level(rounds, shown, found[level[0]])
-                store.keep(replace(kept, labels=tuple(shown.values())))
-            if store.owed is None:
+                found[level] = show_level(rounds, found, tables[level[0]])
+                keep(found[level])
+                kept = True
+            if not kept:
                 raise NotWritten(
-                    f"the budget is spent (entry {kept.sequence}) but finding labels failed; there is no refund once "
+                    f"the budget is spent (entry {paid.sequence}) but finding labels failed; there is no refund once "
                     "noise may be drawn"
                 )
-        return tuple(shown.values())
+        return tuple(found.values())
 
     def __repr__(self) -> str:
         return "<LabelCurator>"
-
-
-def _check_receipt(ledger: Any, kept: ShownLabels, name: str, plan_hash: str) -> None:
-    """Refuse to go on where another entry of the ledger pays than paid for what was shown. Raises LedgerError."""
-    paid = ledger.paid(name, plan_hash)
-    if paid is None or (paid.sequence, paid.anchor) != (kept.sequence, kept.anchor):
-        raise LedgerError("the ledger's entry is not the one that paid for these labels; restore the newest copies")
 
 
 def show_level(
@@ -353,168 +349,19 @@ def show_labels(
     return shown
 
 
-def remaining_after(looks: Sequence[LabelLook], price: Event, unit: PrivacyUnit) -> GaussianEvent:
-    """What a price leaves after some looks for labels. Raises PlanError or BudgetExceeded for looks that cost more."""
-    account = Account(price)
+def check_looks(looks: Sequence[LabelLook], unit: PrivacyUnit) -> None:
+    """Refuse looks of which one costs more than it states. Raises PlanError."""
     if not looks or not all(isinstance(k, LabelLook) and k.selection.costs_at_most(unit, k.price) for k in looks):
         raise PlanError("a look for labels costs more than the price that it states; it is refused")
     if any(k.selection.per_person > unit.rows_per_person for k in looks):
         raise PlanError("more labels of a person count than rows")
     if not are_rounds_whole(looks):
         raise PlanError("a look adds up other rounds than those before it; it is refused")
-    for look in looks:
-        account.spend(look.price)
-    return GaussianEvent(account.remaining)
 
 
-# What was shown, and what is owed -----------------------------------------------------------------------------------
-
-
-FORMAT = Format(
-    words=Wording(
-        noun="file of labels",
-        mode=0o600,
-        make="it is made by a release that finds labels",
-        undone="no label was shown",
-        advice="make room or access, and give the same command again",
-    ),
-    application_id=0x53464D4C,
-    label="sfumato labels",
-)
-_TAKEN = b"taken"
-
-
-@storable
-@dataclass(frozen=True, slots=True)
-class LabelOpening:
-    """What labels are looked for: the plan's fingerprint, the ledger and name that it is paid under, and the looks."""
-
-    plan_hash: str
-    ledger_id: str
-    name: str
-    looks: tuple[LabelLook, ...]
-
-
-@storable
-@dataclass(frozen=True, slots=True)
-class ShownLabels:
-    """What was shown so far of each attribute, in the order of its looks, prefixes of each length before labels; and
-    the entry of the ledger that paid, with the anchor after it."""
-
-    labels: tuple[tuple[str, ...], ...]
-    sequence: int
-    anchor: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Lines:
-    """All lines so far."""
-
-    opening: LabelOpening
-    found: ShownLabels | None = None
-    taken: bool = False
-
-
-class LabelStore:
-    """The labels that were shown, look after look, and whether the next one was taken; in a file, or in memory alone.
-
-    The next look is at the next length of prefixes, or attribute; where all was found, at the tables. It is written
-    down as taken before its noise is drawn: one of which nothing came is not taken again.
-
-    Raises LedgerError for another file, LedgerCorrupted for one that was changed.
-    """
-
-    __slots__ = ("_chain",)
-
-    def __init__(self, chain: FileChain[_Lines] | MemoryChain[_Lines]) -> None:
-        self._chain = chain
-
-    @classmethod
-    def at(cls, path: Path) -> LabelStore:
-        """The one in a file."""
-        return cls(FileChain(path, FORMAT, _read_lines))
-
-    @classmethod
-    def create(cls, path: Path | None, opening: LabelOpening) -> LabelStore:
-        """A new one, in a file unless the path is None. Raises LedgerError where it exists or cannot be made."""
-        line = pack_value(opening)
-        if path is None:
-            return cls(MemoryChain(FORMAT, _read_lines, line))
-        return cls(FileChain.create(path, FORMAT, _read_lines, line))
-
-    @property
-    def opening(self) -> LabelOpening:
-        """What labels were looked for."""
-        return self._chain.read().state.opening
-
-    @property
-    def found(self) -> ShownLabels | None:
-        """What was shown so far; None before it is paid for."""
-        return self._chain.read().state.found
-
-    @property
-    def whole(self) -> bool:
-        """Whether all labels were looked for."""
-        state = self._chain.read().state
-        return state.found is not None and len(state.found.labels) == len(rounds_of(state.opening.looks))
-
-    @property
-    def owed(self) -> ShownLabels | None:
-        """What was shown so far, where the next look is still to be taken."""
-        state = self._chain.read().state
-        return None if state.taken else state.found
-
-    def keep(self, found: ShownLabels) -> None:
-        """Store what was shown so far, for good."""
-        with self._chain.turn(write=True) as turn:
-            turn.append(pack_value(found))
-
-    def take(self) -> None:
-        """Take the next look: once, whatever becomes of it. Raises LedgerError where it was taken."""
-        with self._chain.turn(write=True) as turn:
-            if turn.state.found is None or turn.state.taken:
-                raise LedgerError("the look was taken before, or is not paid for; there is no other")
-            turn.append(_TAKEN)
-
-    def remove(self) -> None:
-        """Take the file away, where there is one."""
-        if isinstance(self._chain, FileChain):
-            self._chain.remove()
-
-
-def _read_lines(state: _Lines | None, bodies: Sequence[bytes]) -> _Lines:
-    """The state after some more lines; ValueError where they do not follow."""
-    for body in bodies:
-        if state is None:
-            opening = unpack_value(body)
-            if type(opening) is not LabelOpening:
-                raise ValueError("its first line is of another kind")
-            state = _Lines(opening)
-        elif body == _TAKEN and state.found is not None and not state.taken:
-            state = _Lines(state.opening, state.found, True)
-        else:
-            found, last = unpack_value(body), state.found
-            if type(found) is not ShownLabels or state.taken != (last is not None):
-                raise ValueError("labels are shown where a look was taken")
-            if found.labels[:-1] != (() if last is None else last.labels) or bool(found.labels) != (last is not None):
-                raise ValueError("what was shown stays, and more is added to it")
-            state = _Lines(state.opening, found)
-    if state is None:
-        raise ValueError("it has no line")
-    return state
-
-
-class OwedLook(ReservedBudget):
-    """What is owed after labels were shown: one look, which is marked as taken before any noise is drawn."""
-
-    __slots__ = ("_store",)
-
-    def __init__(self, looks: Sequence[LabelLook], price: Event, unit: PrivacyUnit, paid: Receipt, store: LabelStore):
-        super().__init__(remaining_after(looks, price, unit), paid)
-        self._store = store
-
-    def debit(self, name: str, plan_hash: str, event: Event, unit: PrivacyUnit, table: str | None = None) -> Receipt:
-        """Take the look, durably, then spend its price. Raises LedgerError where it was taken before."""
-        receipt = super().debit(name, plan_hash, event, unit, table)
-        self._store.take()
-        return receipt
+def looks_price(looks: Sequence[LabelLook]) -> ApproxGaussianEvent:
+    """What looks cost together: both parts add up."""
+    nothing = Fraction(0)
+    return ApproxGaussianEvent(
+        sum((k.price.mu_squared for k in looks), nothing), sum((k.price.delta for k in looks), nothing)
+    )

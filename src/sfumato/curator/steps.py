@@ -25,7 +25,7 @@ FORMAT = Format(
     words=Wording(
         noun="file of looks",
         mode=0o600,
-        make="it is made by a description of a table",
+        make="it is made by a release that takes several looks",
         undone="no look was taken",
         advice="make room or access, and give the same command again",
     ),
@@ -54,6 +54,18 @@ class _Lines:
     paid: tuple[int, str] | None = None
     spent: tuple[Event, ...] = ()
     came: tuple[bytes, ...] = field(default=(), repr=False)
+
+    def account(self) -> Account:
+        """What is left of the price. Raises LedgerError where nothing came of the last look, as none is taken twice."""
+        if len(self.spent) > len(self.came):
+            raise LedgerError(
+                "a look was taken of which nothing is known yet: another process takes it now, or one was killed; it "
+                "is not taken again"
+            )
+        account = Account(self.opening.price)
+        for event in self.spent:
+            account.spend(event)
+        return account
 
 
 class StepStore:
@@ -100,25 +112,32 @@ class StepStore:
         """What came of the looks, in their order."""
         return self._chain.read().state.came
 
+    @property
+    def lost(self) -> bool:
+        """Whether nothing is known of the last look, though it was written down."""
+        state = self._chain.read().state
+        return len(state.spent) > len(state.came)
+
     def pay(self, receipt: Receipt) -> None:
         """Write down the debit."""
         self._add(_PAID + f"{receipt.sequence} {receipt.anchor}".encode())
 
     def spend(self, event: Event) -> None:
-        """Write down a look that is about to be taken, for good. Raises BudgetExceeded where the rest does not pay it.
+        """Write down a look that is about to be taken, for good.
 
-        Of several processes each counts what the others wrote down.
+        Of several processes each counts what the others wrote down. Raises BudgetExceeded where the rest does not pay
+        it, LedgerError where it is not known yet what came of the one before.
         """
         with self._chain.turn(write=True) as turn:
-            _account(turn.state).spend(event)
+            turn.state.account().spend(event)
             turn.append(_SPENT + event_to_text(event).encode())
 
     def check(self, event: Event) -> None:
         """Raise what `spend` would raise now."""
-        _account(self._chain.read().state).check(event)
+        self._chain.read().state.account().check(event)
 
     def keep(self, found: bytes) -> None:
-        """Store what came of looks. Publishable: all of it came out of the curator."""
+        """Store what came of the last look. Publishable: all of it came out of the curator."""
         self._add(_CAME + found)
 
     def _add(self, line: bytes) -> None:
@@ -129,14 +148,6 @@ class StepStore:
         """Take the file away, where there is one."""
         if isinstance(self._chain, FileChain):
             self._chain.remove()
-
-
-def _account(state: _Lines) -> Account:
-    """What is left of the price."""
-    account = Account(state.opening.price)
-    for event in state.spent:
-        account.spend(event)
-    return account
 
 
 def _read_lines(state: _Lines | None, bodies: Sequence[bytes]) -> _Lines:
@@ -150,9 +161,9 @@ def _read_lines(state: _Lines | None, bodies: Sequence[bytes]) -> _Lines:
         elif body.startswith(_PAID) and state.paid is None:
             sequence, anchor = body[len(_PAID) :].decode().split(" ")
             state = replace(state, paid=(int(sequence), anchor))
-        elif body.startswith(_SPENT) and state.paid is not None:
+        elif body.startswith(_SPENT) and state.paid is not None and len(state.spent) == len(state.came):
             state = replace(state, spent=(*state.spent, event_from_text(body[len(_SPENT) :].decode())))
-        elif body.startswith(_CAME) and state.spent:
+        elif body.startswith(_CAME) and len(state.spent) > len(state.came):
             state = replace(state, came=(*state.came, body[len(_CAME) :]))
         else:
             raise ValueError("a line does not follow from those before")

@@ -8,31 +8,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
-from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import ndtri
 
+from sfumato._util.bundles import pack_value, unpack_value
 from sfumato.cells import BETWEEN
-from sfumato.curator.labels import LabelCurator, LabelOpening, LabelStore, OwedLook
+from sfumato.curator.labels import LabelCurator
 from sfumato.domain import Categories, Domain
 from sfumato.domain.attributes import MOST_LETTERS
-from sfumato.errors import BudgetError, InvalidInput, LedgerError, NameTaken, NotWritten, PlanError, SfumatoError
+from sfumato.errors import BudgetError, PlanError
 from sfumato.mechanisms.registry import TABLES, Mechanism, Request, make_mechanism, plan_with_mechanism
+from sfumato.mechanisms.steps import are_looks_owed, remove_looks, step_budget
 from sfumato.plans.labels import Expected, LabelPlan, LabelsFound
 from sfumato.plans.plan import Plan
 from sfumato.privacy.accounting import ApproxGaussianEvent, GaussianEvent
 from sfumato.privacy.amounts import readable_number
 from sfumato.privacy.budget import Budget
-from sfumato.privacy.files import is_nonempty_file
 from sfumato.privacy.labels import MOST_PER_PERSON, LabelLook, LabelSelection, added_weight
-from sfumato.privacy.ledger import Entry, Ledger, Receipt
+from sfumato.privacy.ledger import Receipt
 from sfumato.privacy.noise import RoundedGaussian
 from sfumato.privacy.rounding import sqrt_down
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
@@ -214,95 +212,27 @@ def plan_of_found(plan: LabelPlan, shown: Sequence[Sequence[str]]) -> Plan:
     return replace(made, budget=plan.budget, found=LabelsFound(plan.fingerprint, plan.price, plan.looks))
 
 
-# Between the looks --------------------------------------------------------------------------------------------------
-
-
-def labels_beside(out: str | PathLike[str]) -> Path:
-    """Where labels are kept until the release is stored that they are for."""
-    place = Path(out)
-    return place.with_name(f"{place.name}.labels")
-
-
-def label_store(plan: LabelPlan, account: Ledger, name: str, out: str | PathLike[str] | None) -> LabelStore:
-    """Where the labels of a release are kept, or are to be: beside its folder, or in memory where nothing is stored.
-
-    What an opening that was cut short left there is gone on with; of another release it is taken away where that is
-    owed nothing any more. Raises InvalidInput where it is, LedgerError for a file of another kind.
-    """
-    opening = LabelOpening(plan.fingerprint, account.ledger_id, name, plan.looks)
-    if out is None or not account.durable:
-        return LabelStore.create(None, opening)
-    path = labels_beside(out)
-    if is_nonempty_file(path):
-        store = LabelStore.at(path)
-        if store.opening == opening and (store.found is None or account.find(name) is not None):
-            return store
-        if store.owed is not None:
-            raise InvalidInput(
-                f"{path} holds labels that another release found, whose tables are still to be looked at; finish that "
-                "one, or choose another folder"
-            )
-        store.remove()
-    return LabelStore.create(path, opening)
-
-
-def are_labels_owed(plan: LabelPlan, account: Ledger, entry: Entry, out: str | PathLike[str] | None) -> bool:
-    """Whether labels were found under an entry of the ledger, and the tables over them were not yet looked at."""
-    if out is None or not is_nonempty_file(labels_beside(out)):
-        return False
-    if entry.released or (entry.plan_hash, entry.event) != (plan.fingerprint, plan.price):
-        return False
-    store = LabelStore.at(labels_beside(out))
-    found = store.owed
-    if found is None or store.opening != LabelOpening(plan.fingerprint, account.ledger_id, entry.name, plan.looks):
-        return False
-    account.check(found.anchor)
-    return found.sequence == entry.sequence
-
-
-def remove_labels(out: str | PathLike[str] | None) -> None:
-    """Take the file of labels away: they stand in the release that is stored."""
-    if out is not None and labels_beside(out).exists():
-        with suppress(LedgerError):  # of another kind: not ours
-            LabelStore.at(labels_beside(out)).remove()
-
-
-def _not_finished(sequence: int, error: SfumatoError, store: LabelStore, out: str | PathLike[str] | None) -> NotWritten:
-    """Why not all looks could be taken that were paid for, and what becomes of what was shown."""
-    after = "there is no refund once noise was drawn"
-    if out is not None and store.owed is not None:
-        after = f"what was shown is kept in {labels_beside(out)}, and the same command again goes on with it, free"
-    what = "labels were found, but the tables over them" if store.whole else "not all labels"
-    return NotWritten(f"the budget is spent (entry {sequence}) and {what} could not be looked at: {error}; {after}")
-
-
 def look_for_labels() -> PlanKind:
-    """How a plan of labels that are to be found is carried out: a look for them, and one at the tables over them."""
+    """How a plan of labels that are to be found is carried out: looks for them, and one at the tables over them."""
     from sfumato.mechanisms.carry_out import Access, Made, PlanKind, look_once  # noqa: PLC0415  (plans look at nothing)
 
     def look(plan: LabelPlan, at: Access) -> tuple[Receipt, Made]:
         """Find labels, unless an earlier process did and was killed, and then look at the tables over them."""
-        name, hashed = at.name, plan.fingerprint
-        store = label_store(plan, at.account, name, at.out)
-        try:
-            if not store.whole:
-                curator = LabelCurator(at.source, plan.workload.domain, plan.unit, at.account, table=at.table)
-                curator.find(plan.looks, plan.price, name=name, plan_hash=hashed, store=store)
-        except BaseException as error:
-            entry = at.account.find(name)
-            if entry is None:
-                store.remove()
-            elif isinstance(error, SfumatoError) and store.owed is not None:
-                raise _not_finished(entry.sequence, error, store, at.out) from error
-            raise
-        paid, owed = at.account.paid(name, hashed), store.owed
-        if paid is None or owed is None:  # another process was faster
-            raise NameTaken(f"{name!r} was paid for by another process, which looks at the tables now")
-        try:
-            second = plan_of_found(plan, owed.labels)
-            _, made = look_once(second, at, OwedLook(plan.looks, plan.price, plan.unit, paid, store))
-        except SfumatoError as error:
-            raise _not_finished(paid.sequence, error, store, at.out) from error
+        with step_budget(plan, at) as (budget, store):
+            shown = [unpack_value(labels) for labels in store.came]
+            if len(shown) < len(plan.rounds):
+                curator = LabelCurator(at.source, plan.workload.domain, plan.unit, budget, table=at.table)
+                found = curator.find(
+                    plan.looks,
+                    name=at.name,
+                    plan_hash=plan.fingerprint,
+                    keep=lambda labels: store.keep(pack_value(labels)),
+                    shown=shown,
+                )
+                shown = [*found]
+            _, made = look_once(plan_of_found(plan, shown), at, budget)
+        paid = at.account.paid(at.name, plan.fingerprint)
+        assert paid is not None
         return paid, made
 
-    return PlanKind(look, owed=are_labels_owed, stored=remove_labels)
+    return PlanKind(look, owed=are_looks_owed, stored=remove_looks)

@@ -9,13 +9,10 @@ What a look counts follows from the noisy counts before it alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import combinations
-from os import PathLike
-from pathlib import Path
+from itertools import combinations, islice
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -25,12 +22,13 @@ from sfumato._util.elsewhere import find_engine
 from sfumato._util.text import date_format_fields
 from sfumato.cells import Codes, Days, Edges, Grid, Kinds, Rule, Truths
 from sfumato.curator import Curator, Histogram
-from sfumato.curator.labels import LabelCurator, LabelOpening, LabelStore, refuse_one_reading
+from sfumato.curator.labels import LabelCurator, refuse_one_reading
 from sfumato.curator.rows.samples import column_types
-from sfumato.curator.steps import StepBudget, StepOpening, StepStore
+from sfumato.curator.steps import StepBudget, StepStore
 from sfumato.domain import Categories
-from sfumato.errors import DomainError, InvalidInput, LedgerError, NotWritten, PlanError, SfumatoError
+from sfumato.errors import DomainError, InvalidInput, PlanError
 from sfumato.mechanisms.labels import label_rounds
+from sfumato.mechanisms.steps import are_looks_owed, remove_looks, step_budget
 from sfumato.operators import Block, Identity, LinearOperator, Scaled, Tree
 from sfumato.plans.profiles import COLUMN_TYPES, ProfilePlan
 from sfumato.postprocess.column_shapes import (
@@ -45,8 +43,8 @@ from sfumato.postprocess.column_shapes import (
 from sfumato.postprocess.dependence import least_dependence
 from sfumato.privacy.accounting import ApproxGaussianEvent, Event, GaussianEvent, PureEvent, ZcdpEvent
 from sfumato.privacy.budget import Budget
-from sfumato.privacy.files import is_nonempty_file
-from sfumato.privacy.ledger import Entry, Ledger, Receipt
+from sfumato.privacy.labels import LabelLook
+from sfumato.privacy.ledger import Receipt
 from sfumato.privacy.noise import NoiseLaw
 from sfumato.privacy.replaced import Certificate
 from sfumato.privacy.unit import Neighbours, PrivacyUnit
@@ -335,21 +333,20 @@ class _Course:
                 parts[name] = (*part, shares[name] * _SECOND[kind])
         return self._look(parts)
 
-    def looks_for_labels(self, first: ProfileLook) -> tuple[tuple[Any, ...], ApproxGaussianEvent] | None:
-        """The looks for labels, and their price; None where no column has texts."""
+    def looks_for_labels(self, first: ProfileLook) -> tuple[LabelLook, ...]:
+        """The looks for labels; none where no column has texts."""
         kinds = self.kinds(first)
         texts = [n for n, k in kinds.items() if k == "text"]
         if not texts or not self.labels:
-            return None
+            return ()
         price, shares = _described_price(self.plan), _shares(kinds, labels=True)
         assert isinstance(price, ApproxGaussianEvent)
         wanted = Categories(discover=Fraction(1, 2), most=_MOST_LABELS, missing="other")
-        looks: list[Any] = []
+        looks: list[LabelLook] = []
         for name in texts:
             own = ApproxGaussianEvent(price.mu_squared * shares[name] * _SECOND["text"], price.delta / len(texts))
             looks += label_rounds(name, wanted, own, self.plan.unit)
-        both = (sum((getattr(k.price, part) for k in looks), Fraction(0)) for part in ("mu_squared", "delta"))
-        return tuple(looks), ApproxGaussianEvent(*both)
+        return tuple(looks)
 
     def third(
         self, first: ProfileLook, second: ProfileLook | None, labels: Mapping[str, Sequence[str]]
@@ -476,78 +473,15 @@ def _least_label(course: _Course, kinds: Mapping[str, str], shares: Mapping[str,
 # -- carried out ------------------------------------------------------------------------------------------------------
 
 
-def steps_beside(out: str | PathLike[str]) -> Path:
-    """Where what came of the looks is kept until the description is stored."""
-    place = Path(out)
-    return place.with_name(f"{place.name}.looks")
-
-
-def _opening(plan: ProfilePlan, account: Ledger, name: str) -> StepOpening:
-    return StepOpening(plan.fingerprint, account.ledger_id, name, plan.price)
-
-
-def _step_store(plan: ProfilePlan, account: Ledger, name: str, out: str | PathLike[str] | None) -> StepStore:
-    """Where the looks are kept, or are to be: beside the file, or in memory where nothing is stored.
-
-    Raises InvalidInput where the looks of another description lie there that is not finished.
-    """
-    opening = _opening(plan, account, name)
-    if out is None or not account.durable:
-        return StepStore.create(None, opening)
-    path = steps_beside(out)
-    if is_nonempty_file(path):
-        store = StepStore.at(path)
-        if store.opening == opening and (store.paid is None or account.find(name) is not None):
-            return store
-        if store.paid is not None:
-            raise InvalidInput(
-                f"{path} holds looks of another description that is not finished; finish that one, or choose another "
-                "folder"
-            )
-        store.remove()
-    return StepStore.create(path, opening)
-
-
-def _are_looks_owed(plan: ProfilePlan, account: Ledger, entry: Entry, out: str | PathLike[str] | None) -> bool:
-    """Whether an entry of the ledger paid for looks of which not all were taken."""
-    if out is None or not is_nonempty_file(steps_beside(out)) or entry.released:
-        return False
-    if (entry.plan_hash, entry.event) != (plan.fingerprint, plan.price):
-        return False
-    store = StepStore.at(steps_beside(out))
-    paid = store.paid
-    if paid is None or store.opening != _opening(plan, account, entry.name) or paid[0] != entry.sequence:
-        return False
-    account.check(paid[1])
-    return _none_lost(store)
-
-
-def _remove_looks(out: str | PathLike[str] | None) -> None:
-    """Take the file of looks away: they stand in the description that is stored."""
-    if out is not None and steps_beside(out).exists():
-        with suppress(LedgerError):  # of another kind: not ours
-            StepStore.at(steps_beside(out)).remove()
-
-
-def _none_lost(store: StepStore) -> bool:
-    """Whether of every look that was written down what came of it was kept."""
-    return len(store.spent) == sum(unpack_value(b) is not None for b in store.came)
-
-
 def _take_looks(plan: ProfilePlan, at: Access, budget: StepBudget, store: StepStore) -> Iterator[Any]:
     """What comes of each look, in their order; each is taken unless an earlier process did."""
-    course, came = _Course(plan), [unpack_value(b) for b in store.came]
-
-    def taken(i: int, take: Callable[[], Any]) -> Any:
-        if i < len(came):
-            return came[i]
-        found = take()
-        store.keep(pack_value(found))
-        return found
+    course, came = _Course(plan), iter([unpack_value(b) for b in store.came])
 
     def measure(look: _Look | None) -> ProfileLook | None:
         if look is None:
             return None
+        if (known := next(came, None)) is not None:
+            return known
         curator = Curator(at.source, _Gridded(look.grid), plan.unit, budget, table=at.table)
         measured, _ = curator.measure(
             look.blocks,
@@ -557,33 +491,39 @@ def _take_looks(plan: ProfilePlan, at: Access, budget: StepBudget, store: StepSt
             plan_hash=plan.fingerprint,
             certificate=look.certificate,
         )
-        return ProfileLook(look.grid, measured)
+        found = ProfileLook(look.grid, measured)
+        store.keep(pack_value(found))
+        return found
 
-    def find(wanted: tuple[tuple[Any, ...], ApproxGaussianEvent] | None) -> tuple[Any, ...] | None:
-        if wanted is None:
-            return None
-        looks, price = wanted
-        rule = Kinds(kind="any", outside="other", missing="other")
-        grid = _Gridded(Grid((looks[0].attribute,), (rule,)))
-        curator = LabelCurator(at.source, grid, plan.unit, cast(Any, budget), table=at.table)
-        opening = LabelOpening(plan.fingerprint, at.account.ledger_id, at.name, looks)
-        kept = LabelStore.create(None, opening)
-        shown = curator.find(looks, price, name=at.name, plan_hash=plan.fingerprint, store=kept)
-        return looks, dict(zip(dict.fromkeys(k.attribute for k in looks), shown, strict=True))
+    def find(looks: tuple[LabelLook, ...]) -> dict[str, tuple[str, ...]]:
+        names = tuple(dict.fromkeys(k.attribute for k in looks))
+        shown = tuple(islice(came, len(names)))
+        if len(shown) < len(names):
+            rule = Kinds(kind="any", outside="other", missing="other")
+            curator = LabelCurator(at.source, _Gridded(Grid(names[:1], (rule,))), plan.unit, budget, table=at.table)
+            shown = curator.find(
+                looks,
+                name=at.name,
+                plan_hash=plan.fingerprint,
+                keep=lambda labels: store.keep(pack_value(labels)),
+                shown=shown,
+            )
+        return dict(zip(names, shown, strict=True))
 
-    first = taken(0, lambda: measure(_kinds_look(plan)))
+    first = measure(_kinds_look(plan))
+    assert first is not None
     yield first
     if plan.whole:
-        second = taken(1, lambda: measure(course.second(first)))
+        second = measure(course.second(first))
         yield second
-        found = taken(2, lambda: find(course.looks_for_labels(first)))
-        yield found
-        labels = {} if found is None else found[1]
-        third = taken(3, lambda: measure(course.third(first, second, labels)))
+        looks = course.looks_for_labels(first)
+        labels = find(looks)
+        yield looks, labels
+        third = measure(course.third(first, second, labels))
         yield third
         seen = [k for k in (first, second, third) if k is not None]
         if plan.pairs:
-            yield taken(4, lambda: measure(course.fourth(seen)))
+            yield measure(course.fourth(seen))
 
 
 def look_at_columns() -> PlanKind:
@@ -592,16 +532,8 @@ def look_at_columns() -> PlanKind:
     from sfumato.releases.files import ReleaseFile, check_file  # noqa: PLC0415
 
     def look(plan: ProfilePlan, at: Access) -> tuple[Receipt, Made]:
-        store = _step_store(plan, at.account, at.name, at.out)
-        budget = StepBudget(_opening(plan, at.account, at.name), at.account, store)
-        try:
+        with step_budget(plan, at) as (budget, store):
             found = list(_take_looks(plan, at, budget, store))
-        except BaseException as error:
-            if at.account.find(at.name) is None:
-                store.remove()
-            elif isinstance(error, SfumatoError) and not isinstance(error, NotWritten):
-                raise _not_finished(at, store, error) from error
-            raise
         paid = at.account.paid(at.name, plan.fingerprint)
         assert paid is not None
         looks = tuple(k for k in found if isinstance(k, ProfileLook))
@@ -617,13 +549,6 @@ def look_at_columns() -> PlanKind:
         read=load_profile,
         load=load_profile,
         holds=lambda out: check_file(out).exists(),
-        owed=_are_looks_owed,
-        stored=_remove_looks,
+        owed=are_looks_owed,
+        stored=remove_looks,
     )
-
-
-def _not_finished(at: Access, store: StepStore, error: Exception) -> NotWritten:
-    after = "there is no refund once noise was drawn"
-    if at.out is not None and _none_lost(store):
-        after = f"what came of the looks so far is kept in {steps_beside(at.out)}, and the same command again goes on"
-    return NotWritten(f"the budget is spent, but not all looks could be taken: {error}; {after}")
