@@ -69,11 +69,11 @@ def drawn(exponent: float, labels: int, mean: int, random: np.random.Generator) 
 
 
 def shown(releases: int) -> None:
-    """How many labels are shown, by two rounds, by one, and by counts of persons with at most k labels."""
-    del releases
+    """How many labels are shown, by our rounds, by one, and by counts of persons with at most k labels."""
+    draws = max(3, releases // 20)
     unit = PrivacyUnit("add-remove", "who", 100)
     domain = sf.Domain({"d": sf.Categories(discover=SHARE, most=100_000, missing="other")})
-    print("exponent  labels a person  delta  rounds  one round  best k  ratio to one, to best k")
+    print("exponent  labels a person  delta  rounds  one round  best k  ratio to one (its error), to best k")
     for exponent, labels, mean in (
         (1.05, 200_000, 20),
         (1.3, 200_000, 20),
@@ -87,19 +87,23 @@ def shown(releases: int) -> None:
             options = {"neighbours": "add-remove", "person": "who", "rows_per_person": 100}
             plan = sf.plan(sf.marginals(domain, order=1), budget, **options)
             table = open_labels(frame, plan.looks[0], unit)
-            two = [len(all_rounds(plan, table)) for _ in range(3)]
+            ours = [len(all_rounds(plan, table)) for _ in range(draws)]
             mu_squared = budget.mu_squared * Fraction(str(SHARE))
             one = select_labels(unit, mu_squared, budget.thresholds)
-            single = np.mean([len(table.shown([one], 100_000)) for _ in range(3)])
+            single = [len(table.shown([one], 100_000)) for _ in range(draws)]
             best = (0.0, 0)
             for k in (1, 2, 5, 10, 20, 50, 100):
                 law = select_labels(PrivacyUnit("add-remove", "who", k), mu_squared, budget.thresholds)
                 place, _, _ = table.lines(k)
                 sums = np.bincount(place, minlength=len(table.labels)) * law.added(k)
                 best = max(best, (float(np.mean([len(law.shown(sums, 100_000)) for _ in range(3)])), k))
-            ratios = f"{np.mean(two) / single:.2f}  {np.mean(two) / best[0]:.2f}"
+            ratio = np.mean(ours) / np.mean(single)
+            error = ratio * np.hypot(*(np.std(x, ddof=1) / np.mean(x) / np.sqrt(draws) for x in (ours, single)))
+            ratios = f"{ratio:.3f} ({error:.3f})  {np.mean(ours) / best[0]:.2f}"
             least = f"{best[0]:,.0f} (k={best[1]})"
-            print(f"{exponent:8} {mean:16} {delta:>6} {np.mean(two):11,.0f} {single:10,.0f}  {least}  {ratios}")
+            print(
+                f"{exponent:8} {mean:16} {delta:>6} {np.mean(ours):11,.0f} {np.mean(single):10,.0f}  {least}  {ratios}"
+            )
 
 
 def coverage(releases: int) -> None:

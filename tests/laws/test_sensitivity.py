@@ -15,6 +15,7 @@ from sfumato.errors import PlanError, WorkloadError
 from sfumato.operators import AllRange, Block, Dense, Identity, LinearOperator, Prefix, Residual, Scaled, Total, Tree
 from sfumato.privacy import columns as columns_module
 from sfumato.privacy import replaced as replaced_module
+from sfumato.privacy import sensitivity as sensitivity_module
 from sfumato.privacy import sums as sums_module
 from sfumato.privacy.replaced import Certificate
 from sfumato.privacy.sensitivity import Sensitivity
@@ -301,3 +302,21 @@ def test_all_pairs_are_not_proposed_where_they_would_end_in_a_refusal(monkeypatc
             assert tried.count("cells") == proposed
             patched.setattr(proposals_module, "_cell_pairs_overflow", lambda _: False)
             assert found == exact_sensitivity(blocks, {"a": cells}, REPLACE_ONE, 2)
+
+
+@pytest.mark.parametrize("most", [2**63, 8])
+@pytest.mark.parametrize("seed", range(40))
+def test_what_cells_have_is_found_without_going_through_them(
+    seed: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mutants: numbers of cells that overflow; one entry of a table taken for another's of the same place."""
+    monkeypatch.setattr(sensitivity_module, "INT64", most)
+    random = np.random.default_rng(seed)
+    shape = random.integers(1, 5, random.integers(1, 4))
+    tables: list[Any] = []
+    for _ in range(random.integers(2, 6)):
+        own = np.where(random.random(len(shape)) < 0.6, shape, 1)
+        values = np.array([0, 1, 2**40, 2**70], dtype=object)[: random.integers(1, 5)]
+        tables.append(values[random.integers(0, len(values), own)])
+    each = [t.reshape(-1).tolist() for t in np.broadcast_arrays(*tables)]
+    assert sensitivity_module._distinct_entries(tables) == sorted({*zip(*each, strict=True)}, reverse=True)

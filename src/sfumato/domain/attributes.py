@@ -260,8 +260,13 @@ class Categories(Attribute):
         if not columns:
             return
         check_read_together(columns)
-        if self.edition < 2 or len(self.prefixes):
-            raise DomainError("labels of several columns have no prefixes, and are read by the rules of today")
+        if len(self.prefixes):
+            raise DomainError(
+                f"labels of several columns ({', '.join(columns)}) are found whole: leave out prefixes=, or find the "
+                f"labels of one column by its prefixes, without columns="
+            )
+        if self.edition < 2:
+            raise DomainError("labels of several columns are read by the rules of today; leave out edition=")
         for code in self.values if self.discover is None else ():
             parts = code.split(BETWEEN) if isinstance(code, str) else []
             if code != NONE_FOUND and (len(parts) != len(columns) or BETWEEN.strip() in "".join(parts)):

@@ -26,7 +26,7 @@ import numpy as np
 from sfumato._util.codec import storable
 from sfumato.errors import PlanError, WorkloadError
 from sfumato.maps import BlockMap, CombinationMap, FamilyMap
-from sfumato.maps.base import Numbers
+from sfumato.maps.base import INT64, Numbers
 from sfumato.privacy.accounting import Event, GaussianEvent, PureEvent, ZcdpEvent
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian
 from sfumato.privacy.sums import Bound
@@ -192,8 +192,7 @@ def _column_patterns(terms: MapTerms, group: int, sizes: Sizes) -> Numbers:
         columns.append(table)
     if len(columns) < 2:
         return np.array([max(c.flat) for c in columns], dtype=object).reshape(1, len(columns), 1)
-    full = np.broadcast_shapes(*(c.shape for c in columns))
-    rows = sorted(set(zip(*(np.broadcast_to(c, full).reshape(-1).tolist() for c in columns), strict=True)))[::-1]
+    rows = _distinct_entries(columns)
     kept: list[tuple[int, ...]] = rows if len(rows) > _MOST_DOMINANCE else []
     if not kept:
         # a maximum of products of numbers of at least 0 needs no row that another reaches in every entry
@@ -201,6 +200,23 @@ def _column_patterns(terms: MapTerms, group: int, sizes: Sizes) -> Numbers:
             if not any(all(a >= b for a, b in zip(k, row, strict=True)) for k in kept):
                 kept.append(row)
     return np.array(kept, dtype=object)[:, :, None]
+
+
+def _distinct_entries(tables: Sequence[Numbers]) -> list[tuple[int, ...]]:
+    """What tables that are broadcast against each other have in one cell, each once, the largest first.
+
+    Cells are told apart by small numbers, so that of millions none is a row of Python's integers.
+    """
+    place, many = np.zeros((1,) * tables[0].ndim, dtype=np.int64), 1
+    for table in tables:
+        values, own = np.unique(table, return_inverse=True)
+        if many * len(values) >= INT64:
+            left, place = np.unique(place, return_inverse=True)  # as many as there are cells at most
+            many = len(left)
+        place, many = place * len(values) + own.reshape(table.shape), many * len(values)
+    cell = np.unravel_index(np.unique(place, return_index=True)[1], place.shape)
+    found = [t[tuple(i * (n > 1) for i, n in zip(cell, t.shape, strict=True))].tolist() for t in tables]
+    return sorted(zip(*found, strict=True), reverse=True)
 
 
 def sensitivity_power(noise: NoiseLaw) -> int:
