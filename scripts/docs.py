@@ -295,9 +295,7 @@ def assemble(folder: Path) -> None:
         text = text.replace("](examples/course/", "](course/").replace(".ipynb)", ".md)")
         text = text.replace("](examples/", "](gallery/").replace("](README.md", "](index.md")
         (pages / ("index.md" if name == "README" else f"{name}.md")).write_text(text, encoding="utf-8")
-    decisions = sorted((pages / "decisions").glob("*.md"))
-    lines = [f"- [{d.read_text(encoding='utf-8').splitlines()[0].lstrip('# ')}]({d.name})" for d in decisions]
-    (pages / "decisions" / "index.md").write_text("# Decisions\n\n" + "\n".join(lines) + "\n", encoding="utf-8")
+    (pages / "decisions" / "README.md").rename(pages / "decisions" / "index.md")
     for place in pages.rglob("*.md"):
         up = "../" * (len(place.relative_to(pages).parts) - 1)
         text = place.read_text(encoding="utf-8")

@@ -107,6 +107,14 @@ def test_decisions_and_changes_are_not_searched(site: Path) -> None:
     assert (site / "decisions" / "0012-projection.html").exists()
 
 
+def test_decisions_are_listed_by_subject(site: Path) -> None:
+    """The index of the repository is the page. Mutant: a list by number."""
+    index = (site / "decisions" / "index.html").read_text(encoding="utf-8")
+    assert "Projection and denoising</h2>" in re.sub(r"<a class=\"headerlink.*?</a>", "", index)
+    assert '<a href="0012-projection.html">12</a>' in index
+    assert not (site / "decisions" / "README.html").exists()
+
+
 def test_pages_that_are_opened_as_files_are_searched(site: Path, browser: Browser) -> None:
     """Mutants: no index as a script; a worker, which a browser refuses to a file; the search without a name."""
     browser.look(1280, "light")

@@ -160,3 +160,64 @@ def test_only_faces_of_folders_list_what_is_public() -> None:
     """What a folder offers stands in its `__init__`, and errors.py is public as it is. Mutant: a list in a module."""
     listed = [f for f in SRC.rglob("*.py") if re.search(r"^__all__", f.read_text(encoding="utf-8"), re.MULTILINE)]
     assert [str(f.relative_to(SRC)) for f in listed if f.name not in ("__init__.py", "errors.py")] == []
+
+
+# -- decisions -----------------------------------------------------------------------------------------------------
+
+DECISIONS = ROOT / "docs" / "decisions"
+RECORDS = {p.name: p.read_text(encoding="utf-8") for p in sorted(DECISIONS.glob("[0-9]*.md"))}
+LINE = re.compile(
+    r"- \[(\d+)\]\(([\w-]+\.md)\) (.+?)(?: (?:Changed|Superseded) by ((?:\[\d+\]\([\w-]+\.md\)(?:, )?)+)\.)?"
+)
+NAMED = re.compile(r"\[(\d+)\]\(([\w-]+\.md)\)")
+
+
+def indexed() -> dict[str, list[tuple[str, str, str]]]:
+    """By subject the record, the sentence and the later records of every line of the index."""
+    subjects = re.split(r"^## ", (DECISIONS / "README.md").read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+    found: dict[str, list[tuple[str, str, str]]] = {}
+    for subject in subjects:
+        name, *lines = [line for line in subject.splitlines() if line and line != "### Superseded"]
+        assert name not in found
+        found[name] = []
+        for line in lines:
+            parts = LINE.fullmatch(line)
+            assert parts, line
+            assert int(parts[1]) == int(parts[2][:4]), line
+            found[name].append((parts[2], parts[3], parts[4] or ""))
+    return found
+
+
+def test_every_decision_is_in_the_index_once() -> None:
+    """Mutants: a line left out; one under two subjects; a file that does not exist; a sentence of 26 words."""
+    subjects = indexed()
+    lines = [line for rows in subjects.values() for line in rows]
+    assert sorted(name for name, _, _ in lines) == sorted(RECORDS)
+    assert 12 <= len(subjects) <= 18
+    assert all(subjects.values())
+    for name, sentence, later in lines:
+        assert len(sentence.split()) <= 25, name
+        assert sentence.endswith("."), name
+        for number, other in NAMED.findall(later):
+            assert other in RECORDS, (name, other)
+            assert other != name
+            assert int(number) == int(other[:4]), (name, other)
+
+
+def test_decisions_are_headed_by_what_was_decided() -> None:
+    """And what no longer holds of one is said atop it, by records that its line of the index names too.
+
+    Mutants: a heading with four digits, another number, or one word; a record that is named atop and not in the index.
+    """
+    later = {name: set(NAMED.findall(by)) for rows in indexed().values() for name, _, by in rows}
+    for name, text in RECORDS.items():
+        heading, blank, first = text.split("\n", 3)[:3]
+        parts = re.fullmatch(r"# (\d+)\. (\S+(?: \S+){2,}[^\s.])", heading)
+        assert parts, heading
+        assert parts[1] == str(int(name[:4])), heading
+        assert len(parts[2].split()) <= 16, heading
+        assert not blank
+        if first.startswith("**Changed"):
+            atop = text.split("\n\n", 2)[1].partition("**Changed ")[2].partition("**")[0]
+            assert atop.startswith(("by [", "since.")), name
+            assert set(NAMED.findall(atop)) <= later[name], name
