@@ -246,7 +246,8 @@ def test_beginnings_of_pairs_in_a_spec_and_on_the_command_line(tmp_path: Path, m
     assert read.domain["both"] == nested()["both"]
     Path("w.toml").write_text(spec_text(read.domain) + SPEC[SPEC.index("[privacy]") :])
     assert sf.read_spec("w.toml").domain["both"] == read.domain["both"]
-    assert CliRunner().invoke(app, ["ledger", "create", "l.db", *"--epsilon 30 --delta 1e-6 --thresholds 5e-7".split()])
+    given = ["--epsilon", "30", "--delta", "1e-6", "--thresholds", "5e-7"]
+    assert CliRunner().invoke(app, ["ledger", "create", "l.db", *given]).exit_code == 0
     made = CliRunner().invoke(app, ["release", "v.toml", "--ledger", "l.db", "--name", "a", "-o", "a"])
     assert made.exit_code == 0, made.output
     told = Path("a/tables/both.csv").read_text()
