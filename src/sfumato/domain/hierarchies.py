@@ -18,7 +18,7 @@ from sfumato._util.bundles import check_text, shorten
 from sfumato._util.checks import check_distinct, read_text
 from sfumato._util.codec import deferred_field, storable
 from sfumato._util.text import normalize_nfc
-from sfumato.cells import Codes, Rule
+from sfumato.cells import Codes, Rule, check_read_together
 from sfumato.domain.attributes import (
     MAX_LEVELS,
     NONE_FOUND,
@@ -26,6 +26,7 @@ from sfumato.domain.attributes import (
     Attribute,
     Categories,
     Level,
+    check_joined,
     check_policies,
     read_code,
 )
@@ -66,6 +67,7 @@ class Hierarchy(Attribute):
         edition: By which rules values are read. Leave it out; attributes that version 0.2 stored keep its rules.
         beginnings: Texts with a finest code each, in whose cell counts what is no code and begins with the text; of
             several, with the longest. Labels that were found by their prefixes have them.
+        columns: Two to four columns whose texts are read together, as one code: "E11 | insulin".
 
     Raises:
         DomainError: The file cannot be read, a code has two parents or is declared twice, two levels group alike, or
@@ -83,6 +85,7 @@ class Hierarchy(Attribute):
     levels: Sequence[str] | None = None
     code_labels: Names = ()
     beginnings: tuple[tuple[str, str], ...] = deferred_field(())
+    columns: Sequence[str] = deferred_field(())
     _cells: Categories = field(init=False, compare=False)
     _groupings: tuple[Level, ...] = field(init=False, compare=False)
 
@@ -107,7 +110,7 @@ class Hierarchy(Attribute):
             rows = [tuple(map(normalize_nfc, row)) for row in rows]
             names = {n: {normalize_nfc(code): label for code, label in some.items()} for n, some in names.items()}
         labelled = _labels_by_level(rows, levels, names)
-        self.settle(alike=not self.beginnings and all(row[-1].isascii() for row in rows))
+        self.settle(alike=not self.beginnings and not self.columns and all(row[-1].isascii() for row in rows))
         policies: dict[str, Any] = {"outside": self.outside, "missing": self.missing, "edition": self.edition}
         attributes = [Categories(labels, **policies) for labels in labelled]
         for name, labels, attribute in zip(levels, labelled, attributes, strict=True):
@@ -122,11 +125,25 @@ class Hierarchy(Attribute):
         finest = {row[-1] for row in rows}
         if not all(type(text) is str and text and code in finest for text, code in self.beginnings):
             raise DomainError("a beginning is a text, and what begins with it counts in the cell of a finest code")
+        self._check_columns([row[-1] for row in rows])
         kept = tuple((n, tuple(names[n].items())) for n in levels if n in names)
         for key, value in (("source", tuple(rows)), ("levels", levels), ("code_labels", kept)):
             object.__setattr__(self, key, value)
         object.__setattr__(self, "_cells", attributes[-1])
         object.__setattr__(self, "_groupings", tuple(groupings))
+
+    def _check_columns(self, codes: Iterable[str]) -> None:
+        """Read the columns whose texts are one code, and refuse codes that are none of them."""
+        given = self.columns
+        if isinstance(given, str) or not isinstance(given, Sequence):
+            raise DomainError(f'columns= names columns, ["diagnosis", "product"], not {shorten(given)}')
+        columns = tuple(check_text(name, "a column's name") for name in given)
+        object.__setattr__(self, "columns", columns)
+        if columns:
+            check_read_together(columns)
+            # cells of what was not shown, and those that stay empty, are no texts of a row
+            rests = {code for _, code in self.beginnings}
+            check_joined((c for c in codes if c not in rests and not c.startswith(NONE_FOUND)), columns)
 
     @property
     def rows(self) -> tuple[Row, ...]:
@@ -166,7 +183,7 @@ class Hierarchy(Attribute):
         cells = {code: i for i, code in enumerate(self.codes)} if self.beginnings else {}
         policies["prefixes"] = tuple(text for text, _ in self.beginnings)
         policies["prefix_cells"] = tuple(cells[code] for _, code in self.beginnings)
-        return Codes(kind=self.kind, codes=self.codes, **policies)
+        return Codes(kind=self.kind, codes=self.codes, columns=tuple(self.columns), **policies)
 
     @property
     def declared_size(self) -> int:
@@ -190,7 +207,9 @@ class Hierarchy(Attribute):
         return f"Hierarchy({inside}; outside={self.outside!r}, missing={self.missing!r})"
 
 
-def nest_labels(found: Sequence[Sequence[str]], levels: Sequence[str], missing: Any) -> Hierarchy:
+def nest_labels(
+    found: Sequence[Sequence[str]], levels: Sequence[str], missing: Any, columns: Sequence[str] = ()
+) -> Hierarchy:
     """Labels that were found by their prefixes, nested.
 
     Args:
@@ -198,6 +217,7 @@ def nest_labels(found: Sequence[Sequence[str]], levels: Sequence[str], missing: 
             of the level before.
         levels: The names of these, from coarse to fine.
         missing: What happens to a missing value.
+        columns: The columns whose texts together are the labels, if there are several.
 
     Returns:
         A hierarchy in which every prefix has a cell for what begins with it and was not shown.
@@ -217,7 +237,7 @@ def nest_labels(found: Sequence[Sequence[str]], levels: Sequence[str], missing: 
     for depth in range(1, last):
         if not found[depth]:
             rows.append((*parents[:depth], *[f"{NONE_FOUND} {depth}"] * (last - depth)))
-    return Hierarchy(rows, levels, outside="other", missing=missing, beginnings=tuple(rest))
+    return Hierarchy(rows, levels, outside="other", missing=missing, beginnings=tuple(rest), columns=columns)
 
 
 def _read_level_names(given: object) -> tuple[str, ...]:

@@ -182,13 +182,17 @@ def _set_aside(budget: Budget) -> str:
 def _names(count: int, letters: int | None, columns: int) -> tuple[str, ...]:
     """Labels that stand for those that will be shown; or of so many letters, of which short ones begin long ones."""
     texts = (f"label {i}" if letters is None else chr(_LETTER + i) * letters for i in range(1, count + 1))
-    return tuple(BETWEEN.join([text] * columns) for text in texts)
+    return tuple(BETWEEN.join([text, *[text[0]] * (columns - 1)]) for text in texts)  # a label has 256 bytes
 
 
 def _expected(plan: LabelPlan, count: int) -> Expected:
     nested = {name for name, letters in plan.rounds if letters}
     names = [
-        _names(min(count, looks[0].most), (n or MOST_LETTERS) if name in nested else None, len(looks[0].columns) or 1)
+        _names(
+            min(count, looks[0].most),
+            (n or MOST_LETTERS) if name in nested else None,
+            1 if n else max(1, len(looks[0].columns)),
+        )
         for (name, n), looks in plan.rounds.items()
     ]
     second = plan_of_found(plan, names)

@@ -270,7 +270,8 @@ class LabelPlan(WorkloadPlan):
         yield "price", f"{event_price_text(self.price)}, debited as a whole before the first look"
         for (name, letters), looks in self.rounds.items():
             together = f" ({' and '.join(map(safe_text, looks[0].columns))} together)" if looks[0].columns else ""
-            called = f"{safe_text(name)}{together}{_letters_text(letters)}"
+            of = f" of {safe_text(looks[0].columns[0])}" if letters and together else ""
+            called = f"{safe_text(name)}{together}{_letters_text(letters)}{of}"
             most = f"up to {looks[0].most:,} labels of {called}, without their counts"
             spent = (sum((getattr(k.price, part) for k in looks), Fraction(0)) for part in ("mu_squared", "delta"))
             both = "" if len(looks) == 1 else f", in {len(looks)} rounds"

@@ -26,7 +26,7 @@ _TYPES = {
     "number": ("min", "max", "width", "edges", "levels"),
     "date": ("min", "max", "by", "format", "starts"),
     "category": ("values", "values_from", "case", "trim", "discover", "most", "prefixes", "columns"),
-    "hierarchy": ("levels", "values", "values_from", "labels"),
+    "hierarchy": ("levels", "values", "values_from", "labels", "columns"),
     "boolean": (),
 }
 WORDS = ("label", "unit", "categories")
@@ -164,6 +164,7 @@ def _read_cell_levels(table: Section) -> dict[str, Number | list[Number]]:
 def _read_hierarchy(table: Section, folder: Path, policies: dict[str, Any]) -> Hierarchy:
     levels = table.texts("levels")
     labels = table.section("labels")
+    policies["columns"] = (table.texts("columns") or ()) if "columns" in table else ()
     policies["code_labels"] = {
         level: {code: labels.section(level).text(code) for code in labels.section(level)} for level in labels
     }
@@ -379,6 +380,7 @@ def _toml_declaration(key: str, attribute: Attribute | None) -> list[str]:
         lines += [f"format = {toml_text(attribute.format)}"] if attribute.format else []
     elif isinstance(attribute, Hierarchy):
         lines.append(f"levels = {_toml_list(attribute.level_names)}")
+        lines += [f"columns = {_toml_list(attribute.columns)}"] if attribute.columns else []
         lines += ["values = [", *(f"  {_toml_list(row)}," for row in attribute.rows), "]"]
         for level, labels in attribute.level_labels.items():
             lines.append(f"[schema.{key}.labels.{_toml_key(level)}]")
