@@ -114,7 +114,7 @@ def test_where_records_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("made", [pa.Table.from_pandas, pl.from_pandas, lambda f: pl.from_pandas(f).lazy()])
-def test_no_number_of_rows_makes_a_table_unreadable(made: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_number_of_rows_makes_a_table_unreadable(made: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """One record more must not decide between a release and an error. Mutant: the stream that the rows were summed from
     is read again, when it has come to its end."""
     monkeypatch.setattr(sums, "_MOST_ROWS", 900)
