@@ -71,7 +71,8 @@ MOST_PARTS = 110
 # 85 of them say the same statements to an engine that counts where the rows lie.
 MOST_PERSONS = 1_170
 # What finding labels adds: the law, and the labels of each person; 330 of these are check_forms.py and bundles, as in
-# the wings. What was shown lies in the file of several looks, below. 25 take lines that an engine made where its rows lie.
+# the wings. What was shown lies in the file of several looks, below. 25 take lines that an engine made where its
+# rows lie.
 # 32 look for prefixes of labels first; 60 add up the noisy sums of rounds, and see that each adds up those before it.
 # 20 find labels of several columns.
 MOST_LABELS = 893

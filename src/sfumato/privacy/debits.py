@@ -509,11 +509,11 @@ def check_table_name(table: str | None) -> str | None:
     """A public name of a table: a label that stays when files move. Raises InvalidInput."""
     if table is None:
         return None
+    table = plain_text(table)
     if not isinstance(table, str) or not 0 < len(table) <= _MAX_NAME or not table.isprintable():
         raise InvalidInput(
             f"table is the public name of a table, 1 to {_MAX_NAME} printable characters, such as 'people'"
         )
-    table = plain_text(table)
     if table != table.strip() or any(part in table for part in "/\\") or _FILE.fullmatch(table.lower()):
         raise InvalidInput(
             f"table={table!r} looks like a file; it is a public name that stays when files move, such as 'people'"
