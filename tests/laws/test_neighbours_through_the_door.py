@@ -178,8 +178,8 @@ def test_a_neighbour_moves_no_value_further_than_is_paid(
 ) -> None:
     """144 pairs, seed 204. The price that `measure` takes is the bound of squared L2; L1 is held against its own.
 
-    Mutants: all rows of a person are kept; rows kept of all groups together; a person priced as one row; the ends of
-    the curve of a measure alone priced; a record replaced priced as one that comes.
+    Mutants: all rows of a person are kept; rows kept of all groups together; a person priced as one row; a record
+    replaced priced as one that comes.
     """
     monkeypatch.setattr(NoiseLaw, "sample", lambda _, size, source=None: np.zeros(size, dtype=np.int64))
     largest = 0.0
