@@ -36,7 +36,8 @@ PERSONS = {"sfumato.curator.people.opening", "sfumato.curator.people"}
 # 7 of the lines are the column that a measure reads, if another than its own; 7 that codes may count by prefixes.
 # 17 more are the columns whose texts are read together, 20 that a look which takes sums of measures alone says so
 # before it reads. 1 lets a door through that has a price for rows that are counted once per group. 4 write the letters
-# of texts into the ledger, whatever these show of themselves; 6 let no line of a chain in memory be written within another.
+# of texts into the ledger, whatever these show of themselves; 6 let no line of a chain in
+# memory be written within another.
 MOST_CORE = 3_877
 # What is loaded beside it, by what is measured, each a reading of its own.
 PARTS = {
