@@ -85,11 +85,10 @@ class CuratedTable:
         """The exact counts, for a door that will pay before it looks. Raises SourceError.
 
         asked: the sums of measures that this look takes, where it takes nothing else. What is opened for them alone is
-        not kept, so a source is opened so only where it can be read again.
+        not kept, and the source is read again by the next look.
         """
         if self.counts is None:
             unit = self.unit
-            once = hasattr(self._source, "__arrow_c_stream__") and not hasattr(self._source, "__len__")
             found = open_source(
                 self._source,
                 self.grid,
@@ -98,7 +97,7 @@ class CuratedTable:
                 once_per=unit.once_per,
                 rows_per_group=unit.rows_per_group,
                 packing=self.packing,
-                asked=None if once else asked,
+                asked=asked,
             )
             if not found.kept:
                 return found

@@ -156,11 +156,11 @@ class Chain(ABC, Generic[S]):
 class MemoryChain(Chain[S]):
     """A chain that ends with this process, and cannot be copied: two copies would spend twice."""
 
-    __slots__ = ("_lock", "_process")
+    __slots__ = ("_lock", "_process", "_writes")
 
     def __init__(self, form: Format, advance: Advance[S], opening: bytes) -> None:
         super().__init__(form, advance)
-        self._process, self._lock = os.getpid(), threading.RLock()
+        self._process, self._lock, self._writes = os.getpid(), threading.RLock(), False
         self._known = advance(None, (opening,)), (self._begin(opening),)
 
     @contextmanager
@@ -170,10 +170,16 @@ class MemoryChain(Chain[S]):
             noun = self.form.words.noun
             raise LedgerError(f"an in-memory {noun} belongs to the process that made it; share a budget through a file")
         with self._lock:
-            found = Turn(self, *self._known, None)
-            yield found
-            if write:
-                self._known = found.state, found.hashes
+            if write and self._writes:  # by what is called within the turn: its lines would be lost
+                raise LedgerError(f"a line of this {self.form.words.noun} is being written; another waits for its end")
+            found, before = Turn(self, *self._known, None), self._writes
+            self._writes = before or write
+            try:
+                yield found
+                if write:
+                    self._known = found.state, found.hashes
+            finally:
+                self._writes = before
 
     def __reduce__(self) -> NoReturn:
         raise BudgetError("what is kept in memory can be neither copied nor pickled: two copies would spend twice")

@@ -318,7 +318,7 @@ class Debits:
             LedgerError: The file cannot be used.
             LedgerCorrupted: The file was changed.
         """
-        return self._read().find(name)
+        return self._read().find(plain_text(name))
 
     def check(self, anchor: str) -> None:
         """Check that the ledger goes on from an anchor.
@@ -377,7 +377,7 @@ class Debits:
         """
         with self._chain.turn(write=True) as turn:
             turn.append(self._spend(turn, name, plan_hash, event, unit, table))
-            return self._receipt(turn, name)
+            return self._receipt(turn, plain_text(name))
 
     def paid(self, name: str, plan_hash: str) -> Receipt | None:
         """The receipt of an earlier debit.
@@ -393,6 +393,7 @@ class Debits:
             LedgerError: The file cannot be used.
             LedgerCorrupted: The file was changed.
         """
+        name, plan_hash = plain_text(name), plain_text(plan_hash)
         with self._chain.turn() as turn:
             entry = turn.state.find(name)
             return None if entry is None or entry.plan_hash != plan_hash else self._receipt(turn, name)
@@ -434,6 +435,8 @@ class Debits:
     ) -> bytes:
         """The line that spends an event's price; refused where it may not be spent."""
         state = turn.state
+        # a text of a class that derives from str may show and compare itself as it likes
+        name, plan_hash = plain_text(name), plain_text(plan_hash)
         _check_name(name)
         check_hash(plan_hash, "plan_hash")
         whom = self._admit(state, unit, table)
@@ -487,6 +490,11 @@ def unit_text(unit: PrivacyUnit) -> str:
     return f"{unit.describe()} ({unit.neighbours.value})"
 
 
+def plain_text(given: str) -> str:
+    """The letters of a text, of whatever class that derives from str; what is no text stays what it is."""
+    return "".join((given,)) if isinstance(given, str) else given
+
+
 def _check_name(name: str) -> None:
     """Names end up in paths and on screens: printable, of one spelling, and without a way out of a folder."""
     if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME or not name.isprintable():
@@ -501,11 +509,11 @@ def check_table_name(table: str | None) -> str | None:
     """A public name of a table: a label that stays when files move. Raises InvalidInput."""
     if table is None:
         return None
+    table = plain_text(table)
     if not isinstance(table, str) or not 0 < len(table) <= _MAX_NAME or not table.isprintable():
         raise InvalidInput(
             f"table is the public name of a table, 1 to {_MAX_NAME} printable characters, such as 'people'"
         )
-    table = "".join((table,))  # a text of a class that derives from str may compare as it likes
     if table != table.strip() or any(part in table for part in "/\\") or _FILE.fullmatch(table.lower()):
         raise InvalidInput(
             f"table={table!r} looks like a file; it is a public name that stays when files move, such as 'people'"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import sfumato as sf
@@ -197,6 +198,26 @@ def test_a_stream_in_memory_is_the_same(monkeypatch: Any) -> None:
         assert (np.concatenate(made.append(sf.Histogram(TABLES[t]), f"p{t}").values) == wanted).all()
     assert made.anchor is None
     assert receipt.sequence == made.paid[0]
+
+
+def test_no_period_is_measured_within_another() -> None:
+    """In memory, too: two draws for one period would cost what one does. Who proposes what is counted is not trusted.
+
+    Mutant: the lock of a stream in memory lets its own thread in again."""
+    inner: list[Any] = []
+
+    def packing(shape: Any, sets: Any, rows: int) -> Any:
+        inner.append(made.append(sf.Histogram(TABLES[1]), "inside"))
+        raise AssertionError
+
+    of = terms()
+    rows = pd.DataFrame({"a": [0, 1], "b": [0, 2]})
+    declared = {n: sf.Integers(0, k, outside="clamp", missing="other") for n, k in (("a", 0), ("b", 1))}
+    held = Curator(None, sf.Domain(declared), UNIT, sf.Ledger.in_memory(sf.gdp(10**8)), packing=packing)
+    made, _ = open_public_stream(held, of, price(of, UNIT), name="s", plan_hash=HASH)
+    made.append(rows, "outside")
+    assert [p.label for p in made.published] == ["outside"]
+    assert not inner
 
 
 def test_a_period_that_fails_is_not_there_and_can_be_appended_again(ledger: Path, monkeypatch: Any) -> None:

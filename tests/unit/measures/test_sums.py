@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
 import sfumato as sf
@@ -108,6 +111,29 @@ def test_where_records_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked == AskedSums((2,), ((1,),))
     monkeypatch.setattr(sums, "_MOST_ROWS", 900)
     assert not isinstance(open_source(_frame(3), DOMAIN, asked=asked), SummedCounts)
+
+
+@pytest.mark.parametrize("made", [pa.Table.from_pandas, pl.from_pandas, lambda f: pl.from_pandas(f).lazy()])
+def test_no_number_of_rows_makes_a_table_unreadable(made: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """One record more must not decide between a release and an error. Mutant: the stream that the rows were summed from
+    is read again, when it has come to its end."""
+    monkeypatch.setattr(sums, "_MOST_ROWS", 900)
+    asked = asked_sums(DOMAIN.grid, _maps(sf.means(DOMAIN, "x")))
+    for frame, kept in ((_frame(3), True), (_frame(3)[1:], False)):
+        found = open_source(made(frame), DOMAIN, asked=asked)
+        assert (found.kept, found.rows) == (kept, len(frame))
+
+
+def test_records_of_a_stream_are_kept_however_it_is_given() -> None:
+    """Mutant: a notation, or a table of several, hides that a stream can be read once."""
+    asked, table = asked_sums(DOMAIN.grid, _maps(sf.means(DOMAIN, "x"))), pa.Table.from_pandas(_frame(3))
+    assert not open_source(sf.Source(table, decimal=","), DOMAIN, asked=asked).kept
+    for given in (table.to_reader(), sf.Source(table.to_reader(), decimal=",")):
+        assert open_source(given, DOMAIN, asked=asked).kept
+    named = table.append_column("who", pa.array([f"p{i}" for i in range(len(table))]))
+    for rows, kept in ((named, False), (named.to_reader(), True)):
+        joined = sf.joined(rows, named.select(["who"]), key="who")
+        assert open_source(joined, DOMAIN, asked=asked, person="who").kept == kept
 
 
 def test_a_curator_that_looks_twice_reads_twice() -> None:

@@ -8,7 +8,7 @@ import pickle
 import sqlite3
 import threading
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -176,6 +176,42 @@ def test_a_name_is_spent_once(make: Callable[[Budget], Ledger]) -> None:
     with pytest.raises(NameTaken):
         ledger.debit("a", PLAN, ONE, UNIT)
     assert ledger.spent == 1
+
+
+class _Shown(str):
+    """A text that shows another one, and is equal to none."""
+
+    shown = "c" * 64 + ":" + "d" * 32
+
+    def __str__(self) -> str:
+        return self.shown
+
+    def __format__(self, spec: str) -> str:
+        return self.shown
+
+    def __eq__(self, other: object) -> bool:
+        return False
+
+    def __ne__(self, other: object) -> bool:
+        return False
+
+    def __hash__(self) -> int:
+        return str.__hash__(self)
+
+
+def test_texts_of_other_classes_are_what_their_letters_are(make: Callable[[Budget], Ledger]) -> None:
+    """The hash in the ledger is the one that was checked: another, of a file, would be paid for by this debit too.
+
+    Mutants: the line written of what a text shows of itself; a name that compares itself."""
+    ledger = make(Budget.pure(10))
+    for _ in range(2):  # the second is refused, as its name is taken
+        with suppress(NameTaken):
+            ledger.debit(_Shown("a"), _Shown(PLAN), ONE, UNIT)
+    (entry,) = ledger.entries()
+    assert (entry.name, entry.plan_hash) == ("a", PLAN)
+    assert ledger.find(_Shown("a")) == ledger.find("a")
+    assert ledger.paid("a", _Shown(PLAN)) is not None
+    assert ledger.paid("a", _Shown("b" * 64)) is None
 
 
 def test_receipts_of_other_ledgers_release_nothing(make: Callable[[Budget], Ledger]) -> None:

@@ -12,6 +12,7 @@ from sfumato.cells import Grid
 from sfumato.curator.rows.counting import ColumnCounts, Counts, Packing
 from sfumato.curator.rows.encoding import Truncation, check_declared, encoding_statements, record_bytes
 from sfumato.curator.rows.readers import MAX_ROWS, OpenedTable, attempt, column_chunks, open_table
+from sfumato.curator.rows.written import source_of
 from sfumato.errors import SourceError
 
 if TYPE_CHECKING:
@@ -30,12 +31,16 @@ def open_rows(
     packing: Packing,
     asked: AskedSums | None = None,
 ) -> Counts:
-    """What `open_source` does of a source that is no histogram; `kept` are the rows of a person, as in `Truncation`."""
+    """What `open_source` does of a source that is no histogram; `kept` are the rows of a person, as in `Truncation`.
+
+    Records of a source that can be read once are kept whatever is asked.
+    """
     how = Truncation(*kept)
     check_declared(grid)
     engine = elsewhere.find_engine(source)
     if (counts := engine and engine.counts(grid, person, how, packing)) is not None:
         return counts  # of rows that stay where they are
+    asked = None if asked is None or _can_be_read_once(source, engine) else asked
     needed = [*dict.fromkeys(grid.read_columns if person is None else (*grid.read_columns, person))]
     opened = open_table(source, needed)
     try:
@@ -46,20 +51,29 @@ def open_rows(
             "it is damaged or was cut short, or memory or disk ran out"
         )
 
-        def read() -> Counts:
+        def read() -> Counts | None:
             for statement in statements:
                 connection.execute(*statement)
             if asked is not None:
                 from sfumato.curator.rows.sums import sum_encoded  # noqa: PLC0415
 
-                if (found := sum_encoded(opened, grid, asked, persons=person is not None)) is not None:
-                    return found
+                return sum_encoded(opened, grid, asked, persons=person is not None)
             return collect_encoded(opened, grid, packing, persons=person is not None)
 
-        return attempt(message, read)
+        found = attempt(message, read)
     except BaseException:
         opened.session.close()
         raise
+    if found is None:  # too many rows to be summed; the stream of a frame has come to its end
+        opened.session.close()
+        return open_rows(source, grid, person, kept, packing)
+    return found
+
+
+def _can_be_read_once(source: object, engine: Any) -> bool:
+    """Whether a stream of rows is among what a source reads."""
+    tables = (source_of(table).table for table in getattr(engine, "sources", None) or [source])
+    return any(hasattr(t, "__arrow_c_stream__") and not hasattr(t, "__len__") for t in tables)
 
 
 def collect_encoded(opened: OpenedTable, grid: Grid, packing: Packing, *, persons: bool) -> Counts:

@@ -27,7 +27,7 @@ from sfumato._util.codec import deferred_field, storable
 from sfumato._util.files import sync_folder
 from sfumato.cells import Grid
 from sfumato.curator.rows.counting import Counts, Packing
-from sfumato.curator.rows.encoding import Truncation, check_declared, check_type, encoding_statements
+from sfumato.curator.rows.encoding import Column, Truncation, check_declared, check_type, encoding_statements
 from sfumato.curator.rows.loading import collect_encoded
 from sfumato.curator.rows.readers import OpenedTable, attempt, open_persons
 from sfumato.curator.rows.sources import Histogram
@@ -44,6 +44,7 @@ FIELDS = 4
 added once the person was left out, and the last of them."""
 _LEFT = 2**32  # more than there are periods
 _BLOCK = 64  # bytes that SHA-256 takes at once, to which HMAC pads its key
+_WHO = "who\0"  # beside the columns of a table, none of which can be called so
 _GIVEN = "CREATE TEMP TABLE given AS SELECT *, {who} AS who FROM (SELECT {raw} FROM {source})"
 _CALLED = (
     "CREATE TEMP TABLE called AS SELECT who, CAST('0x' || h[1:16] AS UBIGINT) AS high, "
@@ -89,11 +90,10 @@ class People:
         connection.execute(_FIRST.format(**told))
         (first,), *_ = self.opened.session.rows("SELECT count(*) FROM first_left")
         after = connection.execute(_AFTER.format(**told)).fetchnumpy()
-        assert self.unit.person is not None
         source, unit = "(SELECT * FROM given SEMI JOIN admitted USING (who))", self.unit
         groups = tuple(self.grid.axis(a) for a in unit.once_per)
         rows = Truncation(unit.rows_per_person, groups, unit.rows_per_group)
-        for statement in encoding_statements(self.grid, self.opened.columns, source, self.unit.person, rows):
+        for statement in encoding_statements(self.grid, self.opened.columns, source, _WHO, rows):
             connection.execute(*statement)
         kept = np.column_stack([np.asarray(after[n]).view(np.int64) for n in ("high", "low", "times", "last")])
         return collect_encoded(self.opened, self.grid, self.packing, persons=True), int(first), kept
@@ -119,6 +119,9 @@ def open_people(
         raw = ", ".join(f"{opened.columns[n].sql} AS {columns[n].sql}" for n in needed)
         called = columns[person]
         who = (called.written if as_written else called.name)(called.sql)
+        # Whose rows few are counted of is who is admitted: by the rule of 0.2 "1.0" and 1 are two, which a mark at the
+        # end keeps apart.
+        columns[_WHO] = Column("(who || '.')" if as_written else "who", "VARCHAR")
         pad = key.ljust(_BLOCK, b"\0")
         given = _GIVEN.format(who=who, raw=raw, source=opened.sql)
         pads = [bytes(b ^ x for b in pad).hex() for x in (0x5C, 0x36)]
