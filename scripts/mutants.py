@@ -3,7 +3,8 @@
 python scripts/mutants.py                            # 60 mutants, each against the tests likeliest to notice it
 python scripts/mutants.py --show                     # what they change; no test is run
 python scripts/mutants.py --only 3 17 --tests tests/laws/test_noise.py      # some, against files of one's choice
-python scripts/mutants.py --out now.tsv --known before.tsv    # the file that noticed each before goes first
+python scripts/mutants.py --out now.tsv --again before.tsv    # the same ones, wherever their lines are by now,
+                                                     # first against the file that noticed each before
 
 A mutant changes one expression within one function: a comparison moves its boundary or turns round, `+` is `-`, `and`
 is `or`, `min` is `max`, a number is one off, a condition is negated, a call whose value nobody reads is left out. It
@@ -25,13 +26,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("curator", "privacy", "planner")
-AWAY = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache", ".hypothesis", "docs-site", "dist", "build")
+AWAY = shutil.ignore_patterns(".git", ".venv", ".*_cache", ".hypothesis", "docs-site", "dist", "build")
 # Enough for the twelve likeliest files of any module but those that start Java; a loop that never ends stops there too.
 SECONDS, FILES = 90, 12
 
@@ -62,13 +64,20 @@ class Mutant(NamedTuple):
     end: int
     before: str
     after: str
+    which: int = 1  # of the changes of this function that read alike
 
     def applied(self, text: bytes) -> bytes:
         """The file with this change."""
         return text[: self.start] + self.after.encode() + text[self.end :]
 
+    @property
+    def name(self) -> str:
+        """What it changes, wherever its line is."""
+        change = f"{self.path} {'.'.join(self.names)}: `{self.before}` → `{self.after}`"
+        return change if self.which == 1 else f"{change}, number {self.which}"
+
     def __str__(self) -> str:
-        return f"{self.path}:{self.line} {'.'.join(self.names)}: `{self.before}` → `{self.after}`"
+        return self.name.replace(" ", f":{self.line} ", 1)
 
 
 def altered(node: ast.AST) -> Iterator[str]:
@@ -129,6 +138,7 @@ def mutants_of(path: Path) -> Iterator[list[Mutant]]:
     starts = [0]
     for row in text.splitlines(keepends=True):
         starts.append(starts[-1] + len(row))
+    alike = Counter[str]()
     for function, names in functions(ast.parse(text)):
         for node in decisions(function):
             place = node.test if isinstance(node, ast.If | ast.IfExp | ast.While) else node
@@ -137,17 +147,38 @@ def mutants_of(path: Path) -> Iterator[list[Mutant]]:
                 start = starts[place.lineno - 1] + place.col_offset
                 end = starts[(place.end_lineno or 0) - 1] + (place.end_col_offset or 0)
                 before = " ".join(text[start:end].decode().split())
-                found.append(Mutant(path, names, place.lineno, start, end, before, f"({after})"))
+                mutant = Mutant(path, names, place.lineno, start, end, before, f"({after})")
+                alike[mutant.name] += 1
+                found.append(mutant._replace(which=alike[mutant.name]))
             if found:
                 yield found
 
 
-def drawn(count: int, seed: int, folders: Sequence[str] = FOLDERS) -> list[Mutant]:
-    """So many mutants of some folders: places without repetition, and one of each place's mutants."""
-    rng = random.Random(seed)
+def places(folders: Sequence[str]) -> list[list[Mutant]]:
+    """The mutants of every place of some folders."""
     files = [p.relative_to(ROOT) for f in folders for p in sorted((ROOT / "src" / "sfumato" / f).glob("*.py"))]
-    places = [found for path in files for found in mutants_of(path)]
-    return [rng.choice(found) for found in rng.sample(places, min(count, len(places)))]
+    return [found for path in files for found in mutants_of(path)]
+
+
+def drawn(count: int, seed: int, folders: Sequence[str] = FOLDERS) -> list[tuple[Mutant, list[Path]]]:
+    """So many mutants of some folders: places without repetition, and one of each place's mutants; no file is known."""
+    rng, every = random.Random(seed), places(folders)
+    return [(rng.choice(found), []) for found in rng.sample(every, min(count, len(every)))]
+
+
+def again(rows: Sequence[str], folders: Sequence[str] = FOLDERS) -> list[tuple[Mutant, list[Path]]]:
+    """The mutants of what --out wrote, each with the test file that noticed it.
+
+    Raises:
+        KeyError: The code that a mutant changes is there no more.
+    """
+    every = {mutant.name: mutant for found in places(folders) for mutant in found}
+    chosen = []
+    for row in rows:
+        _, verdict, said = row.split("\t")
+        mutant = every[re.sub(r":\d+ ", " ", said, count=1)]
+        chosen.append((mutant, [Path(verdict.split("::")[0])] if "::" in verdict else []))
+    return chosen
 
 
 def likely(mutant: Mutant) -> list[Path]:
@@ -209,31 +240,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--tests", nargs="+", type=Path, help="these files instead of the likeliest")
     parser.add_argument("--files", type=int, default=FILES, help="how many of the likeliest files to run")
     parser.add_argument("--seconds", type=int, default=SECONDS, help="CPU seconds a mutant's tests may take")
-    parser.add_argument("--known", type=Path, help="what --out wrote before: the file that noticed each goes first")
+    parser.add_argument("--again", type=Path, help="what --out wrote before: the mutants to run, and what noticed each")
     parser.add_argument("--out", type=Path, help="append number, verdict and mutant here, divided by tabs")
     parser.add_argument("--show", action="store_true", help="run nothing")
     asked = parser.parse_args(argv)
 
-    known: dict[str, Path] = {}
-    if asked.known:
-        for row in asked.known.read_text(encoding="utf-8").splitlines():
-            _, verdict, mutant = row.split("\t")
-            if "::" in verdict:
-                known[mutant] = Path(verdict.split("::")[0])
+    if asked.again:
+        chosen = again(asked.again.read_text(encoding="utf-8").splitlines(), asked.folders)
+    else:
+        chosen = drawn(asked.count, asked.seed, asked.folders)
     escaped = 0
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         tree = Path(folder) / "tree"
         if not asked.show:
             shutil.copytree(ROOT, tree, ignore=AWAY)
-        for i, mutant in enumerate(drawn(asked.count, asked.seed, asked.folders), 1):
+        for i, (mutant, first) in enumerate(chosen, 1):
             if asked.only and i not in asked.only:
                 continue
             if asked.show:
                 print(i, mutant)
                 continue
-            first = [known[str(mutant)]] if str(mutant) in known else []
             files = asked.tests or first + [p for p in likely(mutant) if p not in first][: asked.files]
-            path, text = tree / mutant.path, (ROOT / mutant.path).read_bytes()
+            path = tree / mutant.path
+            text = path.read_bytes()
             path.write_bytes(mutant.applied(text))
             # Python takes compiled code for a file's by second and size: every mutant has a second of its own.
             os.utime(path, (i, i))
