@@ -503,6 +503,8 @@ def largest_record_change(
             rows = map_entries(ops[f]) if s is None else [np.where(w, a, b) for w in (s, ~s, s & False)]
             each.append(np.insert(rows, 0, 1 if s is None else [1, 1, n - 2], axis=1))
         times, m = (reduce(np.kron, [r[:, i].astype(object) for r in each]) for i in (np.s_[:1], np.s_[1:]))
+        if int(times.sum()) * (2 * int(abs(m).max(initial=0))) ** p < 2**63:  # all sums below fit machine integers
+            times, m = times.astype(np.int64), m.astype(np.int64)
         place = np.arange(m.shape[1]).reshape([r.shape[1] - 1 for r in each[1:]])
         left = place[tuple(0 if f in agree else np.s_[:] for f in rest)].ravel()
         keys = [(a, 0) for f in rest if f not in agree for a in f[0]]

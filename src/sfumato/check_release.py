@@ -123,8 +123,11 @@ def fraction_to_decimal(x: Fraction) -> Decimal:
 
 def normal_tail(x: Decimal) -> Decimal:  # P(N > x) for a standard normal N and |x| <= 15, wrong by less than SLACK
     term = total = x
+    square = x * x
     for k in range(3, 2000, 2):
-        term *= x * x / k
+        term = term * square / k
+        if total + term == total:  # terms have one sign, and fall once they are this small
+            break
         total += term
     return Decimal("0.5") - total * (-x * x / 2).exp() / ROOT
 

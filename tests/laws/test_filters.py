@@ -178,6 +178,11 @@ def test_a_state_that_hardly_decays_adds_up_over_all_periods() -> None:
     used = IntegerFilter([[1, 53]], 0, [2**20], [1], [1], [[2**62 - 1]])
     assert passes(used, 2**8)
     assert not passes(used, 2**8 + 1)
+    # (1 + b most) 2^20 is 2^90 - 2^20 here, to the last digit: mutant, 2 + b most
+    most = 7 * (2**23 - 1)
+    full = IntegerFilter([[1, 53]], 0, [2**20], [1], [1], [[2 * (2**69 - 1) // most]])
+    assert passes(full, most)
+    assert not passes(full, most + 1)
 
 
 def passes(used: IntegerFilter, most: int) -> bool:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -279,16 +280,24 @@ def to_parquet(folder: Path, table: pa.Table) -> Path:
     return folder / "t.parquet"
 
 
+@cache
+def _engine() -> duckdb.DuckDBPyConnection:
+    """One engine of this process, of which each table has a connection: an engine of its own takes longer than both."""
+    return duckdb.connect()
+
+
 def to_database(folder: Path, table: pa.Table) -> str:
     """Texts compared without capitals, as some databases are declared."""
     path = folder / "f.db"
     path.unlink(missing_ok=True)
-    with duckdb.connect(str(path)) as connection:
+    with _engine().cursor() as connection:
         connection.register("given", table)
-        connection.execute("CREATE TABLE t AS FROM given")
-        for column, kind, *_ in connection.execute("DESCRIBE t").fetchall():
+        connection.execute(f"ATTACH '{path}' AS written")
+        connection.execute("CREATE TABLE written.t AS FROM given")
+        for column, kind, *_ in connection.execute("DESCRIBE written.t").fetchall():
             if kind == "VARCHAR":
-                connection.execute(f'ALTER TABLE t ALTER "{column}" TYPE VARCHAR COLLATE nocase')
+                connection.execute(f'ALTER TABLE written.t ALTER "{column}" TYPE VARCHAR COLLATE nocase')
+        connection.execute("DETACH written")
     return f"duckdb:///{path}?table=t"
 
 
@@ -296,7 +305,7 @@ _OPEN: deque[duckdb.DuckDBPyConnection] = deque(maxlen=8)  # a relation of DuckD
 
 
 def to_relation(_: Path, table: pa.Table) -> Any:
-    connection = duckdb.connect()
+    connection = _engine().cursor()
     _OPEN.append(connection)
     connection.register("given", table)
     return connection.sql("FROM given")

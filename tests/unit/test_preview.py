@@ -64,6 +64,15 @@ def test_flags_are_those_of_a_release_with_these_answers() -> None:
     assert sum(whole[c] for c in ("no flag", "*", "**", "suppress", "none expected")) == pytest.approx(1)
 
 
+def test_of_a_table_the_widest_margin_is_told() -> None:
+    """Mutant: the narrowest. Ranges of ages err unlike each other."""
+    plan = sf.plan(sf.ranges(DOMAIN, "age"), sf.gdp(1), neighbours="add-remove")
+    margins = plan.half_widths()
+    assert margins.max() > 1.05 * margins.min()
+    (row,) = sf.preview(plan, COUNTS, budgets=[1]).frame().rows()
+    assert row["margin"] == pytest.approx(margins.max(), rel=1e-9)
+
+
 def test_last_years_release_stands_for_the_counts() -> None:
     plan = made(sf.approx(1, "1e-6"))
     last = sf.release(plan, sf.Histogram(COUNTS), ledger=None)

@@ -241,6 +241,8 @@ def test_a_forger_who_changes_nothing_is_no_alarm(filled: Ledger, path: Path) ->
         put(1, price="1/70"),
         put(0, total="1"),
         put(1, kind="refund"),
+        put(1, sequence="7"),
+        put(3, sequence="7"),
         put(4, name="n0"),
         put(3, about="1"),
         put(1, kind="released"),
@@ -263,7 +265,7 @@ def test_a_forger_who_changes_nothing_is_no_alarm(filled: Ledger, path: Path) ->
     ],
 )
 def test_even_a_consistent_chain_must_make_sense(filled: Ledger, path: Path, change: Callable[[Lines], object]) -> None:
-    """Mutants: the sums trusted; kinds, names, units, tables and releases unchecked."""
+    """Mutants: the sums trusted; kinds, numbers, names, units, tables and releases unchecked."""
     rebuild(path, lines=change)
     refuses_to_spend(path)
 
