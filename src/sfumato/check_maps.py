@@ -606,16 +606,12 @@ def product_bound(blocks: Any, ops: Any, sizes: Any, differ: Any, sign: int) -> 
     return total
 
 
-def pair_change(blocks: Any, ops: Any, sizes: Any, some: Any, each: int, full: int, rest: int) -> int | None:
-    """A bound of the squared change of a person's rows from all pairs of columns; None where cells are many.
-
-    A sum of s columns is as long as its pairs say: s (s - 1) / 2 of them at most, each (|a|^2 + |b|^2) / (s - 1) +
-    2 <a, b>. Between none and all rows of one more group what they change is convex.
-    """
+def column_products(blocks: Any, ops: Any, sizes: Any) -> tuple[list[str], Any, Any]:
+    """(their attributes, the place of every joint cell in each, products of all pairs of columns); None: too many."""
     every = sorted({a for _, fs in blocks for names, _ in fs for a in names})
     n = math.prod(sizes[a] for a in every)
-    if n > 1000 or full > 64 or any(a.startswith(COMBINED) for a in every):
-        return None
+    if n > 1000 or any(a.startswith(COMBINED) for a in every):
+        return every, None, None
     at = dict(zip(every, np.indices([sizes[a] for a in every]).reshape(len(every), n), strict=True))
     gram: Any = np.zeros((n, n), dtype=object)
     for m, fs in blocks:
@@ -625,6 +621,19 @@ def pair_change(blocks: Any, ops: Any, sizes: Any, some: Any, each: int, full: i
             entries = map_entries(ops[key]).astype(object)
             part = part * (entries.T @ entries)[np.ix_(place, place)]
         gram = gram + part
+    return every, at, gram
+
+
+def pair_change(blocks: Any, ops: Any, sizes: Any, some: Any, each: int, full: int, rest: int) -> int | None:
+    """A bound of the squared change of a person's rows from all pairs of columns; None where cells are many.
+
+    A sum of s columns is as long as its pairs say: s (s - 1) / 2 of them at most, each (|a|^2 + |b|^2) / (s - 1) +
+    2 <a, b>. Between none and all rows of one more group what they change is convex.
+    """
+    every, at, gram = column_products(blocks, ops, sizes)
+    if gram is None or full > 64:
+        return None
+    n = len(gram)
     norms = np.diagonal(gram)
     free = any(a not in every for a in some)  # one more attribute tells groups apart, so that cells may be the same
     apart = np.full((n, n), free)
@@ -639,6 +648,26 @@ def pair_change(blocks: Any, ops: Any, sizes: Any, some: Any, each: int, full: i
     if rest:
         found = max(found, each * (each - rest) * twice(full) + each * rest * twice(full + 1))
     return found // 2
+
+
+def somebodys_change(blocks: Any, ops: Any, sizes: Any, rows: int, groups: Any) -> int:
+    """The squared change of one person there may be, of so many rows or fewer, at most `groups[-1]` in each joint cell
+    of the attributes before it: row after row the one that changes most. 0 where cells are many."""
+    every, at, gram = column_products(blocks, ops, sizes)
+    if gram is None:
+        return 0
+    *once_per, most = groups
+    group = cell_places([a for a in once_per if a in every], at, sizes, len(gram))
+    room = np.full(int(np.max(group)) + 1, most * math.prod(sizes[a] for a in once_per if a not in every))
+    value, beside = 0, np.zeros(len(gram), dtype=object)
+    for _ in range(min(rows, 64)):
+        more = np.where(room[group] > 0, np.diagonal(gram) + 2 * beside, 0)
+        cell = int(np.argmax(more))
+        value, beside = value + max(int(more[cell]), 0), beside + gram[cell]
+        room[group[cell]] -= 1
+        if more[cell] <= 0:
+            break
+    return value
 
 
 def simplex_maximum(gains: Any, limits: Any) -> Fraction:
@@ -780,6 +809,17 @@ def shared_window_bound(f: Any, times: int, apart: int, multiple: int, grain: in
         far.append(int((products if alike else abs(products)).max()))
     longest = int((columns**2).sum(axis=1).max())
     return max(j * longest + j * (j - 1) * max(far, default=0) for j in range(1, times + 1))
+
+
+def somebody_is_heard(f: Any, times: int, apart: int) -> Fraction:
+    """What those who come every `apart` periods bring about, at their dearest: no more than the bound below says."""
+    if f.taps is None:
+        return (stream_filter_bounds(f, times, apart)[0] - 1) / SLACK
+    taps = np.repeat(f.taps, f.runs, axis=0)
+    n, reach = taps.shape
+    squares = [int((taps[t, : n - t] ** 2).sum()) for t in range(n)]
+    many = times if reach <= apart else 1  # else two of them may take from each other
+    return Fraction(max(sum(squares[t::apart][:many]) for t in range(n)))
 
 
 def stream_filter_bounds(f: Any, times: int, apart: int) -> tuple[Fraction, Fraction]:

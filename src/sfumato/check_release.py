@@ -464,12 +464,13 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
             self.must("chain", f"line {n} has another number", line[0] == str(n))
         return lines, hashes[1:]
 
-    def paid(self, value: int | Fraction, exact: bool, noise: Any, event: str) -> None:
+    def paid(self, value: int | Fraction, exact: bool, noise: Any, event: str, least: Any = 0) -> None:
+        """least: what somebody changes, where the value is a bound that others may know better."""
         kind, p, times = LAWS[noise.kind]
         (given, price, _), scale = parse_event_text(event), number(noise["scale" if p == 1 else "sigma"])
         self.must("price", "there is no noise of this scale", Fraction(1, 2**10) <= scale <= 2**55)
         covered = times * scale**p * price if given == kind else Fraction(-1)
-        if not exact and 0 <= covered < value:
+        if not exact and least <= covered < value:
             why = f"it has too many cells, or pairs of cells, to look at all, and the bound is {float(value):.6g}"
             what = "plan under add-remove, where no pairs are looked at, or with fewer attributes"
             self.unknown.append(f"a sensitivity of {float(covered):.6g}, which was paid: {why}; {what}")
@@ -667,7 +668,7 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
             each = [self.added([(1, fs)], ops, sizes, unit, False) for _, fs in found]
             heard = [maps.shared_window_bound(terms.filter, times, apart, m, terms.grain, not fs) for m, fs in found]
             response = Fraction(sum(map(math.prod, zip(each, heard, strict=True))) * (4 if replace else 1))
-            exact = False
+            exact = len(unit) < 4  # of tables one by one there is no better bound, which another plan might rest on
         else:
             value, exact = maps.largest_record_change(found, ops, sizes, 2, public, public)
             if not public:
@@ -687,7 +688,12 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
             )
             rounding *= (1 + replace) ** 2
             shift += (fraction_to_decimal(response).sqrt() + fraction_to_decimal(rounding).sqrt()) ** 2 * (1 + SLACK)
-        self.paid(math.ceil(shift * 2**40) * Fraction(1, 2**40), exact, terms.noise, stored_event_text(plan.price))
+        least = Fraction(0)
+        if len(unit) == 4:
+            least = maps.somebodys_change(found, ops, sizes, unit[2], unit[3]) * Fraction(1, 4**terms.grain)
+            least *= maps.somebody_is_heard(terms.filter, times, apart) / 4 ** (terms.filter.shift or 0)
+        shift = math.ceil(shift * 2**40) * Fraction(1, 2**40)
+        self.paid(shift, exact, terms.noise, stored_event_text(plan.price), min(least, shift))
         if unit[1]:
             many = f"{times} periods, each at least {apart} after the one before" if times > 1 else "one period"
             self.believed.append(f"that nobody is in more than {many}")

@@ -81,6 +81,7 @@ class Forged:
         event = check_release.stored_event_text(plan["price"])
         within = unit.get("within") or {}
         named = [within[k] for k in ("name", "attribute", "digest") if k in within]
+        named += [[*unit["once_per"], unit.get("rows_per_group") or 1]] if unit.get("once_per") else []
         whom = json.dumps([unit["neighbours"]["value"], unit["person"], unit["rows_per_person"], *named])
         told = check_maps.document_fingerprint([plan[k] for k in check_release.HASHED.split() if k in plan])
         before = [Fraction(line[6]) for line in self.lines[1 : int(self.spend[0])] if line[1] == "spend"]

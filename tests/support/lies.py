@@ -641,7 +641,9 @@ _PERSONS = ("residuals of persons", "residuals of replaced persons")
 _FILTERED = ("stream", "stream, replaced", "stream of persons", "stream of replaced persons")
 _LEFT_OUT = ("stream of persons", "stream of replaced persons", "stream of banded persons")
 _BANDED = ("stream of banded persons",)
-_STREAMS = (*_FILTERED, *_BANDED)
+_TOTALS = ("stream of totals of persons",)
+_GROUPED = ("stream of persons once per group",)
+_STREAMS = (*_FILTERED, *_BANDED, *_TOTALS, *_GROUPED)
 _RESIDUALS = ("residuals", "residuals, pure and replaced", "residuals of persons", "public tables")
 _MANY = ("many levels, replaced", "many levels within states")
 _COMBINED = ("combined", "combined, pure and replaced")
@@ -800,8 +802,9 @@ LIES: dict[str, Lie] = _FORMS | {
     "the multiples of a stream's plan are": Lie(_tables_of_stream("plan"), "maps", _STREAMS),
     "the multiples of a stream's terms are": Lie(_tables_of_stream("terms"), "maps", _STREAMS),
     "a stream's noise is a ten-millionth too small": Lie(
-        lambda f: _sigma(f, 1 - Fraction(1, 10**7)), "price", _STREAMS
+        lambda f: _sigma(f, 1 - Fraction(1, 10**7)), "price", (*_FILTERED, *_BANDED, *_TOTALS)
     ),
+    "a stream's noise is a tenth too small": Lie(lambda f: _sigma(f, Fraction(9, 10)), "price", _GROUPED),
     "a stream's price is half": Lie(_half_price, "price", _STREAMS),
     "a stream's noise covers no rounding": Lie(_without_rounding, "price", ("stream", "stream of persons")),
     "a direct integer is larger": Lie(_filter("direct", _first(2**27)), "price", _FILTERED),
