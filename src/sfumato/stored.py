@@ -121,6 +121,7 @@ ELSEWHERE: dict[str, str] = {
     "ShownLabels": "sfumato.curator.labels",
     "Signs": "sfumato.sketches.maps",
     "SketchRelease": "sfumato.releases.sketches",
+    "Sliced": "sfumato.strategies.sliced",
     "Source": "sfumato.curator.rows.written",
     "Sparse": "sfumato.operators.explicit",
     "SparseMap": "sfumato.maps.structured",

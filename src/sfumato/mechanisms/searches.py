@@ -26,6 +26,7 @@ from sfumato.strategies import (
     geography_planning,
     moment_parts,
     residual_planning,
+    sliced_search,
     spectral_search,
     trees,
     union_planning,
@@ -233,7 +234,7 @@ def _is_long(problem: Problem) -> bool:
 
 _LEVELS, _RESIDUALS = "tables at the levels of a tree", "residuals"
 _ORDERED, _SWAP, _COLUMNS = "ranges of one attribute", "the optimum of one table", dense_planning.OVER_COLUMNS
-_SYMMETRY = dense_planning.BY_SYMMETRY
+_SYMMETRY, _SLICES = dense_planning.BY_SYMMETRY, "slices along one attribute"
 
 
 def _fine(problem: Problem, found: Found) -> str | None:
@@ -305,9 +306,17 @@ def _far(problem: Problem, found: Found) -> str | None:
 
 def _bases(problem: Problem, found: Found) -> str | None:
     """Products of basis vectors start from residuals, which must be near the best."""
+    if _SLICES in found.of:
+        return None
     best = min(map(found.error, found.plans), default=0.0)
     near = any(isinstance(p.strategy, Residuals) and found.error(p) <= best * _START for p in found.plans)
     return _far(problem, found) if near else None
+
+
+def _sliced(problem: Problem, found: Found) -> str | None:
+    """Slices start from residuals, too, and are of a record more or less."""
+    far = _far(problem, found)
+    return far if far is not None and _RESIDUALS in found.of and not problem.unit.total_is_public else None
 
 
 def _orbits(problem: Problem, found: Found) -> str | None:
@@ -358,6 +367,11 @@ def _bounds(problem: Problem, found: Found, progress: Progress | None) -> list[B
     return [] if proved is None else [Bound(proved)]
 
 
+def _slice_bounds(problem: Problem, found: Found, progress: Progress | None) -> list[Bound]:
+    proved = sliced_search.sliced_bound(problem)
+    return [] if proved is None else [Bound(proved)]
+
+
 def _parts(problem: Problem, _progress: Progress | None) -> Design | None:
     return separate_parts.parted(problem, lambda part, first: run(part, SEARCHES, first=first, most=SEARCHED))
 
@@ -390,6 +404,8 @@ SEARCHES: tuple[Search, ...] = (
     _factorization(_COLUMNS, SEARCHED, _one(dense_planning.over_columns), _columns(first=False), grouped=True),
     _factorization("", SEARCHED, lambda p, _, told: dense_planning.families_apart(p, told), _families, grouped=True),
     _factorization("the optimum by symmetry over few rows", LONG, _one(union_planning.few_rows), _far),
+    _factorization("a bound sliced along one attribute", LONG, _slice_bounds, _sliced),
+    _factorization(_SLICES, LONG, lambda p, found, _: [sliced_search.design_sliced(p, found.least)], _sliced),
     _factorization(
         "products of basis vectors", LONG, lambda p, found, _: [spectral_search.design_spectral(p, found.least)], _bases
     ),
