@@ -31,7 +31,7 @@ from sfumato.strategies.design import Problem
 from sfumato.workloads import Workload
 
 SIZES = (4, 5, 7, 8, 10, 12, 16, 20, 24, 32, 40, 50)
-MOST_CELLS = 12_000  # joint ones of a mixture that is drawn
+MOST_CELLS = 12_000  # joint ones of a mixture that is drawn; more than those of which the optimum is found
 FIRST_SIZES = (7, 32, 50)
 MIXTURES = 40
 
@@ -112,7 +112,7 @@ def mixture(number: int, *, small: bool = False) -> tuple[tuple[int, ...], Workl
     sizes = FIRST_SIZES
     while number:
         sizes = tuple(int(n) for n in rng.choice(SIZES, 3))
-        if 200 <= math.prod(sizes) <= MOST_CELLS:
+        if MOST_DENSE < math.prod(sizes) <= MOST_CELLS:
             break
     if small:
         sizes = cut(sizes)
