@@ -8,7 +8,6 @@ import math
 
 import numpy as np
 import pytest
-from support.stranger import priced_by_a_stranger
 
 import sfumato as sf
 from sfumato.errors import NotAnswerable, PlanError
@@ -24,6 +23,7 @@ from sfumato.strategies.sliced import Sliced
 from sfumato.strategies.strategy import marginalise
 from sfumato.workloads import QueryBlock, Workload
 from sfumato.workloads.core import block_on_domain
+from support.stranger import priced_by_a_stranger
 
 SIZES = {"a": 3, "b": 5, "c": 4}
 UNIT = PrivacyUnit(Neighbours.ADD_REMOVE)
@@ -110,7 +110,7 @@ def _sliced_along(work: Workload, axis: int) -> Sliced:
 
 
 def test_answers_without_noise_are_exact_and_the_price_is_that_of_the_largest_column() -> None:
-    """Mutants: slices added up in another order; a price of rows; the stranger reads the attributes in another order."""
+    """Mutants: slices added up in another order; a price of rows; the stranger reads attributes in another order."""
     work = _mixed()
     table = np.random.default_rng(1).integers(0, 50, list(SIZES.values()))
     for strategy in (_strategy(work), *(_sliced_along(work, axis) for axis in range(3))):
@@ -131,9 +131,8 @@ def test_what_is_not_of_its_attributes_or_no_slices_is_refused() -> None:
     for block in (Block((("b",), ("x",)), (Identity(5), Identity(2))), Block((("a", "b"),), (Identity(15),))):
         with pytest.raises(NotAnswerable):
             strategy.check(block)
-    given = dict(
-        names=strategy.names, shape=strategy.shape, axis=1, vectors=strategy.vectors, matrices=strategy.matrices
-    )
+    fields = ("names", "shape", "axis", "vectors", "matrices")
+    given = {name: getattr(strategy, name) for name in fields}
     lower = tuple(m.T for m in strategy.matrices)
     holed = tuple(m - np.diag(np.diagonal(m)) for m in strategy.matrices)
     for wrong in (

@@ -45,6 +45,7 @@ _MANY = 500  # tables; below, every candidate is shown
 _MET = 1e-3  # above a proved bound: what further designs could gain is less than anyone sees
 _SAME = 1e-8  # likewise, where candidates are few enough to be shown: less than integers round away
 _OFF = 5e-3  # of the best plan from its bound: what is left to gain is not worth half a minute
+_SLICED = 2e-2  # the same where all is measured in slices: parts by themselves were never that near
 _START = 1.1  # times the best: residuals further off do not come down to it
 _LONG_TABLE = 2**18  # queries of one table: a fifth of a second for every mechanism that is priced
 _LISTED, _LINE = 2**17, 512  # queries, and cells of their attribute: a second for trees of ten branchings and more
@@ -325,6 +326,12 @@ def _orbits(problem: Problem, found: Found) -> str | None:
     return _far(problem, found) if mean and ours and found.plans and not problem.is_marginal else None
 
 
+def _apart(problem: Problem, found: Found) -> str | None:
+    # to split the budget costs more than slices leave to be gained
+    sliced = _SLICES in found.of and found.off <= _SLICED
+    return None if sliced else separate_parts.applies(problem, found)
+
+
 # -- the searches -----------------------------------------------------------------------------------------------------
 
 
@@ -413,7 +420,7 @@ SEARCHES: tuple[Search, ...] = (
 )
 """Every search for tables that nobody has to ask for, in the order in which those of one cost are run."""
 
-PARTS = _factorization("parts by themselves", LONG, _one(_parts), separate_parts.applies, bounded=False, grouped=True)
+PARTS = _factorization("parts by themselves", LONG, _one(_parts), _apart, bounded=False, grouped=True)
 
 
 def labelled(label: str) -> tuple[Search, ...]:
