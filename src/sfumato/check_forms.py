@@ -87,8 +87,7 @@ CoursePlan workload:Workload budget:Budget unit:PrivacyUnit mechanism:text price
     records:count|none rmse:float|none notes:[text] considered:[Candidate]
 Dates outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none edition?:size
     low:text high:text by:'day'|'week'|'month'|'quarter'|'year' format:text starts?:[text]
-Days kind:text outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none edition?:size edges:[size]
-    format:text
+Days kind:text outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none edition?:size edges:[size] format:text
 Dense matrix:int64*2|float64*2
 DenseMap matrix:int64*2
 DiscreteGaussian sigma:ratio

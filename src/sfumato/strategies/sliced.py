@@ -101,7 +101,7 @@ class Sliced(Strategy):
             return tuple(b @ b.T for b in self._inverses)
 
     def _split(self, query: Block) -> tuple[FloatArray, Kronecker]:
-        """What a query reads of the vectors, (rows, n), and its factors on the other attributes. Raises NotAnswerable."""
+        """What a query reads of the vectors, (rows, n), and its factors on all others. Raises NotAnswerable."""
         factors: Mapping[str, LinearOperator] = factors_by_attribute(query, self.names)
         each = [factors.get(a) or Total(n) for a, n in zip(self.names, self.shape, strict=True)]
         with single_thread():
