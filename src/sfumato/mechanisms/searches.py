@@ -155,7 +155,10 @@ class Found:
     def least(self) -> float:
         """The root of the summed errors of the best plan at unit price; infinity where no bound tells it."""
         bound = max((d.bound for d in self.designs if d is not None and d.bound is not None), default=0.0)
-        return bound * (1 + self.off) if bound > 0.0 else math.inf
+        if not bound > 0.0:
+            return math.inf
+        # what was proved since is none of the designs': the same bound on both sides
+        return bound * min(map(self.error, self.plans)) / bound_at_budget(self.problem, bound)
 
 
 def run(
@@ -307,8 +310,6 @@ def _far(problem: Problem, found: Found) -> str | None:
 
 def _bases(problem: Problem, found: Found) -> str | None:
     """Products of basis vectors start from residuals, which must be near the best."""
-    if _SLICES in found.of:
-        return None
     best = min(map(found.error, found.plans), default=0.0)
     near = any(isinstance(p.strategy, Residuals) and found.error(p) <= best * _START for p in found.plans)
     return _far(problem, found) if near else None
@@ -412,10 +413,10 @@ SEARCHES: tuple[Search, ...] = (
     _factorization("", SEARCHED, lambda p, _, told: dense_planning.families_apart(p, told), _families, grouped=True),
     _factorization("the optimum by symmetry over few rows", LONG, _one(union_planning.few_rows), _far),
     _factorization("a bound sliced along one attribute", LONG, _slice_bounds, _sliced),
-    _factorization(_SLICES, LONG, lambda p, found, _: [sliced_search.design_sliced(p, found.least)], _sliced),
     _factorization(
         "products of basis vectors", LONG, lambda p, found, _: [spectral_search.design_spectral(p, found.least)], _bases
     ),
+    _factorization(_SLICES, LONG, lambda p, found, _: [sliced_search.design_sliced(p, found.least)], _sliced),
     _factorization("a bound from weights constant on orbits", LONG, _bounds, _orbits),
 )
 """Every search for tables that nobody has to ask for, in the order in which those of one cost are run."""
