@@ -28,8 +28,8 @@ SETS = """
 Operator AllRange|Compose|Dense|Grouping|Identity|Kronecker|OnMarginal|Padded|Prefix|Residual|Scaled|Sparse|Stack|Sum
     |Toeplitz|Total|Tree|Window
 Map AlikeMap|DenseMap|KroneckerMap|MergedMap|MultipleMap|RangesMap|SparseMap|StackMap|ToeplitzMap|TotalMap
-Strategy Allowed|Biased|Canonical|Compound|Merged|MomentTables|Moments|Orbits|PairResiduals|Product|Residuals|Spectral
-    |Spine|Stacked|WeightedTables
+Strategy Allowed|Biased|Canonical|Compound|Merged|MomentTables|Moments|Orbits|PairResiduals|Product|Residuals|Sliced
+    |Spectral|Spine|Stacked|WeightedTables
 Factor Buffered|Cells|Contrasts|Matrix|Roots|TotalOnly|TreeSums
 Attribute Bins|Booleans|Categories|Dates|Hierarchy|Integers|Measure
 Rule Amounts|Codes|Days|Edges|Kinds|Truths|Wholes
@@ -87,8 +87,7 @@ CoursePlan workload:Workload budget:Budget unit:PrivacyUnit mechanism:text price
     records:count|none rmse:float|none notes:[text] considered:[Candidate]
 Dates outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none edition?:size
     low:text high:text by:'day'|'week'|'month'|'quarter'|'year' format:text starts?:[text]
-Days kind:text outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none edition?:size edges:[size]
-    format:text
+Days kind:text outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none edition?:size edges:[size] format:text
 Dense matrix:int64*2|float64*2
 DenseMap matrix:int64*2
 DiscreteGaussian sigma:ratio
@@ -210,6 +209,7 @@ SessionPlan domain:Domain budget:Budget unit:PrivacyUnit price:Event terms:Terms
     questions:int beta:float span:count alpha:int|none growing:bool
 Signs size:size coefficients:uint64*2
 SketchRelease plan:KeyPlan measurement:KeyMeasurement provenance:Provenance
+Sliced names:[text] shape:[int] axis:count vectors:int64*2 matrices:[int64*2]
 Source table:text decimal:text thousands:text encoding:text delimiter:text|none sheet:text|none
 Sparse data:int64*1|float64* indices:int64*1 indptr:int64*1 columns:size
 SparseMap data:int64*1 indices:int64*1 indptr:int64*1 n:size

@@ -260,6 +260,12 @@ def spectral_blocks(
         yield s.multiples[place], kept
 
 
+def sliced_blocks(s: Any) -> Any:  # rows over one attribute, each with a matrix over all others together
+    others = [a for i, a in enumerate(s.names) if i != s.axis]
+    for row, m in zip(s.vectors, s.matrices, strict=True):
+        yield 1, [(g, Doc({"~class": "Dense", "matrix": t})) for g, t in (([s.names[s.axis]], row[None]), (others, m))]
+
+
 def combined_block_map(s: Any, sizes: dict[str, int]) -> Any:  # whole coefficients of all rows of some blocks
     rows = distinct_block_columns(s.blocks, sizes, ends=True)
     few = int(abs(s.matrix.astype(object)).sum(axis=1).max()) * int(abs(rows).max()) < 2**63
@@ -312,6 +318,7 @@ def strategy_blocks(s: Any, sizes: dict[str, int], ops: dict[str, Any]) -> list[
         "Moments": lambda: moments(s, "Residual"),
         "MomentTables": lambda: moments(s, "Identity"),
         "Orbits": lambda: [(1, [f for some in x for f in some]) for x in product(*map(orbit_blocks, s.groups))],
+        "Sliced": lambda: sliced_blocks(s),
         "Spectral": lambda: spectral_blocks(s),
     }
     kind = s.kind.removeprefix("Pair").removesuffix("Map")

@@ -119,6 +119,7 @@ ELSEWHERE: dict[str, str] = {
     "SessionPlan": "sfumato.interactive.plan",
     "Signs": "sfumato.sketches.maps",
     "SketchRelease": "sfumato.releases.sketches",
+    "Sliced": "sfumato.strategies.sliced",
     "Source": "sfumato.curator.rows.written",
     "Sparse": "sfumato.operators.explicit",
     "SparseMap": "sfumato.maps.structured",

@@ -212,9 +212,9 @@ def test_bins_are_as_many_on_all_axes_or_more_and_make_few_blocks(monkeypatch: p
     """Mutants: more bins without a look at the blocks; no more than as many on all axes."""
     sizes = {"a": 24, "b": 6, "c": 12}
     work = _work([{"a": Prefix(24), "b": Identity(6)}, {"a": Identity(24), "c": Prefix(12), "b": Prefix(6)}], sizes)
-    union = planning.Union(planning._applicable_products(_problem(work)) or [], sizes)
-    asked = planning._products_on_axes(union, _problem(work).products or [])
-    found = planning._sort_basis_vectors(asked, initial_levels(asked, planning._initial_bases(union)))
+    union = planning.Union(planning.applicable_products(_problem(work)) or [], sizes)
+    asked = planning.products_on_axes(union, _problem(work).products or [])
+    found = planning._sort_basis_vectors(asked, initial_levels(asked, planning.initial_bases(union)))
 
     def off(bins: planning.Bins) -> tuple[float, int]:
         merged, short = bin_levels(found, bins)

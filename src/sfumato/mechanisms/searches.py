@@ -26,6 +26,7 @@ from sfumato.strategies import (
     geography_planning,
     moment_parts,
     residual_planning,
+    sliced_search,
     spectral_search,
     trees,
     union_planning,
@@ -44,6 +45,7 @@ _MANY = 500  # tables; below, every candidate is shown
 _MET = 1e-3  # above a proved bound: what further designs could gain is less than anyone sees
 _SAME = 1e-8  # likewise, where candidates are few enough to be shown: less than integers round away
 _OFF = 5e-3  # of the best plan from its bound: what is left to gain is not worth half a minute
+_SLICED = 2e-2  # the same where all is measured in slices: parts by themselves were never that near
 _START = 1.1  # times the best: residuals further off do not come down to it
 _LONG_TABLE = 2**18  # queries of one table: a fifth of a second for every mechanism that is priced
 _LISTED, _LINE = 2**17, 512  # queries, and cells of their attribute: a second for trees of ten branchings and more
@@ -153,7 +155,10 @@ class Found:
     def least(self) -> float:
         """The root of the summed errors of the best plan at unit price; infinity where no bound tells it."""
         bound = max((d.bound for d in self.designs if d is not None and d.bound is not None), default=0.0)
-        return bound * (1 + self.off) if bound > 0.0 else math.inf
+        if not bound > 0.0:
+            return math.inf
+        # what was proved since is none of the designs': the same bound on both sides
+        return bound * min(map(self.error, self.plans)) / bound_at_budget(self.problem, bound)
 
 
 def run(
@@ -233,7 +238,7 @@ def _is_long(problem: Problem) -> bool:
 
 _LEVELS, _RESIDUALS = "tables at the levels of a tree", "residuals"
 _ORDERED, _SWAP, _COLUMNS = "ranges of one attribute", "the optimum of one table", dense_planning.OVER_COLUMNS
-_SYMMETRY = dense_planning.BY_SYMMETRY
+_SYMMETRY, _SLICES = dense_planning.BY_SYMMETRY, "slices along one attribute"
 
 
 def _fine(problem: Problem, found: Found) -> str | None:
@@ -310,10 +315,22 @@ def _bases(problem: Problem, found: Found) -> str | None:
     return _far(problem, found) if near else None
 
 
+def _sliced(problem: Problem, found: Found) -> str | None:
+    """Slices start from residuals, too, and are of a record more or less."""
+    far = _far(problem, found)
+    return far if far is not None and _RESIDUALS in found.of and not problem.unit.total_is_public else None
+
+
 def _orbits(problem: Problem, found: Found) -> str | None:
     mean = problem.noise == "gaussian" and not problem.largest and not problem.known
     ours = problem.unit.total_is_public or problem.unit.neighbours is Neighbours.ADD_REMOVE
     return _far(problem, found) if mean and ours and found.plans and not problem.is_marginal else None
+
+
+def _apart(problem: Problem, found: Found) -> str | None:
+    # to split the budget costs more than slices leave to be gained
+    sliced = _SLICES in found.of and found.off <= _SLICED
+    return None if sliced else separate_parts.applies(problem, found)
 
 
 # -- the searches -----------------------------------------------------------------------------------------------------
@@ -358,6 +375,11 @@ def _bounds(problem: Problem, found: Found, progress: Progress | None) -> list[B
     return [] if proved is None else [Bound(proved)]
 
 
+def _slice_bounds(problem: Problem, found: Found, progress: Progress | None) -> list[Bound]:
+    proved = sliced_search.sliced_bound(problem)
+    return [] if proved is None else [Bound(proved)]
+
+
 def _parts(problem: Problem, _progress: Progress | None) -> Design | None:
     return separate_parts.parted(problem, lambda part, first: run(part, SEARCHES, first=first, most=SEARCHED))
 
@@ -390,14 +412,16 @@ SEARCHES: tuple[Search, ...] = (
     _factorization(_COLUMNS, SEARCHED, _one(dense_planning.over_columns), _columns(first=False), grouped=True),
     _factorization("", SEARCHED, lambda p, _, told: dense_planning.families_apart(p, told), _families, grouped=True),
     _factorization("the optimum by symmetry over few rows", LONG, _one(union_planning.few_rows), _far),
+    _factorization("a bound sliced along one attribute", LONG, _slice_bounds, _sliced),
     _factorization(
         "products of basis vectors", LONG, lambda p, found, _: [spectral_search.design_spectral(p, found.least)], _bases
     ),
+    _factorization(_SLICES, LONG, lambda p, found, _: [sliced_search.design_sliced(p, found.least)], _sliced),
     _factorization("a bound from weights constant on orbits", LONG, _bounds, _orbits),
 )
 """Every search for tables that nobody has to ask for, in the order in which those of one cost are run."""
 
-PARTS = _factorization("parts by themselves", LONG, _one(_parts), separate_parts.applies, bounded=False, grouped=True)
+PARTS = _factorization("parts by themselves", LONG, _one(_parts), _apart, bounded=False, grouped=True)
 
 
 def labelled(label: str) -> tuple[Search, ...]:

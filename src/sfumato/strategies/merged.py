@@ -87,6 +87,8 @@ _SPAN = 1e-7  # relative: half of a double's digits, as least squares over whole
 _BACK = 1e-6  # by which R C may differ from the identity: what doubles leave of well-conditioned maps
 _BESIDE = 64  # cells looked at beside two for each sum: any would do, as what they leave open is decided
 _LISTED = 2**22  # entries of a query that are written out to look at some of its cells
+_WELL = 1e3  # of an inverse factor's entries: what normal equations lose is then far below _SPAN
+_CLEAR = 1e-3  # relative: what is as far off lies outside the span, whatever rounding did
 _LARGE = 256  # rows from which singular values take long
 _RANK_MERGED_STRATEGY = 1e-10  # of a singular value: C is rounded from a map whose values differ by far less
 
@@ -389,9 +391,32 @@ def _pseudo_inverse_of_used(matrix: FloatArray, used: NDArray[np.bool_]) -> Floa
 
 def _least_length_solution(rows: FloatArray, wanted: FloatArray) -> tuple[FloatArray, float]:
     """X of least length with X rows nearest to `wanted`, and how far off it is, relative to the largest entry."""
+    held = rows.any(axis=1)
     with single_thread():
+        few = rows[held]
+        quick = _solve_independent(few @ few.T, wanted @ few.T)
+        if quick is not None:
+            found = np.zeros((len(wanted), len(rows)))
+            found[:, held] = quick
+            off = _relative_deviation(found, rows, wanted)
+            if not _SPAN < off < _CLEAR:
+                return found, off
         found = np.asarray(np.linalg.lstsq(rows.T, wanted.T, rcond=None)[0].T, dtype=np.float64)
     return found, _relative_deviation(found, rows, wanted)
+
+
+def _solve_independent(gram: FloatArray, right: FloatArray) -> FloatArray | None:
+    """right gram^-1, by which the only X of independent rows is told; None where they are not clearly independent."""
+    from scipy.linalg import cho_solve  # noqa: PLC0415  (slow to import)
+
+    scale = np.sqrt(np.maximum(np.diagonal(gram), 1e-300))
+    try:
+        factor = np.linalg.cholesky(gram / scale / scale[:, None])
+    except np.linalg.LinAlgError:
+        return None
+    if float(np.abs(np.linalg.inv(factor)).max(initial=0.0)) > _WELL:
+        return None
+    return np.asarray(cho_solve((factor, True), (right / scale).T).T / scale, dtype=np.float64)
 
 
 def _relative_deviation(found: FloatArray, rows: FloatArray, wanted: FloatArray) -> float:

@@ -302,16 +302,16 @@ def design_spectral(problem: Problem, best: float) -> Design:
 
 
 def _design_for_products(problem: Problem, best: float) -> Design:
-    products = _applicable_products(problem)
+    products = applicable_products(problem)
     union = Union(products, problem.sizes)
     if not union.tilted or max(union.sizes[i] for i in union.tilted) > _MOST_SIDE:
         raise PlanError(f"no attribute of at most {_MOST_SIDE} cells has a basis of its own")
-    asked = _products_on_axes(union, products)
+    asked = products_on_axes(union, products)
     if _estimate_search_work(asked) > _MOST_WORK:
         raise PlanError("its search over so many joint cells and products would take minutes")
     try:
         with single_thread():
-            made = _search_levels(asked, _initial_bases(union), best)
+            made = _search_levels(asked, initial_bases(union), best)
     except np.linalg.LinAlgError:
         raise PlanError("what is asked along an attribute is too nearly singular") from None
     if made is None:
@@ -330,7 +330,7 @@ def _search_levels(asked: AxisProducts, bases: Sequence[FloatArray], best: float
     return (found, bins) if found.error < best else None
 
 
-def _applicable_products(problem: Problem) -> list[Product]:
+def applicable_products(problem: Problem) -> list[Product]:
     plain = problem.noise == "gaussian" and not problem.largest and not problem.known and not problem.unit_lattice
     if not plain or problem.unit.neighbours is not Neighbours.ADD_REMOVE:
         raise PlanError("it is for the mean squared error under Gaussian noise, of a record more or less")
@@ -348,7 +348,7 @@ def _applicable_products(problem: Problem) -> list[Product]:
     return list[Product](products)
 
 
-def _products_on_axes(union: Union, products: Sequence[Product]) -> AxisProducts:
+def products_on_axes(union: Union, products: Sequence[Product]) -> AxisProducts:
     """The products in terms of axes; plain attributes by their means and contrasts."""
     kinds: list[list[LinearOperator]] = [[] for _ in union.names]
     rows: list[tuple[float, tuple[int, ...]]] = []
@@ -378,7 +378,7 @@ def _estimate_search_work(asked: AxisProducts) -> float:
     return steps * math.prod(sides) * (4.0 * sum(sides) + 3.0 * len(asked.products))
 
 
-def _initial_bases(union: Union) -> list[FloatArray]:
+def initial_bases(union: Union) -> list[FloatArray]:
     """The ones and the contrasts of the best tilted residuals, turned to where what is asked of them is diagonal."""
     shapes, out = optimise_shapes(union), list[FloatArray]()
     for i, n in enumerate(union.sizes):

@@ -185,13 +185,13 @@ def _split_dense_factors(kinds: Sequence[LinearOperator], v: FloatArray) -> list
     for factor in kinds:
         gram = np.asarray(factor.gram().dense(), dtype=np.float64) * u * u[:, None]
         squares, vectors = eigh(gram, check_finite=False, driver="evd")
-        spectra.append((_lowered_roots(squares), vectors))
+        spectra.append((lowered_roots(squares), vectors))
     basis = _krylov_basis(u, spectra)
     turned = [vectors.T @ basis for _, vectors in spectra]
     return [_RootSplit(float(s.sum()), (t.T * s) @ t) for (s, _), t in zip(spectra, turned, strict=True)]
 
 
-def _lowered_roots(squares: FloatArray) -> FloatArray:
+def lowered_roots(squares: FloatArray) -> FloatArray:
     """Roots of eigenvalues less what rounding may have added: R^2 <= AᵀA, so that the norm only falls.
 
     The size of a backward error of an eigendecomposition, of the products before it and of the squares after it.
@@ -320,7 +320,7 @@ class _NormTerms:
                 # all at u comes first
                 kept = gram[1:, 1:] if replaced and self._empty[self._set[rows[0]]] else gram
                 squares = np.asarray(np.linalg.eigvalsh(kept), dtype=np.float64)
-                total += float(_lowered_roots(squares).sum())
+                total += float(lowered_roots(squares).sum())
         return total
 
 

@@ -75,6 +75,9 @@ _MOST_KINDS = 4_000  # each is a Python value
 _MOST_ENTRIES = 2**22  # of all rows that are not zero: every step goes through them several times
 _STEPS = 12  # the bound is within a tenth of a per cent by then, the weights are not
 _PAIR_STEPS = 15  # of weights of pairs, which swing about the best ones after that
+_ORBIT_PAIR_STEPS = 16  # of weights of all pairs of orbits, from there
+_MOST_PAIR_WORK = 1.6e11  # orbits squared times rows, of all of these: some ten seconds
+_EXACT_ROOT = 1e-8  # relative: roots below are those of sums that are the same for all cells
 _GAIN = 3e-4  # of a step, relative: what follows gains less than is shown
 _MARGIN = 1e-12  # relative, of sums of positive numbers
 _DOUBT = 4  # sums that an entry of M goes through: roots, columns, groups, and their difference
@@ -272,6 +275,7 @@ def _climbed_pairs(axes: Sequence[ReducedAxis], kinds: list[_OrbitKind], groups:
     cells = _joint_orbit_cells(axes)
     inside = (groups == np.arange(groups.max() + 1)[:, None]).astype(np.float64)
     a, between, best = cells / cells.sum(), np.ones((len(inside),) * 2), 0.0
+    start = a, between
     for _ in range(_PAIR_STEPS):
         mass = inside @ a
         degrees = a * (between @ mass)[groups]
@@ -279,7 +283,9 @@ def _climbed_pairs(axes: Sequence[ReducedAxis], kinds: list[_OrbitKind], groups:
         pairs = float(mass @ between @ mass - np.diagonal(between)[groups] @ (a**2 / cells)) / 2
         if not pairs > 0.0:
             break
-        best = max(best, sum(n.proved for n in each) / math.sqrt(pairs))
+        reached = sum(n.proved for n in each) / math.sqrt(pairs)
+        if reached > best:
+            best, start = reached, (a, between)
         far = _bound_slope(kinds, each, len(a))
         # (f_u - f_v)ᵀ M^(-1/2) (f_u - f_v) and what other kinds have of u and v, summed over the pairs of a group
         across = next(n.across for n, k in zip(each, kinds, strict=True) if k.whole)
@@ -288,7 +294,50 @@ def _climbed_pairs(axes: Sequence[ReducedAxis], kinds: list[_OrbitKind], groups:
         a = a * np.maximum((toward * between[groups]).sum(axis=1), 0.0)
         between = between * np.maximum(by_group, 0.0) / np.maximum(np.multiply.outer(mass, mass), 1e-300)
         a, between = a / a.sum(), between / between.max()
+    whole = next(k for k in kinds if k.whole)
+    a, between = start
+    steps = int(min(_ORBIT_PAIR_STEPS, _MOST_PAIR_WORK / (max(whole.rows.shape[0], 1) * float(len(a)) ** 2)))
+    return _climb_orbit_pairs(kinds, cells, np.multiply.outer(a, a) * between[np.ix_(groups, groups)], best, steps)
+
+
+def _climb_orbit_pairs(
+    kinds: Sequence[_OrbitKind], cells: FloatArray, weights: FloatArray, best: float, steps: int
+) -> float:
+    """The same with a weight for every pair of orbits, (orbits, orbits): as many steps as time allows."""
+    for step in range(steps):
+        weights /= weights.sum()
+        degrees = weights.sum(axis=1)
+        # a pair of a cell and itself proves nothing
+        pairs = (1.0 - float((np.diagonal(weights) / cells).sum())) / 2
+        if not pairs > 0.0:
+            break
+        far, across, found, proved = np.zeros(len(cells)), np.zeros((0, 0)), 0.0, 0.0
+        for kind in kinds:
+            if kind.whole:
+                own, across = _pair_nuclear_norm(kind, degrees, weights)
+            else:
+                own = _kind_nuclear_norm(kind, degrees[kind.at])
+            far[kind.at] += own.lengths
+            found, proved = found + own.found, proved + own.proved
+        reached = proved / math.sqrt(pairs)
+        gained, best = reached > best * (1 + _GAIN), max(best, reached)
+        if step > 2 and not gained:
+            break
+        slope = (far[:, None] + far - 2 * across) * (pairs / found)
+        weights *= np.maximum(slope, 0.0) ** 2
     return best
+
+
+def _pair_nuclear_norm(kind: _OrbitKind, degrees: FloatArray, weights: FloatArray) -> tuple[_NuclearNorm, FloatArray]:
+    """That of F (diag(degrees) - weights)^(1/2), and f_oᵀ M^(-1/2) f_o' of all columns."""
+    rows, dense = kind.rows, np.asarray(kind.rows.todense(), dtype=np.float64)
+    moment = np.asarray((rows.multiply(degrees) @ rows.T).todense(), dtype=np.float64) - (rows @ weights) @ dense.T
+    found = spectrum_of_square((moment + moment.T) / 2, _DOUBT * rounding_units(len(degrees)))
+    kept = found.roots > _EXACT_ROOT * found.roots.max(initial=1e-300)
+    vectors = found.vectors[:, kept]
+    across = np.asarray(rows.T @ ((vectors / found.roots[kept]) @ (vectors.T @ dense)), dtype=np.float64)
+    lengths = np.diagonal(across).copy()
+    return _NuclearNorm(float(found.roots.sum()), found.proved, lengths, np.zeros((0, 0))), across
 
 
 def _joint_orbit_cells(axes: Sequence[ReducedAxis]) -> FloatArray:
