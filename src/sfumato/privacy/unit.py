@@ -138,11 +138,14 @@ class PrivacyUnit:
                 f"not {self.rows_per_person:,}, or leave out once_per="
             )
 
-    def refuse_groups(self, what: str) -> None:
+    def refuse_groups(
+        self, what: str, instead: str = "ask for tables of counts by mechanism='auto' or 'marginals'"
+    ) -> None:
         """Refuse a unit whose rows are counted once per group, for what prices rows wherever they lie.
 
         Args:
             what: What it is, in the plural.
+            instead: What else can be done.
 
         Raises:
             PlanError: The unit names groups.
@@ -150,7 +153,7 @@ class PrivacyUnit:
         if self.once_per:
             raise PlanError(
                 f"{what} have no price for once_per={list(self.once_per)}: leave it out, and rows_per_person bounds a "
-                "person's rows wherever they lie; or ask for tables of counts by mechanism='auto' or 'marginals'"
+                f"person's rows wherever they lie; or {instead}"
             )
 
     @property
