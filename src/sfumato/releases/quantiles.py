@@ -266,8 +266,8 @@ def _refuse_many_cells(attribute: str, cells: int, what: str) -> None:
     """Shares and quantiles take a row of all cells for each cell, with an error of its own."""
     if cells > _MOST_CELLS:
         raise NotAnswerable(
-            f"{attribute} has {cells:,} cells, and {what} are told of at most {_MOST_CELLS:,}: ask for counts of ranges, "
-            "which release.ask gives, or declare wider cells in the next plan"
+            f"{attribute} has {cells:,} cells, and {what} are told of at most {_MOST_CELLS:,}: ask for counts "
+            "of ranges, which release.ask gives, or declare wider cells in the next plan"
         )
 
 

@@ -208,7 +208,7 @@ def test_statistics_of_too_many_cells_are_refused_before_memory_ends() -> None:
         release = sf.release(plan, sf.Histogram(np.full(domain.shape, 9)), ledger=None)
         for ask in (lambda r: r.quantiles("x", [0.5]), lambda r: r.cdf("x"), lambda r: r.share("x")):
             if refused:
-                with pytest.raises(sf.NotAnswerable, match="10,001 cells, and (quantiles|shares) are told of at most"):
+                with pytest.raises(sf.NotAnswerable, match=r"10,001 cells, and (quantiles|shares) are told of at most"):
                     ask(release)
             else:
                 assert len(ask(release).to_pandas()) in (1, cells)
