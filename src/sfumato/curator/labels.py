@@ -269,7 +269,7 @@ class LabelCurator:
         table: str | None = None,
     ) -> None:
         self._held = CuratedTable(source, domain, unit, ledger, table, None, measures=True)
-        self._held.unit.refuse_groups("labels that are to be found", "list the labels, sf.Categories([...])")
+        self._held.unit.refuse_groups("labels that are to be found")
         refuse_one_reading(source)
         self._source = source
 

@@ -156,7 +156,7 @@ def _check_request(value: Mechanism[Any], asked: Request) -> None:
         plan_with_mechanism(value, asked)  # refuses, in words of its own
     if budget.thresholds is None:
         raise BudgetError(_set_aside(budget))
-    asked.unit.refuse_groups("labels that are to be found", "list the labels, sf.Categories([...])")
+    asked.unit.refuse_groups("labels that are to be found")
     idle = [f"{n}=" for n in ("public", "strategy", "reconstruction") if getattr(asked, n) is not None]
     if idle:
         raise PlanError(f"the tables over labels that are to be found are planned without {', '.join(idle)}")

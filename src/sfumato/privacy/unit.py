@@ -138,14 +138,11 @@ class PrivacyUnit:
                 f"not {self.rows_per_person:,}, or leave out once_per="
             )
 
-    def refuse_groups(
-        self, what: str, instead: str = "ask for tables of counts by mechanism='auto' or 'marginals'"
-    ) -> None:
+    def refuse_groups(self, what: str) -> None:
         """Refuse a unit whose rows are counted once per group, for what prices rows wherever they lie.
 
         Args:
             what: What it is, in the plural.
-            instead: What else can be done.
 
         Raises:
             PlanError: The unit names groups.
@@ -153,7 +150,7 @@ class PrivacyUnit:
         if self.once_per:
             raise PlanError(
                 f"{what} have no price for once_per={list(self.once_per)}: leave it out, and rows_per_person bounds a "
-                f"person's rows wherever they lie; or {instead}"
+                "person's rows wherever they lie; or ask for counts of listed cells by mechanism='auto' or 'marginals'"
             )
 
     @property
