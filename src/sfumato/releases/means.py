@@ -14,7 +14,7 @@ docs/decisions/0152. `gap` is a method of `Release`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -91,7 +91,7 @@ def means_query(name: str, by: Sequence[str], clip: str = "") -> str:
 
 
 @contextmanager
-def _asked_of(measure: object, name: str, by: Sequence[str], asked: str) -> Iterator[None]:
+def _asked_of(measure: object, name: str, by: Sequence[str], asked: str) -> Generator[None]:
     """Say of a measure what would have to be asked: the strategy knows its own coefficients, not the question."""
     try:
         yield
