@@ -280,6 +280,11 @@ def _plan_table(job: Job, table: JobTable, period: str, log: Log) -> _Planned:
         )
         if source is None:
             raise InvalidInput("which table? Name it as source in the job, or under [data] in the spec")
+        if table.source is None and "{period}" in str(source_of(source).table):
+            raise InvalidInput(
+                "{period} is filled in where the job names the source: write it as source under [[tables]], "
+                "and under [data] of the spec a table that is there"
+            )
         one = _Planned(
             table,
             plan,

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import shlex
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -24,6 +25,11 @@ def use_utf8_output() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
+
+
+def typed(word: object) -> str:
+    """A word as one types it in a shell: in quotes where it has blanks or marks."""
+    return shlex.quote(str(word))
 
 
 def print_json(value: Any) -> None:

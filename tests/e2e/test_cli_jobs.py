@@ -308,3 +308,14 @@ def test_the_examples_run(run: Run, commands: Any) -> None:
         assert run(*shlex.split(command)[1:]).code == 0
     assert spends() == [f"age-and-sex-{when}"]
     assert (Path("published") / when / "age-and-sex" / "site-de" / "index.html").is_file()
+
+
+def test_a_period_in_the_source_of_a_spec_is_told_where_it_belongs(run: Run) -> None:
+    """Mutants: a file that "cannot be found", with braces in its name."""
+    spec = Path("spec.toml")
+    spec.write_text(spec.read_text().replace('source = "people.csv"', 'source = "people-{period}.csv"'))
+    Path("office.toml").write_text(JOB.replace('source = "people-{period}.csv"\n', ""))
+    found = typed(run)
+    assert found.code == 2
+    assert "filled in where the job names the source" in found.err
+    assert spends() == []

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shlex
+import shutil
 import stat
 from pathlib import Path
 
@@ -171,6 +173,19 @@ def test_refusals(run: Run) -> None:
     Path("d.stream").chmod(0o644)
     refused(run(*show), "open to others")
     assert len(sf.Ledger("budget.db").entries()) == 2
+
+
+def test_what_is_to_be_typed_next_can_be_typed(run: Run) -> None:
+    """Mutants: names and labels with blanks, bare."""
+    opened(run)
+    shutil.move("d.stream", "d e.stream")
+    for beside in Path().glob("d.stream*"):
+        shutil.move(beside, f"d e{beside.name.removeprefix('d')}")
+    done = run("stream", "append", "d e.stream", table(1), "--period", "W 1", "--ledger", "budget.db")
+    assert done.code == 0
+    words = shlex.split(done.out.split("To see it: sfumato ")[1])
+    assert words == ["stream", "show", "d e.stream", "--between", "W 1", "W 1"]
+    assert run(*words).code == 0
 
 
 def test_after_the_last_period_the_next_stream_is_named(run: Run) -> None:

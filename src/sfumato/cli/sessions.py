@@ -10,7 +10,7 @@ import typer
 from sfumato.cli.keys import parse_key_arguments
 from sfumato.cli.options import Json, Source, Table
 from sfumato.errors import InvalidInput
-from sfumato.terminal import show_activity, show_answer, show_result
+from sfumato.terminal import show_activity, show_answer, show_result, typed
 
 commands = typer.Typer(no_args_is_help=True, help="Questions that are not known in advance, under one budget.")
 
@@ -49,7 +49,9 @@ def open_session_command(
 
     found = read_spec(spec)
     if found.periods is not None:
-        raise InvalidInput(f"{spec} declares a stream; open it with: sfumato stream open {spec}, or take [stream] out")
+        raise InvalidInput(
+            f"{spec} declares a stream; open it with: sfumato stream open {typed(spec)}, or take [stream] out"
+        )
     data = named_or_spec_table(found.source, source)
     if data is None:
         raise InvalidInput("which table? Name it with --source, or as source under [data] in the spec")
@@ -80,9 +82,9 @@ def open_session_command(
             once_per=found.once_per,
             rows_per_group=found.rows_per_group,
         )
-    paid = "" if out.is_dir() else f" --ledger {ledger}"
+    paid = "" if out.is_dir() else f" --ledger {typed(ledger)}"
     kept = f"Read back from {out}: it was paid for before, and nothing was spent." if before else f"Kept in {out}."
-    text = f'{opened.explain()}\n\n{kept} To ask: sfumato session ask {out} "PREDICATE"{paid}'
+    text = f'{opened.explain()}\n\n{kept} To ask: sfumato session ask {typed(out)} "PREDICATE"{paid}'
     show_result(opened.status() | {"store": str(out)}, text, as_json=as_json)
 
 

@@ -305,9 +305,9 @@ _INSTEAD = {
     "|": "or",
     "!": "not",
     "[": "a list in (), as in age in (1, 2)",
-    "'": "a closing '",
-    "`": "a closing `",
-    '"': 'a closing "',
+    "'": "a closing '; inside a text it is written twice, ''",
+    "`": "a closing `; inside a name it is written twice, ``",
+    '"': 'a closing "; inside a text it is written twice, ""',
 }
 
 

@@ -307,10 +307,11 @@ def make_problem(asked: Request, noise: str | None, lattice: str, *, takes_publi
     if records is not None and (isinstance(records, bool) or not isinstance(records, int) or records < 1):
         raise PlanError(f"records must be a positive whole number, public and approximate, not {records!r}")
     if unit.neighbours is Neighbours.REPLACE_ONE and workload.domain.drops:
-        dropping = ", ".join(n for n, a in workload.domain.attributes.items() if a.drops)
+        dropping = [n for n, a in workload.domain.attributes.items() if a.drops]
         raise PlanError(
-            f"replace-one needs every record to be counted, but {dropping} drops rows: a replaced record could "
-            "vanish. Declare outside/missing as 'other' or 'clamp', or use neighbours='add-remove'"
+            f"replace-one needs every record to be counted, but {', '.join(dropping)} "
+            f"{'drops' if len(dropping) == 1 else 'drop'} rows: a replaced record could vanish. "
+            "Declare outside/missing as 'other' or 'clamp', or use neighbours='add-remove'"
         )
     law = noise_for(asked.budget, noise)
     return Problem(workload, asked.budget, unit, law, objective, records, lattice == "unit", known)

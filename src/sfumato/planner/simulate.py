@@ -90,7 +90,7 @@ def simulate(
     if counts.shape not in ((domain.size,), domain.shape) or counts.dtype.kind not in "iu":
         raise PlanError(
             f"x must hold whole counts of an integer type and of shape ({domain.size},) or {domain.shape}, "
-            f"not {counts.dtype} of shape {counts.shape}"
+            + (f"not {counts.dtype} of shape {counts.shape}" if counts.dtype != object else f"not a {type(x).__name__}")
         )
     if isinstance(repetitions, bool) or not isinstance(repetitions, int) or repetitions < 1:
         raise PlanError(f"repetitions must be a positive whole number, not {repetitions!r}")

@@ -150,7 +150,7 @@ class PrivacyUnit:
         if self.once_per:
             raise PlanError(
                 f"{what} have no price for once_per={list(self.once_per)}: leave it out, and rows_per_person bounds a "
-                "person's rows wherever they lie; or ask for tables of counts by mechanism='auto' or 'marginals'"
+                "person's rows wherever they lie; or ask for counts of listed cells by mechanism='auto' or 'marginals'"
             )
 
     @property

@@ -29,6 +29,7 @@ from sfumato.plans.planned import is_answered
 from sfumato.plans.predictions import check_confidence, simultaneous_confidence, widest_sum_margin
 from sfumato.releases.answers import SIZE_ERRORS, fieller_interval, too_few_note
 from sfumato.releases.ends import column_heading
+from sfumato.releases.means import means_query, sums_not_measured
 from sfumato.releases.moments import joint_noise, shown_answers
 from sfumato.releases.quantiles import by_names, declared_rows, read_probabilities, rows_block
 
@@ -75,8 +76,7 @@ def _read_sums(release: Release, name: str, by: tuple[str, ...], what: str) -> _
     cuts = [z for z in cut if known(np.concatenate([everybody, cut[z]]))]
     if measure.ends[-1] not in cuts:
         clip = ', clip="best"' if measure.knots else ""
-        asked = f"sf.means(domain, {name!r}, by={list(by)!r}{clip})"
-        raise NotAnswerable(f"sums of {name}{' by ' + ', '.join(by) if by else ''} were not measured; ask {asked}")
+        raise sums_not_measured(name, by, means_query(name, by, clip))
     lower = np.array([measure.ends[0] * everybody[0], *(cut[z][0] for z in cuts[:-1])])
     pieces = np.concatenate([cut[z] for z in cuts]) - lower
     rows = declared_rows(measure, np.concatenate([everybody, pieces]))

@@ -14,7 +14,8 @@ docs/decisions/0152. `gap` is a method of `Release`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -77,6 +78,29 @@ def _said(release: Release, name: str, also: str) -> str:
     return "; ".join(t for t in (also, range_restriction(release.plan.workload.domain, name)) if t)
 
 
+def sums_not_measured(name: str, by: Sequence[str], asked: str) -> NotAnswerable:
+    """What is said where sums of a measure are missing, with the query that a plan would have had to ask."""
+    return NotAnswerable(
+        f"sums of {name}{' by ' + ', '.join(by) if by else ''} were not measured; ask {asked} in the plan"
+    )
+
+
+def means_query(name: str, by: Sequence[str], clip: str = "") -> str:
+    """The query of means of a measure, as one writes it."""
+    return f"sf.means(domain, {name!r}{f', by={list(by)!r}' if by else ''}{clip})"
+
+
+@contextmanager
+def _asked_of(measure: object, name: str, by: Sequence[str], asked: str) -> Generator[None]:
+    """Say of a measure what would have to be asked: the strategy knows its own coefficients, not the question."""
+    try:
+        yield
+    except NotAnswerable as error:
+        if not isinstance(measure, Measure):
+            raise
+        raise sums_not_measured(name, by, asked) from error
+
+
 def gap(
     release: Release,
     measure: str,
@@ -119,7 +143,12 @@ def gap(
     row = z - cut if side == "below" else np.array(declared.midpoints) - cut
     most = z - declared.ends[0] if side == "below" else declared.ends[-1] - z
     top, bottom = (declared_rows(declared, r[None, :]) for r in (row, np.ones(len(row))))
-    sizes, numbers = ratio_interval(release, measure, (top, bottom), names, level, (0.0, most))
+    beyond = f', side="{side}"' if side != "below" else ""
+    asked = (
+        f"sf.gaps(domain, {measure!r}, at={_show_knot(declared, at)}{f', by={list(names)!r}' if names else ''}{beyond})"
+    )
+    with _asked_of(declared, measure, names, asked):
+        sizes, numbers = ratio_interval(release, measure, (top, bottom), names, level, (0.0, most))
     note = _said(release, measure, "")
     sizes = replace(sizes, notes=[note if t else n for t, n in zip(sizes.told.tolist(), sizes.notes, strict=True)])
     title = f"mean of {measure} {side} {_show_knot(declared, at)}"
@@ -132,7 +161,8 @@ def clipped_mean(release: Release, name: str, cut: float, by: tuple[str, ...], l
     row = np.array(measure.clipped(float(cut)))
     top, bottom = (declared_rows(measure, r[None, :]) for r in (row, np.ones(len(row))))
     clip = (measure.ends[0], float(cut))
-    sizes, numbers = ratio_interval(release, name, (top, bottom), by, level, clip)
+    with _asked_of(measure, name, by, means_query(name, by, ', clip="best"')):
+        sizes, numbers = ratio_interval(release, name, (top, bottom), by, level, clip)
     note = _said(release, name, f"of values cut at {_show_knot(measure, cut)}")
     sizes = replace(sizes, notes=[note if t else n for t, n in zip(sizes.told.tolist(), sizes.notes, strict=True)])
     return group_frame(release, by, {}, (sizes, numbers), name=f"mean {name}")
@@ -180,9 +210,10 @@ def best_clipped_mean(release: Release, name: str, by: tuple[str, ...], level: f
     bottom = declared_rows(measure, np.ones((1, rows.shape[1])))
     together = simultaneous_confidence(level, count, release.raw.measurement.noise)
     z = np.array(cuts, dtype=np.float64)
-    sizes, (value, error, low, high) = ratio_interval(
-        release, name, (declared_rows(measure, rows), bottom), by, together, (measure.ends[0], z[:, None])
-    )
+    with _asked_of(measure, name, by, means_query(name, by, ', clip="best"')):
+        sizes, (value, error, low, high) = ratio_interval(
+            release, name, (declared_rows(measure, rows), bottom), by, together, (measure.ends[0], z[:, None])
+        )
     # a number is cut by what it is cut by more, or by nothing: differences are not negative
     top, differences = measure.ends[-1] - measure.ends[0], declared_rows(measure, rows[other] - rows[one])
     between = ratio_interval(release, name, (differences, bottom), by, together, (0.0, top))[1]
@@ -411,7 +442,8 @@ def attribute_mean(
     if whole:
         bottom = everybody
         span, middles = ((min(a, 0.0), max(b, 0.0)) for a, b in (span, middles))
-    sizes, numbers = ratio_interval(release, attribute, (top, bottom), names, level, middles)
+    with _asked_of(declared, attribute, names, means_query(attribute, names)):
+        sizes, numbers = ratio_interval(release, attribute, (top, bottom), names, level, middles)
     if (reach[:, 0] < reach[:, 1]).any():
         numbers = _widen_means(release, attribute, (lower, bottom, upper), names, level, numbers, row, reach, span)
     said = "; ".join(

@@ -129,7 +129,7 @@ def read_moments(release: Release, names: Sequence[str], by: tuple[str, ...]) ->
         what = ", ".join(names)
         raise NotAnswerable(
             f"sums, squares and products of {what}{' by ' + ', '.join(by) if by else ''} were not measured; "
-            f"ask sf.moments(domain, {list(names)!r}, by={list(by)!r}) in the plan"
+            f"ask sf.moments(domain, {list(names)!r}{f', by={list(by)!r}' if by else ''}) in the plan"
         )
     values, noise = joint_noise(raw, rows, lambda r: block(r, joined))
     return _Moments(values, noise, shown_answers(release, block(rows, joined), values))

@@ -39,6 +39,7 @@ Numbers = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
 """Values, standard errors, lower and upper ends: (rows, groups) each, NaN where nothing is known."""
 
 _ROUNDING = 1e-9  # of a share: far above what double precision leaves of a ratio, far below what anybody reads
+_MOST_CELLS = 10_000  # rows of as many numbers each take 0.8 GB, and a ratio a few such arrays
 _FALLS = "noise makes it fall somewhere"
 _INSTEAD = "; that of release.project() never does"
 
@@ -261,6 +262,15 @@ def _flatten_or_none(values: FloatArray) -> list[float | None]:
     return [None if math.isnan(v) else v for v in values.T.reshape(-1).tolist()]
 
 
+def _refuse_many_cells(attribute: str, cells: int, what: str) -> None:
+    """Shares and quantiles take a row of all cells for each cell, with an error of its own."""
+    if cells > _MOST_CELLS:
+        raise NotAnswerable(
+            f"{attribute} has {cells:,} cells, and {what} are told of at most {_MOST_CELLS:,}: ask for counts "
+            "of ranges, which release.ask gives, or declare wider cells in the next plan"
+        )
+
+
 def group_shares(release: Release, attribute: str, within: str | Sequence[str] = (), confidence: float = 0.95) -> Frame:
     """Share of each cell of an attribute within each cell of others.
 
@@ -274,7 +284,7 @@ def group_shares(release: Release, attribute: str, within: str | Sequence[str] =
         than 5 standard errors of their size.
 
     Raises:
-        NotAnswerable: What it needs was not measured.
+        NotAnswerable: What it needs was not measured, or there are more than 10,000 cells.
         DomainError: A name is unknown, or two names belong to one attribute.
         PlanError: The confidence is no such probability.
     """
@@ -282,6 +292,7 @@ def group_shares(release: Release, attribute: str, within: str | Sequence[str] =
     domain = release.plan.workload.domain
     domain.columns((attribute, *by))
     n = domain[attribute].size
+    _refuse_many_cells(attribute, n, "shares")
     found = ratio_interval(release, attribute, (np.eye(n), np.ones((n, n))), by, level, (0.0, 1.0))
     groups = math.prod(domain.sizes(by))
     return group_frame(release, by, {column_heading(attribute): list(domain[attribute].labels) * groups}, found)
@@ -306,7 +317,7 @@ def cumulative_shares(
 
     Raises:
         PlanError: The attribute has no order, or the confidence is no such probability.
-        NotAnswerable: What it needs was not measured.
+        NotAnswerable: What it needs was not measured, or there are more than 10,000 cells.
         DomainError: A name is unknown, or two names belong to one attribute.
     """
     level, names = check_confidence(confidence), by_names(by)
@@ -319,6 +330,7 @@ def cumulative_shares(
             "or date)"
         )
     n = len(declared.declared_labels)
+    _refuse_many_cells(attribute, n, "shares")
     rows, ones = declared_rows(declared, np.tri(n)), declared_rows(declared, np.ones((n, n)))
     sizes, numbers = ratio_interval(release, attribute, (rows, ones), names, level, (0.0, 1.0))
     found = _warn_falling(release, sizes, numbers[0]), numbers
@@ -376,7 +388,7 @@ def attribute_quantiles(
     Raises:
         PlanError: The attribute is neither numeric nor of dates, or a probability does not lie strictly between 0 and
             1.
-        NotAnswerable: What it needs was not measured, or no probability is given.
+        NotAnswerable: What it needs was not measured, or no probability is given, or there are more than 10,000 cells.
         DomainError: A name is unknown, or two names belong to one attribute.
     """
     level, names = check_confidence(confidence), by_names(by)
@@ -385,6 +397,7 @@ def attribute_quantiles(
     intervals = numeric_attribute(release, attribute)[0].intervals if days is None else list(days)
     wanted = read_probabilities(probabilities)
     edges, whole = np.asarray(intervals, dtype=np.float64), declared.kind in ("integer", "date")
+    _refuse_many_cells(attribute, len(edges), "quantiles")
     tri = np.tri(len(edges))
     sizes = _group_sizes(release, _rows_within(release, attribute, declared_rows(declared, tri[-1:]), names), level)
     upto = group_answers(release.raw, attribute, declared_rows(declared, tri), names)

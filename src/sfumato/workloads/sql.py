@@ -320,9 +320,9 @@ class _Reader:
         if kind is None:
             column = node.find(exp.Column)
             text = _ASKED.get(type(node).__name__, "a count, COUNT(*)")
-            text = text.format(column=column.name if column is not None else "column")
+            text = text.format(column=column.sql(dialect="duckdb") if column is not None else "column")
             if column is not None and self._column(column) in self.domain.measures and "QUANTILE" in text:
-                text = f"an average, AVG({column.name})"  # a measure has no quantiles
+                text = f"an average, AVG({column.sql(dialect='duckdb')})"  # a measure has no quantiles
             raise self._refuse(
                 f"{outer.sql(dialect='duckdb')} is not answered; ask {text}",
                 self._replaced(outer, exp.Count(this=exp.Star())),

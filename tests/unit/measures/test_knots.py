@@ -449,3 +449,25 @@ def test_a_spec_declares_knots(tmp_path: Path) -> None:
         (tmp_path / "s.toml").write_text(text)
         with pytest.raises(SfumatoError, match=r"knot"):
             read_spec(tmp_path / "s.toml")
+
+
+def test_what_was_not_asked_is_named_with_the_query_that_asks_it() -> None:
+    """Mutants: the strategy's own coefficients named, with measures that nobody asked about; no query to ask."""
+    domain = _domain(other=sf.Measure(0, 9))
+    plan = sf.plan(sf.stack(sf.means(domain, "income"), sf.means(domain, "other")), sf.gdp(1), neighbours="add-remove")
+    people = pd.DataFrame({"area": ["n", "s"] * 50, "income": [5.0, 6.0] * 50, "other": [1.0, 2.0] * 50})
+    release = sf.release(plan, people, ledger=None)
+    by = r"sums of income by area were not measured; ask "
+    for asks, said in (
+        (lambda: release.mean("income", by="area"), by + r"sf.means\(domain, 'income', by=\['area'\]\) in"),
+        (lambda: release.mean("income", by="area", clip=10_000), by + r"sf.means\(.*, clip=\"best\"\) in"),
+        (lambda: release.mean("income", by="area", clip="best"), by + r"sf.means\(.*, clip=\"best\"\) in"),
+        (
+            lambda: release.gap("income", at=10_000, by="area", side="above"),
+            by + r"sf.gaps\(domain, 'income', at=10000, by=\['area'\], side=\"above\"\) in",
+        ),
+        (lambda: release.gini("income", by="area"), by + r"sf.means\(.*, clip=\"best\"\) in"),
+        (lambda: release.mean("other", by="area"), r"sums of other by area were not measured; ask sf.means"),
+    ):
+        with pytest.raises(sf.NotAnswerable, match=said):
+            asks()

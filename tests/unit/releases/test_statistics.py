@@ -198,3 +198,17 @@ def test_the_mean_of_a_condition_is_an_answer(noisy: sf.Release) -> None:
 def test_a_size_that_rounds_to_nothing_has_no_sign() -> None:
     assert too_few_note(-0.3, 21.0) == "too few to tell: 0 ± 21 records"
     assert too_few_note(-0.04, 2.0) == "too few to tell: 0.0 ± 2.0 records"
+
+
+def test_statistics_of_too_many_cells_are_refused_before_memory_ends() -> None:
+    """Mutants: no limit, or one of the declared cells' number squared; a limit that the next smaller domain meets."""
+    for cells, refused in ((10_001, True), (60, False)):
+        domain = sf.Domain({"x": sf.Integers(1, cells)})
+        plan = sf.plan(sf.identity(domain), sf.gdp(100), neighbours="add-remove")
+        release = sf.release(plan, sf.Histogram(np.full(domain.shape, 9)), ledger=None)
+        for ask in (lambda r: r.quantiles("x", [0.5]), lambda r: r.cdf("x"), lambda r: r.share("x")):
+            if refused:
+                with pytest.raises(sf.NotAnswerable, match=r"10,001 cells, and (quantiles|shares) are told of at most"):
+                    ask(release)
+            else:
+                assert len(ask(release).to_pandas()) in (1, cells)

@@ -372,7 +372,7 @@ def test_nesting_of_fifty_is_allowed_and_no_more():
         ("age % 2 == 0", "there is no arithmetic, no function"),
         ("age.between(1, 2)", "there is no arithmetic, no function"),
         ("!employed", "write not"),
-        ("sex == 'male", "a closing '"),
+        ("sex == 'male", "a closing '; inside a text it is written twice"),
         ("`age >= 5", "a closing `"),
         ("age >= 65abc", "'65abc' has no meaning"),
         ("age >= ６５", "'６５' has no meaning"),
