@@ -296,11 +296,9 @@ def test_no_noise_ends_a_description_in_an_error(tmp_path: Path) -> None:
         assert first is not None
         second = came(course.second(first))
         wanted = course.looks_for_labels(first)
-        labels = {} if wanted is None else {k.attribute: ("x", 'y"') for k in wanted[0]}
+        labels = {k.attribute: ("x", 'y"') for k in wanted}
         third = came(course.third(first, second, labels))
-        found = Profile(
-            plan, tuple(k for k in (first, second, third) if k is not None), labels, wanted[0] if wanted else (), where
-        )
+        found = Profile(plan, tuple(k for k in (first, second, third) if k is not None), labels, wanted, where)
         found.agree()
         assert found.facts()
         assert found.explain()
