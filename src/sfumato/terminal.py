@@ -27,7 +27,7 @@ def use_utf8_output() -> None:
             stream.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
 
 
-def typed(word: object) -> str:
+def shell_word(word: object) -> str:
     """A word as one types it in a shell: in quotes where it has blanks or marks."""
     return shlex.quote(str(word))
 

@@ -171,7 +171,7 @@ def test_every_weight_and_basis_proves_a_bound() -> None:
     least = _least(work)
     union, products = sliced_search._read_union(_problem(work))
     rng = np.random.default_rng(7)
-    for one in sliced_search._slices(union, products):
+    for one in sliced_search._sliceable_unions(union, products):
         n, m = len(one.own[0]), len(one.others[0])
         for _ in range(10):
             weights = sliced_search._Weights(rng.dirichlet(np.ones(n)), rng.dirichlet(np.ones(m)))

@@ -10,7 +10,7 @@ import typer
 from sfumato.cli.options import Json, Out
 from sfumato.cli.options import Table as Named
 from sfumato.errors import InvalidInput
-from sfumato.terminal import refuse_write_errors, show_activity, show_answer, typed
+from sfumato.terminal import refuse_write_errors, shell_word, show_activity, show_answer
 
 if TYPE_CHECKING:
     from sfumato.planner.planning import Name
@@ -93,7 +93,7 @@ def sketch(
 
     with show_activity("sketching"):
         done = release(read_stored(plan, KeyPlan), table, ledger=ledger, name=name, out=out, table=named)
-    typer.echo(f"{done.plan}\n\nWritten to {out}. To ask: sfumato keys ask {typed(out)} KEY [KEY ...]")
+    typer.echo(f"{done.plan}\n\nWritten to {out}. To ask: sfumato keys ask {shell_word(out)} KEY [KEY ...]")
 
 
 @commands.command()
@@ -116,7 +116,7 @@ def ask(
     if file.is_file() and keeps_session(file):
         raise InvalidInput(
             f"{file} keeps a session, which is asked with the ledger that paid: "
-            f"sfumato session ask {typed(file)} --key {typed(keys[0])} --ledger LEDGER"
+            f"sfumato session ask {shell_word(file)} --key {shell_word(keys[0])} --ledger LEDGER"
         )
     found = read_stored(file, SketchRelease)
     answer = found.ask(parse_key_arguments(keys, found.plan.keys), confidence=confidence)
@@ -152,7 +152,9 @@ def open_histogram_command(
     from sfumato.privacy.ledger import Ledger
 
     if out.exists():
-        raise InvalidInput(f"{out} exists; choose another path, or go on with it by: sfumato session ask {typed(out)}")
+        raise InvalidInput(
+            f"{out} exists; choose another path, or go on with it by: sfumato session ask {shell_word(out)}"
+        )
     with show_activity("opening"):
         account = Ledger(ledger)
         opened = plan_and_open(
@@ -169,7 +171,7 @@ def open_histogram_command(
             person=person,
             rows_per_person=rows_per_person,
         )
-    asking = f"sfumato session ask {typed(out)} --ledger {typed(ledger)} --key KEY [--key KEY ...]"
+    asking = f"sfumato session ask {shell_word(out)} --ledger {shell_word(ledger)} --key KEY [--key KEY ...]"
     typer.echo(f"{opened.explain()}\n\nKept in {out}. To ask: {asking}")
 
 

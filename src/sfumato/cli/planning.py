@@ -12,7 +12,7 @@ import typer
 from sfumato._util.frames import safe_text
 from sfumato.cli.options import Decimal, Delimiter, Encoding, Json, Out, Sheet, Thousands
 from sfumato.errors import InvalidInput
-from sfumato.terminal import csv_text, print_json, refuse_write_errors, show_activity, typed, write_new
+from sfumato.terminal import csv_text, print_json, refuse_write_errors, shell_word, show_activity, write_new
 
 if TYPE_CHECKING:
     from sfumato.curator.rows.samples import OddRows, PlacedRows
@@ -103,8 +103,8 @@ def init(
         )
     if (said := undeclared_notation(given)) in _DOUBTS:
         typer.echo(f"sfumato: {_DOUBTS[said]}", err=True)
-    typer.echo(f"{out} holds the names of the columns; fill in what is blank, then: sfumato plan {typed(out)}")
-    typer.echo(f"To see rows as they are declared, drawn without the table: sfumato mock {typed(out)}")
+    typer.echo(f"{out} holds the names of the columns; fill in what is blank, then: sfumato plan {shell_word(out)}")
+    typer.echo(f"To see rows as they are declared, drawn without the table: sfumato mock {shell_word(out)}")
 
 
 _DOUBTS = {
@@ -144,7 +144,7 @@ def import_(
     from sfumato.workloads.schema import import_schema, spec_template
 
     write_new(out, spec_template(import_schema(schema)))
-    typer.echo(f"{out} holds the declared columns; fill in what is blank, then: sfumato plan {typed(out)}")
+    typer.echo(f"{out} holds the declared columns; fill in what is blank, then: sfumato plan {shell_word(out)}")
 
 
 @commands.command()
@@ -211,9 +211,9 @@ def plan(
         )
     typer.echo(str(found if every else replace(found, considered=())))
     if out is not None:
-        how = f"release it: sfumato release {typed(out)} --source TABLE --ledger L --name N -o DIR"
+        how = f"release it: sfumato release {shell_word(out)} --source TABLE --ledger L --name N -o DIR"
         if read.periods is not None:
-            how = f"open it: sfumato stream open {typed(out)} --ledger L --name N --store F"
+            how = f"open it: sfumato stream open {shell_word(out)} --ledger L --name N --store F"
         typer.echo(f"\nSaved to {out}. To {how}")
 
 

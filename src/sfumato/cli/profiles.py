@@ -10,7 +10,7 @@ import typer
 
 from sfumato.cli.options import Decimal, Delimiter, Encoding, Json, Sheet, Table, Thousands
 from sfumato.errors import InvalidInput
-from sfumato.terminal import refuse_write_errors, show_activity, show_result, typed
+from sfumato.terminal import refuse_write_errors, shell_word, show_activity, show_result
 
 if TYPE_CHECKING:
     from sfumato.privacy.budget import Budget
@@ -114,7 +114,9 @@ def describe(
         )
     for warning in caught:
         typer.echo(f"sfumato: {warning.message}", err=True)
-    text = f"Written to {out}. Read {out / 'profile.html'} first; go on with: sfumato plan {typed(out / 'spec.toml')}"
+    text = (
+        f"Written to {out}. Read {out / 'profile.html'} first; go on with: sfumato plan {shell_word(out / 'spec.toml')}"
+    )
     if before:
         text = f"Read back from {out}: it was paid for before. Nothing was measured or spent."
     show_result(done.facts() | {"folder": str(out)}, f"{done.explain()}\n\n{text}", as_json=as_json)

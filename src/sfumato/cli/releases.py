@@ -32,11 +32,11 @@ from sfumato.errors import InvalidInput
 from sfumato.terminal import (
     print_json,
     refuse_write_errors,
+    shell_word,
     show_activity,
     show_answer,
     show_result,
     show_rows,
-    typed,
 )
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ def show(
     typer.echo(found.explain() if known else f"{found.explain()}\n\n{found.plan.explain()}")
     if known and len(known["families"]) > LISTED_TABLES:
         tables = str(known["families"])
-        more = f" (sfumato show {typed(folder)} --json has all)" if tables.endswith("more rows") else ""
+        more = f" (sfumato show {shell_word(folder)} --json has all)" if tables.endswith("more rows") else ""
         typer.echo(f"\nErrors by table, as they were planned:\n{tables}{more}")
 
 
@@ -221,12 +221,12 @@ def _load_stored(path: Path) -> Any:
     from sfumato.privacy.ledger import Ledger
 
     if path.is_file() and keeps_session(path):
-        raise InvalidInput(f"{path} keeps a session: sfumato session status {typed(path)} says how it stands")
+        raise InvalidInput(f"{path} keeps a session: sfumato session status {shell_word(path)} says how it stands")
     if path.is_file() and is_stream(path):
-        raise InvalidInput(f"{path} keeps a stream: sfumato stream show {typed(path)} reads it")
+        raise InvalidInput(f"{path} keeps a stream: sfumato stream show {shell_word(path)} reads it")
     found = load(path)
     if isinstance(found, Ledger):
-        raise InvalidInput(f"{path} is a ledger: sfumato ledger status {typed(path)} says how it stands")
+        raise InvalidInput(f"{path} is a ledger: sfumato ledger status {shell_word(path)} says how it stands")
     return found
 
 

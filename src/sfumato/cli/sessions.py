@@ -10,7 +10,7 @@ import typer
 from sfumato.cli.keys import parse_key_arguments
 from sfumato.cli.options import Json, Source, Table
 from sfumato.errors import InvalidInput
-from sfumato.terminal import show_activity, show_answer, show_result, typed
+from sfumato.terminal import shell_word, show_activity, show_answer, show_result
 
 commands = typer.Typer(no_args_is_help=True, help="Questions that are not known in advance, under one budget.")
 
@@ -50,7 +50,7 @@ def open_session_command(
     found = read_spec(spec)
     if found.periods is not None:
         raise InvalidInput(
-            f"{spec} declares a stream; open it with: sfumato stream open {typed(spec)}, or take [stream] out"
+            f"{spec} declares a stream; open it with: sfumato stream open {shell_word(spec)}, or take [stream] out"
         )
     data = named_or_spec_table(found.source, source)
     if data is None:
@@ -82,9 +82,9 @@ def open_session_command(
             once_per=found.once_per,
             rows_per_group=found.rows_per_group,
         )
-    paid = "" if out.is_dir() else f" --ledger {typed(ledger)}"
+    paid = "" if out.is_dir() else f" --ledger {shell_word(ledger)}"
     kept = f"Read back from {out}: it was paid for before, and nothing was spent." if before else f"Kept in {out}."
-    text = f'{opened.explain()}\n\n{kept} To ask: sfumato session ask {typed(out)} "PREDICATE"{paid}'
+    text = f'{opened.explain()}\n\n{kept} To ask: sfumato session ask {shell_word(out)} "PREDICATE"{paid}'
     show_result(opened.status() | {"store": str(out)}, text, as_json=as_json)
 
 

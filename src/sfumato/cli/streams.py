@@ -11,7 +11,7 @@ import typer
 
 from sfumato.cli.options import Decimal, Delimiter, Encoding, Json, Language, Sheet, Table, Thousands
 from sfumato.errors import InvalidInput
-from sfumato.terminal import refuse_write_errors, show_activity, show_result, show_rows, typed
+from sfumato.terminal import refuse_write_errors, shell_word, show_activity, show_result, show_rows
 
 if TYPE_CHECKING:
     from sfumato.plans.streams import StreamPlan
@@ -66,7 +66,7 @@ def open_stream_command(
     kept = f"Kept in {store}, with two files beside it; all three are as secret as the tables."
     if before:
         kept = f"Read back from {store}: it was paid for before, and nothing was spent."
-    going = f"sfumato stream append {typed(store)} TABLE --period LABEL --ledger {typed(ledger)}"
+    going = f"sfumato stream append {shell_word(store)} TABLE --period LABEL --ledger {shell_word(ledger)}"
     facts = {"name": name, **opened.status(), "anchor": opened.anchor, "store": str(store)}
     show_result(facts, f"{opened.explain()}\n\n{kept} To go on: {going}", as_json=as_json)
 
@@ -106,8 +106,8 @@ def append(
         done, most = len(opened.periods), opened.plan.periods.count
     facts = {**opened.status(), "period": period, "published_before": period in before, "anchor": opened.anchor}
     standing = f"{done:,} of {most:,} periods"
-    shown = f"sfumato stream show {typed(store)}"
-    text = f"{period} is published ({standing}). To see it: {shown} --between {typed(period)} {typed(period)}"
+    shown = f"sfumato stream show {shell_word(store)}"
+    text = f"{period} is published ({standing}). To see it: {shown} --between {shell_word(period)} {shell_word(period)}"
     if period in before:
         text = f"{period} was published before: nothing was read or changed ({standing})."
     show_result(facts, text, as_json=as_json)
@@ -222,7 +222,9 @@ def release(
     with refuse_write_errors(out):
         found.save(out)
     facts = {"name": found.provenance.name, "periods": len(found.periods), "hash": found.result_hash}
-    text = f"{found.explain()}\n\nWritten to {out}. It holds no state; to read it: sfumato stream show {typed(out)}"
+    text = (
+        f"{found.explain()}\n\nWritten to {out}. It holds no state; to read it: sfumato stream show {shell_word(out)}"
+    )
     show_result(facts, text, as_json=as_json)
 
 

@@ -108,7 +108,9 @@ def sliced_bound(problem: Problem) -> float | None:
     duals = _cell_weights(union)
     with single_thread():
         best = 0.0
-        found = [(_BoundSearch(one, _split_weights(duals, one.axis)), one) for one in _slices(union, products)]
+        found = [
+            (_BoundSearch(one, _split_weights(duals, one.axis)), one) for one in _sliceable_unions(union, products)
+        ]
         for search, _ in found:
             search.climb(2)
         if found:
@@ -123,13 +125,13 @@ def design_sliced(problem: Problem, best: float) -> Design:
 
     `best` is an error, the root of the sum of weighted variances at unit price.
     """
-    return planned_jointly(problem, lambda p: _design_for_products(p, best))
+    return planned_jointly(problem, lambda p: _design_union_slices(p, best))
 
 
-def _design_for_products(problem: Problem, best: float) -> Design:
+def _design_union_slices(problem: Problem, best: float) -> Design:
     union, products = _read_union(problem)
     duals = _cell_weights(union)
-    slices = _slices(union, products)
+    slices = _sliceable_unions(union, products)
     if not slices:
         raise PlanError("too many joint cells beside every attribute that could be sliced")
     try:
@@ -165,7 +167,7 @@ def _split_weights(duals: Sequence[FloatArray], axis: int) -> _Weights:
     return _Weights(duals[axis], np.asarray(others, dtype=np.float64).reshape(-1))
 
 
-def _slices(union: Union, products: Sequence[Product]) -> list[_SlicedUnion]:
+def _sliceable_unions(union: Union, products: Sequence[Product]) -> list[_SlicedUnion]:
     """The attributes that may be sliced."""
     names, sizes, out = union.names, union.sizes, list[_SlicedUnion]()
     cells = math.prod(sizes)
