@@ -10,15 +10,12 @@ from functools import reduce
 import numpy as np
 import pytest
 
-import sfumato as sf
 from sfumato.errors import NotAnswerable, PlanError
-from sfumato.operators import Block, Identity, LinearOperator, Prefix
+from sfumato.operators import Block, Identity, Prefix
 from sfumato.plans.plan import price_design
-from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.strategies import spectral_search as planning
 from sfumato.strategies.certificates import exact_sensitivity
 from sfumato.strategies.dense_optimal import optimize_dense
-from sfumato.strategies.design import Problem
 from sfumato.strategies.spectral import Spectral
 from sfumato.strategies.spectral_search import (
     AxisProducts,
@@ -29,27 +26,17 @@ from sfumato.strategies.spectral_search import (
     initial_levels,
 )
 from sfumato.strategies.strategy import marginalise
-from sfumato.workloads import QueryBlock, Workload
+from sfumato.workloads import Workload
 from sfumato.workloads.core import block_on_domain
+from support.products import UNIT, mean_problem, on_domain, union_of
 
 SIZES = {"a": 5, "b": 4, "c": 3, "d": 1}
-UNIT = PrivacyUnit(Neighbours.ADD_REMOVE)
-
-
-def _work(products: list[dict[str, LinearOperator]], sizes: dict[str, int]) -> Workload:
-    domain = sf.Domain({n: sf.Categories([str(j) for j in range(k)]) for n, k in sizes.items()})
-    blocks = [QueryBlock("part", Block(tuple((n,) for n in f), tuple(f.values()))) for f in products]
-    return Workload(domain, tuple(blocks))
-
-
-def _problem(work: Workload) -> Problem:
-    return Problem(work, sf.gdp(1), UNIT, "gaussian", "cells")
 
 
 @functools.cache
 def _mixed() -> Workload:
     """One attribute in all products, one summed out in some, a plain one, one of a single cell."""
-    return _work(
+    return union_of(
         [
             {"a": Prefix(5), "b": Identity(4), "c": Identity(3)},
             {"b": Prefix(4), "a": Identity(5)},
@@ -61,24 +48,20 @@ def _mixed() -> Workload:
 
 @functools.cache
 def _strategy(work: Workload) -> Spectral:
-    design = planning.design_spectral(_problem(work), math.inf)
+    design = planning.design_spectral(mean_problem(work), math.inf)
     assert design is not None
     built = design.build(design.fine)
     assert isinstance(built, Spectral)
     return built
 
 
-def _dense(work: Workload, block: Block) -> np.ndarray:
-    return np.asarray(block_on_domain(work.domain, block).dense(), dtype=np.float64)
-
-
 def test_errors_and_covariances_are_those_of_dense_matrices() -> None:
     """Mutants seen: a level taken once where its square counts; bins in another order; axes not in the query's."""
     work = _mixed()
     strategy = _strategy(work)
-    measured = np.concatenate([_dense(work, b) for b in strategy.blocks])
+    measured = np.concatenate([on_domain(work, b) for b in strategy.blocks])
     inverse = np.linalg.pinv(measured)
-    reads = [_dense(work, q.block) @ inverse for q in work.blocks]
+    reads = [on_domain(work, q.block) @ inverse for q in work.blocks]
     for q, dense in zip(work.blocks, reads, strict=True):
         for power in (2, 4):
             found = np.broadcast_to(strategy.row_powers(q.block, power), [f.shape[0] for f in q.block.factors])
@@ -118,7 +101,7 @@ def test_what_was_not_measured_is_refused() -> None:
         with pytest.raises(NotAnswerable):
             whole.check(block)
     sizes = {"a": 5, "b": 4, "c": 3}
-    narrow = _strategy(_work([{"a": Prefix(5), "b": Identity(4)}, {"b": Prefix(4), "c": Identity(3)}], sizes))
+    narrow = _strategy(union_of([{"a": Prefix(5), "b": Identity(4)}, {"b": Prefix(4), "c": Identity(3)}], sizes))
     with pytest.raises(NotAnswerable, match="as a whole"):
         narrow.check(Block((("a",), ("c",)), (Identity(5), Identity(3))))
 
@@ -151,7 +134,7 @@ def test_the_search_ends_above_the_optimum_and_its_error_is_that_of_what_it_foun
         ),
         ((1.0, (0, 0, 0)), (1.0, (1, 1, -1)), (1.0, (0, -1, 0))),
     )
-    gram = functools.reduce(np.add, [_dense(work, q.block).T @ _dense(work, q.block) for q in work.blocks])
+    gram = functools.reduce(np.add, [on_domain(work, q.block).T @ on_domain(work, q.block) for q in work.blocks])
     least = optimize_dense(gram, tolerance=1e-6).lower_bound
     turned = np.linalg.qr(np.random.default_rng(3).normal(size=(4, 4)))[0]
     turned[:, 0] = 1.0
@@ -183,9 +166,9 @@ def _error(asked: AxisProducts, found: ProductLevels, gram: np.ndarray) -> float
 def test_a_plan_undercuts_tilted_residuals_of_ordered_attributes() -> None:
     """What is predicted by the search is what the plan says, and nothing is proposed that would gain nothing."""
     sizes = {"a": 12, "b": 5, "c": 12}
-    work = _work([{n: (Prefix if n == m else Identity)(k) for n, k in sizes.items()} for m in sizes], sizes)
-    problem = _problem(work)
-    gram = functools.reduce(np.add, [_dense(work, q.block).T @ _dense(work, q.block) for q in work.blocks])
+    work = union_of([{n: (Prefix if n == m else Identity)(k) for n, k in sizes.items()} for m in sizes], sizes)
+    problem = mean_problem(work)
+    gram = functools.reduce(np.add, [on_domain(work, q.block).T @ on_domain(work, q.block) for q in work.blocks])
     least = optimize_dense(gram, tolerance=1e-4).lower_bound
     design = planning.design_spectral(problem, 1.03 * least)
     plan = price_design(design, problem)
@@ -211,9 +194,9 @@ def test_rounding_leaves_columns_nearly_as_long_as_they_were() -> None:
 def test_bins_are_as_many_on_all_axes_or_more_and_make_few_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutants: more bins without a look at the blocks; no more than as many on all axes."""
     sizes = {"a": 24, "b": 6, "c": 12}
-    work = _work([{"a": Prefix(24), "b": Identity(6)}, {"a": Identity(24), "c": Prefix(12), "b": Prefix(6)}], sizes)
-    union = planning.Union(planning.applicable_products(_problem(work)) or [], sizes)
-    asked = planning.products_on_axes(union, _problem(work).products or [])
+    work = union_of([{"a": Prefix(24), "b": Identity(6)}, {"a": Identity(24), "c": Prefix(12), "b": Prefix(6)}], sizes)
+    union = planning.Union(planning.applicable_products(mean_problem(work)) or [], sizes)
+    asked = planning.products_on_axes(union, mean_problem(work).products or [])
     found = planning._sort_basis_vectors(asked, initial_levels(asked, planning.initial_bases(union)))
 
     def off(bins: planning.Bins) -> tuple[float, int]:

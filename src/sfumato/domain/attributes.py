@@ -253,14 +253,10 @@ class Categories(Attribute):
 
     def _check_columns(self) -> None:
         """Read the columns whose texts are one label, and refuse codes that are none of them."""
-        given = self.columns
-        if isinstance(given, str) or not isinstance(given, Sequence):
-            raise DomainError(f'columns= names columns, ["diagnosis", "product"], not {shorten(given)}')
-        columns = tuple(check_text(name, "a column's name") for name in given)
+        columns = read_joined_columns(self.columns)
         object.__setattr__(self, "columns", columns)
         if not columns:
             return
-        check_read_together(columns)
         if self.edition < 2:
             raise DomainError("labels of several columns are read by the rules of today: leave out edition=")
         check_joined([c for c in self.values if c != NONE_FOUND] if self.discover is None else (), columns)
@@ -416,6 +412,16 @@ class Categories(Attribute):
 
     def __hash__(self) -> int:
         return hash(self._key())
+
+
+def read_joined_columns(given: object) -> tuple[str, ...]:
+    """The columns whose texts are one label, as `columns=` names them; none where it is empty. Raises DomainError."""
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise DomainError(f'columns= names columns, ["diagnosis", "product"], not {shorten(given)}')
+    columns = tuple(check_text(name, "a column's name") for name in given)  # pyright: ignore[reportUnknownVariableType]
+    if columns:
+        check_read_together(columns)
+    return columns
 
 
 def check_joined(codes: Iterable[object], columns: Sequence[str]) -> None:

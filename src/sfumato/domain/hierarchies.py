@@ -18,7 +18,7 @@ from sfumato._util.bundles import check_text, shorten
 from sfumato._util.checks import check_distinct, read_text
 from sfumato._util.codec import deferred_field, storable
 from sfumato._util.text import normalize_nfc
-from sfumato.cells import Codes, Rule, check_read_together
+from sfumato.cells import Codes, Rule
 from sfumato.domain.attributes import (
     MAX_LEVELS,
     NONE_FOUND,
@@ -29,6 +29,7 @@ from sfumato.domain.attributes import (
     check_joined,
     check_policies,
     read_code,
+    read_joined_columns,
 )
 from sfumato.errors import DomainError, SpecError
 
@@ -134,13 +135,9 @@ class Hierarchy(Attribute):
 
     def _check_columns(self, codes: Iterable[str]) -> None:
         """Read the columns whose texts are one code, and refuse codes that are none of them."""
-        given = self.columns
-        if isinstance(given, str) or not isinstance(given, Sequence):
-            raise DomainError(f'columns= names columns, ["diagnosis", "product"], not {shorten(given)}')
-        columns = tuple(check_text(name, "a column's name") for name in given)
+        columns = read_joined_columns(self.columns)
         object.__setattr__(self, "columns", columns)
         if columns:
-            check_read_together(columns)
             # cells of what was not shown, and those that stay empty, are no texts of a row
             rests = {code for _, code in self.beginnings}
             check_joined((c for c in codes if c not in rests and not c.startswith(NONE_FOUND)), columns)
