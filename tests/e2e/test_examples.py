@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import doctest
+import functools
 import importlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,12 +18,16 @@ SRC = Path(sf.__file__).parent
 STYLE = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
 
+@functools.cache
 def texts() -> dict[str, int]:
     """Modules whose docstrings hold examples, and how many docstrings of each do, as the files say."""
     found: dict[str, int] = {}
     for file in sorted(SRC.rglob("*.py")):
+        text = file.read_text(encoding="utf-8")
+        if ">>> " not in text:
+            continue
         kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-        nodes = (n for n in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if isinstance(n, kinds))
+        nodes = (n for n in ast.walk(ast.parse(text)) if isinstance(n, kinds))
         count = sum(">>> " in (ast.get_docstring(n) or "") for n in nodes)
         if count:
             parts = file.relative_to(SRC.parent).with_suffix("").parts

@@ -110,13 +110,13 @@ def _shown_decimals(t: WrittenTable) -> tuple[int, dict[tuple[int, int], int]]:
 
 def _px_distinct(texts: Sequence[str]) -> list[str]:
     """Texts as PX has them, no two alike."""
-    found: list[str] = []
+    found: dict[str, None] = {}  # in their order
     for text in texts:
         made = re.sub(r"\s+", " ", safe_text(text).replace('"', "'")).strip() or "-"
         while made in found:
             made += "'"
-        found.append(made)
-    return found
+        found[made] = None
+    return list(found)
 
 
 def _px_quoted(text: str) -> str:

@@ -21,7 +21,7 @@ _ATTRIBUTES = {"STANDARD_ERROR": "Double", "LOW": "Double", "HIGH": "Double", "R
 
 def _sdmx_ids(texts: Sequence[str], *, upper: bool = False) -> list[str]:
     """Identifiers as SDMX takes them, one for each text, no two alike."""
-    found: list[str] = []
+    found: dict[str, None] = {}  # in their order
     for text in texts:
         clean = re.sub(r"[^A-Za-z0-9_]+", "_", text.upper() if upper else text).strip("_") or "X"
         clean = f"N{clean}" if upper and clean[0].isdigit() else clean
@@ -29,8 +29,8 @@ def _sdmx_ids(texts: Sequence[str], *, upper: bool = False) -> list[str]:
         while made in found:
             number += 1
             made = f"{clean}_{number}"
-        found.append(made)
-    return found
+        found[made] = None
+    return list(found)
 
 
 def write_sdmx(files: OfficeFiles) -> None:

@@ -6,7 +6,7 @@
                | VAR_POP(measure) | STDDEV_POP(measure) | MEDIAN(attribute) | QUANTILE_CONT(attribute, number)
                | PERCENTILE_CONT(number) WITHIN GROUP (ORDER BY attribute), each with or without a name
                | COUNT(*) FILTER (WHERE condition) | SUM(CASE WHEN condition THEN 1 ELSE 0 END)
-    condition := comparisons of an attribute with constants, IN, BETWEEN, IS NOT NULL, AND, OR, NOT
+    condition := comparisons of an attribute with constants, IN, BETWEEN, IS NOT NULL, AND, OR, NOT; and 1 = 1
 
 Whatever else SQL has is refused with the reason and, where there is one, the nearest statement that is read. A cell
 (other) of an attribute stands for null: it satisfies no comparison and no negation of one, and is a group of its own.
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 from sfumato._util.checks import suggest_name
@@ -113,7 +114,7 @@ class _Reader:
         for given in tree.expressions:
             items.append(self._item(given, groups, condition))
             if condition is not None and items[-1].condition is not None:
-                self._check_satisfied(f"({condition}) and ({items[-1].condition})")
+                self._check_satisfied(_both(condition, items[-1].condition))
             if sum(i.name == items[-1].name for i in items) > 1:
                 raise self._refuse(
                     f"two columns are called {items[-1].name}; give one a name with AS",
@@ -275,9 +276,8 @@ class _Reader:
                         [exp.Filter(this=exp.Count(this=exp.Star()), expression=exp.Where(this=ones[0][1].copy()))]
                     ),
                 )
-            also = self._condition(ones[0][1])
-            condition = also if condition is None else f"({condition}) and ({also})"
-            return SqlItem(name, "count", None, condition)
+            found = [c for c in (condition, self._condition(ones[0][1])) if c is not None]
+            return SqlItem(name, "count", None, reduce(_both, found) if found else None)
         if isinstance(node, exp.Column):
             column = self._column(node)
             if column not in groups:
@@ -364,7 +364,7 @@ class _Reader:
         if kind == "count" and not measure:
             if attribute.has_other:
                 also = f"{written_name(column)} != '{OTHER}'"
-                condition = also if condition is None else f"({condition}) and ({also})"
+                condition = also if condition is None else _both(condition, also)
             return SqlItem(name, kind, None, condition)
         if kind == "quantile":
             if probability is None or not 0 < probability < 1:
@@ -399,9 +399,12 @@ class _Reader:
 
     # -- conditions ------------------------------------------------------------------------------------------
 
-    def _condition(self, node: Any) -> str:
-        """A condition as a predicate. Raises WorkloadError."""
-        text = self._predicate(node, negated=False)
+    def _condition(self, node: Any) -> str | None:
+        """A condition as a predicate; None where it always holds, as programs write 1 = 1. Raises WorkloadError."""
+        found = [self._predicate(n, negated=False) for n in _conjuncts(node)]
+        if not found:
+            return None
+        text = reduce(_both, found)
         self._check_satisfied(text)
         return text
 
@@ -551,6 +554,19 @@ def groups_as_columns(groups: Sequence[str]) -> list[Any]:
 
 def _inner(node: Any) -> Any:
     return node.this if isinstance(node, exp.Alias) else node
+
+
+def _both(one: str, other: str) -> str:
+    return f"({one}) and ({other})"
+
+
+def _conjuncts(node: Any) -> list[Any]:
+    """The parts that all have to hold, but those that always do."""
+    node = node.unnest()
+    if isinstance(node, exp.And):
+        return [*_conjuncts(node.left), *_conjuncts(node.right)]
+    alike = isinstance(node, exp.EQ) and isinstance(node.left, exp.Literal) and node.left == node.right
+    return [] if alike or (isinstance(node, exp.Boolean) and node.this) else [node]
 
 
 def _whole(node: Any) -> int:

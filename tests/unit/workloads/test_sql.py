@@ -79,6 +79,27 @@ def test_null_satisfies_neither_a_comparison_nor_its_negation() -> None:
     assert str(both[1]).splitlines()[1] == "reads as, of records with age <= 9:"
 
 
+def test_what_always_holds_is_no_condition() -> None:
+    """Programs write WHERE 1 = 1 AND ..., so that what follows may be any number of conditions.
+
+    Mutants: a part that never holds left out as well; the part beside one that holds left out with it.
+    """
+
+    def condition(where: str) -> str | None:
+        return sf.sql(f"SELECT COUNT(*) FROM people WHERE {where}", DOMAIN).condition
+
+    assert [condition(w) for w in ("1 = 1", "TRUE", "(1=1 AND 'a'='a')")] == [None] * 3
+    alone = condition("age > 9 AND region = 'north'")
+    assert alone is not None
+    for where in ("1=1 AND age > 9 AND region = 'north'", "age > 9 AND 1=1 AND (TRUE AND region = 'north')"):
+        assert condition(where) == alone
+    asked = sf.sql("SELECT COUNT(*) FILTER (WHERE 1 = 1), SUM(CASE WHEN TRUE THEN 1 ELSE 0 END) FROM people", DOMAIN)
+    assert [i.condition for i in asked.items] == [None] * 2
+    for where in ("1 = 0", "1 = 1 AND FALSE", "age > 9 OR 1 = 1"):
+        with pytest.raises(WorkloadError):
+            condition(where)
+
+
 def test_rows_are_ordered_and_cut_after_the_noise() -> None:
     asked = sf.sql("SELECT region AS r, COUNT(*) FROM people GROUP BY r ORDER BY 2 DESC LIMIT 2", DOMAIN)
     found = asked.answer(sf.release(sf.plan(asked.workload, HUGE, neighbours="add-remove"), TABLE, ledger=None))
