@@ -97,6 +97,14 @@ def test_the_expressions_use_every_operation() -> None:
     assert len(EXPRESSIONS) >= 40
 
 
+@pytest.mark.parametrize("text", ["count(visits where visits.ward == 'A')", "any(visits.urgent == true)"])
+def test_two_signs_say_that_values_are_equal(text: str) -> None:
+    """As the conditions of queries have it."""
+    assert parse_feature(text, SCOPE) == parse_feature(text.replace("==", "="), SCOPE)
+    with pytest.raises(InvalidInput, match="a value belongs here|character"):
+        parse_feature(text.replace("==", "==="), SCOPE)
+
+
 @pytest.mark.parametrize("people", [True, False])
 def test_nobody_changes_anybody_else(people: bool) -> None:
     """Mutants: rows of a day in the order in which they lie; sums of doubles; ranks over all columns of the table; the

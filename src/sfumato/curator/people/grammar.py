@@ -134,9 +134,10 @@ class Scope:
 
 _TOKEN = re.compile(
     r"""\s*(?:(?P<number>[0-9]+(?:\.[0-9]+)?)|(?P<text>'(?:[^']|'')*')|(?P<quoted>"(?:[^"]|"")+")"""
-    r"""|(?P<name>[^\W\d]\w*)|(?P<mark><=|>=|!=|<>|[=<>+\-*/().,]))"""
+    r"""|(?P<name>[^\W\d]\w*)|(?P<mark><=|>=|!=|<>|==|[=<>+\-*/().,]))"""
 )
-_COMPARED = ("=", "!=", "<>", "<", "<=", ">", ">=")
+_EQUAL = ("=", "==")  # as SQL has it, and as the conditions of queries do
+_COMPARED = (*_EQUAL, "!=", "<>", "<", "<=", ">", ">=")
 _WORDS = {"and", "or", "not", "in", "where", "distinct", "true", "false", "date"}
 
 
@@ -256,9 +257,9 @@ class _Reader:
         if token is None:
             return one
         other = self.summed()
-        if token.text in ("=", "!=", "<>"):
+        if token.text in (*_EQUAL, "!=", "<>"):
             found = self.make(token, "equal", one, other)
-            return found if token.text == "=" else self.make(token, "not", found)
+            return found if token.text in _EQUAL else self.make(token, "not", found)
         swapped = token.text in (">", "<=")
         found = self.make(token, "less", *((other, one) if swapped else (one, other)))
         return found if token.text in ("<", ">") else self.make(token, "not", found)
