@@ -210,6 +210,12 @@ class Moments(Strategy):
             if known:
                 left = left - left.mean(axis=1, keepdims=True)
             if np.abs(left).max() > 1e-6 * np.abs(rows).max(initial=1e-300):
+                if np.ptp(rows) == 0:  # whole records, whatever their numbers
+                    by = f" by {', '.join(a for g in dims.groups for a in g)}" if dims.groups else ""
+                    raise NotAnswerable(
+                        f"the number of records{by} was not measured, only what was asked of "
+                        f"{', '.join(self.measures)}; ask for these counts in the plan"
+                    )
                 raise NotAnswerable(f"these sums and counts of {what} were not measured")
             if i is not None:
                 yield i, sums

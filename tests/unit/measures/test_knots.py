@@ -468,6 +468,7 @@ def test_what_was_not_asked_is_named_with_the_query_that_asks_it() -> None:
         ),
         (lambda: release.gini("income", by="area"), by + r"sf.means\(.*, clip=\"best\"\) in"),
         (lambda: release.mean("other", by="area"), r"sums of other by area were not measured; ask sf.means"),
+        (lambda: release.table(), r"number of records was not measured, only what was asked of income, other; ask for"),
     ):
         with pytest.raises(sf.NotAnswerable, match=said):
             asks()
