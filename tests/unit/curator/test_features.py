@@ -101,7 +101,7 @@ def test_the_expressions_use_every_operation() -> None:
 def test_two_signs_say_that_values_are_equal(text: str) -> None:
     """As the conditions of queries have it."""
     assert parse_feature(text, SCOPE) == parse_feature(text.replace("==", "="), SCOPE)
-    with pytest.raises(InvalidInput, match="^character "):
+    with pytest.raises(InvalidInput, match=r"^character "):
         parse_feature(text.replace("==", "==="), SCOPE)
 
 
