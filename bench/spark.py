@@ -4,6 +4,7 @@
     OPENBLAS_NUM_THREADS=1 python bench/spark.py --workers               # local-cluster of 1 and of 2 executors
     OPENBLAS_NUM_THREADS=1 python bench/spark.py --wide                  # memory at 161,700 tables of 1,000 cells
     OPENBLAS_NUM_THREADS=1 python bench/spark.py --large [rows, 10^8]    # one release of generated rows, on local[2]
+    OPENBLAS_NUM_THREADS=1 python bench/spark.py --first [rows, 300,000] # a process from its start to its first release
 
 The rows are those of bench/engines.py. A road is taken three times in one session: the first time Java compiles.
 """
@@ -32,6 +33,7 @@ from sfumato.curator.rows.sources import open_source
 from sfumato.plans.packing import pack_tables
 from support.spark import SETTINGS
 
+STARTED = time.monotonic()
 TICKS = os.sysconf("SC_CLK_TCK")
 ROWS = """SELECT CASE WHEN random() < .02 THEN NULL ELSE (random() * 99)::smallint END AS age,
  CASE WHEN random() < .02 THEN NULL ELSE (1 + floor(random() * 6)::int)::varchar END AS class,
@@ -171,6 +173,20 @@ def large(rows: int) -> None:
     spark.stop()
 
 
+def first(rows: int) -> None:
+    """From the start of a process to its first release, and a second: with 200 partitions, as Spark has it by itself."""
+    spark = session("local[2]", **{"spark.sql.shuffle.partitions": "200"})
+    frame = spark.range(0, rows, 1, 2).selectExpr(*GENERATED)
+    whole = sf.Domain(dict(zip(frame.columns, domain().attributes.values(), strict=True)))
+    plan = sf.plan(sf.marginals(whole, order=3), sf.gdp(1), neighbours="add-remove", mechanism="marginals")
+    for what in ("first", "second"):
+        cells = len(sf.release(plan, frame, ledger=None).answers)
+        print(
+            f"  {what}: {cells:,} cells, {spent()} CPU-s, {time.monotonic() - STARTED:.1f} s of the clock", flush=True
+        )
+    spark.stop()
+
+
 class Steps:
     """Says how far the engine is."""
 
@@ -219,6 +235,8 @@ if __name__ == "__main__":
             wide()
         case ["--large", *rows]:
             large(int(rows[0]) if rows else 10**8)
+        case ["--first", *rows]:
+            first(int(rows[0]) if rows else 300_000)
         case ["--workers"]:
             main(2_000_000, ["local-cluster[1,1,1024]", "local-cluster[2,1,1024]"])
         case arguments:
