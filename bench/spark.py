@@ -174,7 +174,7 @@ def large(rows: int) -> None:
 
 
 def first(rows: int) -> None:
-    """From the start of a process to its first release, and a second: with 200 partitions, as Spark has it by itself."""
+    """From the start of a process to its first release, and a second, with 200 partitions as Spark has by itself."""
     spark = session("local[2]", **{"spark.sql.shuffle.partitions": "200"})
     frame = spark.range(0, rows, 1, 2).selectExpr(*GENERATED)
     whole = sf.Domain(dict(zip(frame.columns, domain().attributes.values(), strict=True)))
