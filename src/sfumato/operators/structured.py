@@ -120,6 +120,22 @@ class Prefix(Contiguous):
         return _cumulative_from_zero(vectors[::-1])[:0:-1]
 
 
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Runs(Contiguous):
+    """The runs that are given, each from a cell up to another that it leaves out: (rows, n)."""
+
+    first: NDArray[np.int64]
+    last: NDArray[np.int64]
+    n: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return (len(self.first), self.n)
+
+    def spans(self) -> tuple[Numbers, Numbers]:
+        return self.first, self.last
+
+
 @storable
 @dataclass(frozen=True, slots=True, repr=False)
 class AllRange(Contiguous):

@@ -26,8 +26,10 @@ from sfumato.domain.ordered import format_day as day_shown
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import Block, Dense
 from sfumato.operators.base import FloatArray
+from sfumato.operators.structured import Runs
 from sfumato.plans.planned import is_answered
-from sfumato.plans.predictions import check_confidence, entry_biases, widest_sum_margin
+from sfumato.plans.predictions import check_confidence, entry_biases, interval_margins, widest_sum_margin
+from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.releases.answers import SIZE_ERRORS, fieller_interval, too_few_note
 from sfumato.releases.ends import column_heading
 from sfumato.workloads.levels import lift_to_attribute, table_block
@@ -39,7 +41,7 @@ Numbers = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
 """Values, standard errors, lower and upper ends: (rows, groups) each, NaN where nothing is known."""
 
 _ROUNDING = 1e-9  # of a share: far above what double precision leaves of a ratio, far below what anybody reads
-_MOST_CELLS = 10_000  # rows of as many numbers each take 0.8 GB, and a ratio a few such arrays
+_MOST_CELLS = 10_000  # rows of as many numbers each take 0.8 GB, and their margins a few such arrays
 _FALLS = "noise makes it fall somewhere"
 _INSTEAD = "; that of release.project() never does"
 
@@ -49,13 +51,13 @@ def by_names(by: str | Sequence[str]) -> tuple[str, ...]:
     return (by,) if isinstance(by, str) else tuple(by)
 
 
-def rows_block(release: Release, attribute: str, rows: FloatArray, by: tuple[str, ...]) -> Block:
+def rows_block(release: Release, attribute: str, rows: FloatArray | Runs, by: tuple[str, ...]) -> Block:
     """Rows over one attribute's cells, within each cell of `by`."""
     (domain := release.plan.workload.domain).columns((attribute, *by))
     table = table_block(domain, by)
-    if len(rows) == 1 and (rows == 1).all():
+    if not isinstance(rows, Runs) and len(rows) == 1 and (rows == 1).all():
         return table  # the records of a group, measured with the attribute or without
-    owner, factor = lift_to_attribute(domain, attribute, Dense(rows))
+    owner, factor = lift_to_attribute(domain, attribute, rows if isinstance(rows, Runs) else Dense(rows))
     found = Block(((owner,), *table.groups), (factor, *table.factors))
     if owner in domain.measures and not is_answered(release.plan.strategy, found):
         # of the records that have a number in other measures too, where nothing else was measured
@@ -148,14 +150,15 @@ class GroupSizes:
     notes: list[str]
 
 
-def _group_sizes(release: Release, counts: RowsWithin, level: float) -> GroupSizes:
-    """`counts`: the records of each group."""
+def _group_sizes(release: Release, counts: RowsWithin, level: float, alone: RowsWithin | None = None) -> GroupSizes:
+    """`counts`: the records of each group; `alone`: the same as a block of their own, where theirs is long."""
     raw = release.raw
 
     def margins(block: Block) -> FloatArray:
         return raw.margins(block, level)
 
-    size, variance, half = (counts.shaped(what)[0] for what in (raw.answer_block, raw.variances, margins))
+    size, variance = (counts.shaped(what)[0] for what in (raw.answer_block, raw.variances))
+    half = (alone or counts).shaped(margins)[0]
     error = np.sqrt(variance)
     bias = entry_biases(raw.plan.strategy, counts.block)[0]
     off = 0.0 if bias is None else float(bias.max())
@@ -200,12 +203,79 @@ def ratio_interval(
     top, bottom = parts[:2]
     first = slice(bottom.at.start or 0, (bottom.at.start or 0) + 1)
     sizes = _group_sizes(release, replace(bottom, at=first), level)
-    value, error, low, high = clip_interval(_fieller_arrays(raw, parts, level, sizes.told), clip)
+    numbers = _fieller_arrays(raw, parts, level, sizes.told)
+    return sizes, _shown_ratio(release, (top, bottom), sizes, numbers, clip)
+
+
+def _shown_ratio(
+    release: Release,
+    parts: tuple[RowsWithin, RowsWithin],
+    sizes: GroupSizes,
+    numbers: Numbers,
+    clip: tuple[float | FloatArray, float | FloatArray],
+) -> Numbers:
+    """A ratio within `clip`; projected, that of the possible table, to which its interval goes."""
+    value, error, low, high = clip_interval(numbers, clip)
     if release.projection is not None:
-        a, b = (part.shaped(release.answer_block) for part in (top, bottom))
+        a, b = (part.shaped(release.answer_block) for part in parts)
         value = np.clip(np.divide(a, b, out=np.full_like(a, np.nan), where=(b > 0) & sizes.told), *clip)
         error, low, high = np.full_like(a, np.nan), np.minimum(low, value), np.maximum(high, value)
-    return sizes, (value, error, low, high)
+    return value, error, low, high
+
+
+@dataclass(frozen=True, slots=True)
+class RunsWithin:
+    """Of the first cells of an attribute, within groups: each cell, those up to it, those after it, and all of them.
+
+    They are runs of cells, so that no row is written out, and of one block, so that their noise is of one measurement.
+    """
+
+    cells: RowsWithin
+    upto: RowsWithin
+    whole: RowsWithin
+    after: RowsWithin
+    alone: RowsWithin  # `whole` by itself, of which margins are found without those of all other rows
+
+    def variances(self, raw: Release) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """(of cells, of those up to them, of all, covariances of those up to a cell with all), by row and group."""
+        cells, upto, whole, after = (
+            np.where(np.isfinite(v := part.shaped(raw.variances)), v, np.nan)
+            for part in (self.cells, self.upto, self.whole, self.after)
+        )
+        return cells, upto, whole, (whole + upto - after) / 2
+
+
+def _runs_within(release: Release, attribute: str, n: int, by: tuple[str, ...]) -> RunsWithin:
+    """Those of the first n cells. Raises NotAnswerable where only runs are told, each by noise of its own."""
+    domain = release.plan.workload.domain
+    ends, nothing = np.arange(1, n + 1), np.zeros(n, dtype=np.int64)
+    first = np.concatenate([ends - 1, nothing, [0], ends])
+    last = np.concatenate([ends, ends, [n], np.full(n, n)])
+    block = rows_block(release, attribute, Runs(first, last, domain[attribute].size), by)
+    weights = np.arange(1.0, domain[attribute].size + 1)[None]
+    release.plan.strategy.check(rows_block(release, attribute, weights, by))
+    groups = math.prod(domain.sizes(by))
+    all_of_them = rows_block(release, attribute, Runs(nothing[:1], ends[-1:], domain[attribute].size), by)
+    places = (slice(n), slice(n, 2 * n), slice(2 * n, 2 * n + 1), slice(2 * n + 1, 3 * n + 1))
+    cells, upto, whole, after = (RowsWithin(block, len(first), groups, at) for at in places)
+    return RunsWithin(cells, upto, whole, after, RowsWithin(all_of_them, 1, groups, slice(1)))
+
+
+def _share_numbers(
+    release: Release, attribute: str, n: int, by: tuple[str, ...], level: float, *, upto: bool
+) -> tuple[GroupSizes, Numbers]:
+    """The share of each of the first n cells, or of those up to it, in all of them."""
+    raw = release.raw
+    runs = _runs_within(raw, attribute, n, by)
+    sizes = _group_sizes(release, runs.whole, level, runs.alone)
+    top = runs.upto if upto else runs.cells
+    a, b = (part.shaped(raw.answer_block) for part in (top, runs.whole))
+    cells, below, whole, both = runs.variances(raw)
+    if not upto:  # a cell is what it adds to those before it
+        both = np.diff(both, axis=0, prepend=0.0)
+    z = widest_sum_margin(level, raw.measurement.noise)
+    found = fieller_interval(a, np.where(sizes.told, b, np.nan), below if upto else cells, whole, both, z)
+    return sizes, _shown_ratio(release, (top, runs.whole), sizes, found, (0.0, 1.0))
 
 
 def _fieller_arrays(raw: Release, parts: Sequence[RowsWithin], level: float, told: NDArray[np.bool_]) -> Numbers:
@@ -262,15 +332,6 @@ def _flatten_or_none(values: FloatArray) -> list[float | None]:
     return [None if math.isnan(v) else v for v in values.T.reshape(-1).tolist()]
 
 
-def _refuse_many_cells(attribute: str, cells: int, what: str) -> None:
-    """Shares and quantiles take a row of all cells for each cell, with an error of its own."""
-    if cells > _MOST_CELLS:
-        raise NotAnswerable(
-            f"{attribute} has {cells:,} cells, and {what} are told of at most {_MOST_CELLS:,}: ask for counts "
-            "of ranges, which release.ask gives, or declare wider cells in the next plan"
-        )
-
-
 def group_shares(release: Release, attribute: str, within: str | Sequence[str] = (), confidence: float = 0.95) -> Frame:
     """Share of each cell of an attribute within each cell of others.
 
@@ -284,16 +345,14 @@ def group_shares(release: Release, attribute: str, within: str | Sequence[str] =
         than 5 standard errors of their size.
 
     Raises:
-        NotAnswerable: What it needs was not measured, or there are more than 10,000 cells.
+        NotAnswerable: What it needs was not measured.
         DomainError: A name is unknown, or two names belong to one attribute.
         PlanError: The confidence is no such probability.
     """
     level, by = check_confidence(confidence), by_names(within)
     domain = release.plan.workload.domain
     domain.columns((attribute, *by))
-    n = domain[attribute].size
-    _refuse_many_cells(attribute, n, "shares")
-    found = ratio_interval(release, attribute, (np.eye(n), np.ones((n, n))), by, level, (0.0, 1.0))
+    found = _share_numbers(release, attribute, domain[attribute].size, by, level, upto=False)
     groups = math.prod(domain.sizes(by))
     return group_frame(release, by, {column_heading(attribute): list(domain[attribute].labels) * groups}, found)
 
@@ -317,7 +376,7 @@ def cumulative_shares(
 
     Raises:
         PlanError: The attribute has no order, or the confidence is no such probability.
-        NotAnswerable: What it needs was not measured, or there are more than 10,000 cells.
+        NotAnswerable: What it needs was not measured.
         DomainError: A name is unknown, or two names belong to one attribute.
     """
     level, names = check_confidence(confidence), by_names(by)
@@ -329,10 +388,7 @@ def cumulative_shares(
             f"{attribute} has no order; a CDF needs sf.Integers, sf.Bins or sf.Dates (in a spec type integer, number "
             "or date)"
         )
-    n = len(declared.declared_labels)
-    _refuse_many_cells(attribute, n, "shares")
-    rows, ones = declared_rows(declared, np.tri(n)), declared_rows(declared, np.ones((n, n)))
-    sizes, numbers = ratio_interval(release, attribute, (rows, ones), names, level, (0.0, 1.0))
+    sizes, numbers = _share_numbers(release, attribute, len(declared.declared_labels), names, level, upto=True)
     found = _warn_falling(release, sizes, numbers[0]), numbers
     groups = math.prod(domain.sizes(names))
     label = [f"up to {t}" for t in declared.declared_labels]
@@ -388,7 +444,7 @@ def attribute_quantiles(
     Raises:
         PlanError: The attribute is neither numeric nor of dates, or a probability does not lie strictly between 0 and
             1.
-        NotAnswerable: What it needs was not measured, or no probability is given, or there are more than 10,000 cells.
+        NotAnswerable: What it needs was not measured, or no probability is given.
         DomainError: A name is unknown, or two names belong to one attribute.
     """
     level, names = check_confidence(confidence), by_names(by)
@@ -397,16 +453,14 @@ def attribute_quantiles(
     intervals = numeric_attribute(release, attribute)[0].intervals if days is None else list(days)
     wanted = read_probabilities(probabilities)
     edges, whole = np.asarray(intervals, dtype=np.float64), declared.kind in ("integer", "date")
-    _refuse_many_cells(attribute, len(edges), "quantiles")
-    tri = np.tri(len(edges))
-    sizes = _group_sizes(release, _rows_within(release, attribute, declared_rows(declared, tri[-1:]), names), level)
-    upto = group_answers(release.raw, attribute, declared_rows(declared, tri), names)
-    shown = (
-        upto if release.projection is None else group_answers(release, attribute, declared_rows(declared, tri), names)
-    )
+    everybody = declared_rows(release.plan.workload.domain[attribute], np.ones((1, len(edges))))
+    sizes = _group_sizes(release, _rows_within(release, attribute, everybody, names), level)
+    runs = _runs_within(release.raw, attribute, len(edges), names)
+    upto = runs.upto.shaped(release.raw.answer_block)
+    shown = upto if release.projection is None else runs.upto.shaped(release.answer_block)
     found: list[tuple[FloatArray, ...]] = []
     for p in wanted:
-        half = _half_widths(release.raw, attribute, declared_rows(declared, tri - p), names, level)
+        half = _threshold_margins(release.raw, attribute, runs, names, p, level)
         low, high = _quantile_brackets(upto - p * upto[-1], half, edges, whole=whole)
         value = _quantile_crossing(shown, p, edges, whole=whole)
         found.append((value, np.minimum(low, value), np.maximum(high, value)))
@@ -418,6 +472,21 @@ def attribute_quantiles(
         columns[key] = [v if v is None else day_shown(int(v)) for v in values] if days is not None else values
     columns["note"] = [note for note in sizes.notes for _ in wanted]
     return Frame(columns)
+
+
+def _threshold_margins(
+    raw: Release, attribute: str, runs: RunsWithin, by: tuple[str, ...], p: float, level: float
+) -> FloatArray:
+    """Half-widths of the intervals of the counts up to each cell less p times all, (cells, groups)."""
+    noise, n = raw.measurement.noise, runs.upto.at.stop - runs.upto.at.start
+    laplace = isinstance(noise, DiscreteLaplace)
+    if laplace and n <= _MOST_CELLS:  # sums of few draws reach farther than of many: rows tell how many there are
+        rows = declared_rows(raw.plan.workload.domain[attribute], np.tri(n) - p)
+        return _half_widths(raw, attribute, rows, by, level)
+    _, upto, whole, both = runs.variances(raw)
+    second = np.maximum(upto - 2 * p * both + p**2 * whole, 0.0) / noise.variance
+    second = np.where(np.isnan(second), np.inf, second)
+    return interval_margins(level, second, np.full_like(second, np.nan) if laplace else None, noise)
 
 
 def read_probabilities(given: Sequence[float]) -> list[float]:

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import sfumato as sf
+from sfumato.privacy.noise import DiscreteLaplace
+from sfumato.releases import quantiles as statistics
 from sfumato.releases.answers import too_few_note
 
 SIZES = (0, 3, 100_000)
@@ -200,15 +202,68 @@ def test_a_size_that_rounds_to_nothing_has_no_sign() -> None:
     assert too_few_note(-0.04, 2.0) == "too few to tell: 0.0 ± 2.0 records"
 
 
-def test_statistics_of_too_many_cells_are_refused_before_memory_ends() -> None:
-    """Mutants: no limit, or one of the declared cells' number squared; a limit that the next smaller domain meets."""
-    for cells, refused in ((10_001, True), (60, False)):
-        domain = sf.Domain({"x": sf.Integers(1, cells)})
-        plan = sf.plan(sf.identity(domain), sf.gdp(100), neighbours="add-remove")
+@pytest.mark.parametrize("budget", [sf.gdp(1), sf.pure(1)])
+@pytest.mark.parametrize("by", [(), ("g",)])
+def test_shares_are_those_of_rows_that_are_written_out(budget: sf.Budget, by: tuple[str, ...]) -> None:
+    """By drawn plans. Mutants: the covariance of a cell that of all cells up to it; what comes after left out; all
+    cells, declared or not."""
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        n, outside = int(rng.integers(2, 30)), {"outside": "other", "missing": "other"} if seed % 2 else {}
+        domain = sf.Domain({"x": sf.Integers(1, n, **outside), "g": sf.Categories(["a", "b", "c"])})  # type: ignore[arg-type]
+        plan = sf.plan(sf.marginals(domain, upto=2), budget, neighbours="add-remove")
+        release = sf.release(plan, sf.Histogram(rng.poisson(200, domain.shape)), ledger=None)
+        size = domain["x"].size
+        rows = {"share": np.eye(size), "cdf": np.pad(np.tri(n), ((0, 0), (0, size - n)))}
+        for what, row in rows.items():
+            whole = np.pad(np.ones((len(row), len(row))), ((0, 0), (0, size - len(row))))
+            wanted = statistics.ratio_interval(release, "x", (row, whole), by, 0.9, (0.0, 1.0))[1]
+            found = getattr(release, what)("x", by, confidence=0.9)
+            for name, values in zip(("share", "standard_error", "low", "high"), wanted, strict=True):
+                np.testing.assert_allclose(
+                    np.array(found[name], dtype=float), values.T.reshape(-1), rtol=1e-9, atol=1e-12
+                )
+
+
+@pytest.mark.parametrize("p", [0.01, 0.5, 0.93])
+def test_ends_of_quantiles_are_those_of_rows_that_are_written_out(p: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutants: no covariance of a count with all; the widest margin of Laplace noise below what it is for few draws."""
+    domain = sf.Domain({"x": sf.Integers(1, 25), "g": sf.Categories(["a", "b", "c"])})
+    for budget in (sf.gdp(1), sf.gdp(9), sf.pure(1)):
+        plan = sf.plan(sf.ranges(domain, "x"), budget, neighbours="add-remove")
         release = sf.release(plan, sf.Histogram(np.full(domain.shape, 9)), ledger=None)
-        for ask in (lambda r: r.quantiles("x", [0.5]), lambda r: r.cdf("x"), lambda r: r.share("x")):
-            if refused:
-                with pytest.raises(sf.NotAnswerable, match=r"10,001 cells, and (quantiles|shares) are told of at most"):
-                    ask(release)
-            else:
-                assert len(ask(release).to_pandas()) in (1, cells)
+        runs = statistics._runs_within(release, "x", 25, ())
+        rows = statistics._half_widths(release, "x", np.tri(25) - p, (), 0.99)
+        with monkeypatch.context() as patch:
+            patch.setattr(statistics, "_MOST_CELLS", 0)
+            found = statistics._threshold_margins(release, "x", runs, (), p, 0.99)
+        if isinstance(release.measurement.noise, DiscreteLaplace):
+            assert (found >= rows * (1 - 1e-9)).all()
+            assert (found <= rows * 1.3).all()
+        else:
+            np.testing.assert_allclose(found, rows, rtol=1e-9)
+
+
+def test_statistics_of_many_cells_take_no_row_of_all_cells_for_each() -> None:
+    """A million cells: rows would take 8 TB. Mutant: rows that are written out."""
+    cells = 1_000_001
+    domain = sf.Domain({"x": sf.Integers(0, cells - 1)})
+    for budget in (sf.gdp(100), sf.pure(100)):
+        plan = sf.plan(sf.identity(domain), budget, neighbours="add-remove")
+        release = sf.release(plan, sf.Histogram(np.full(domain.shape, 9)), ledger=None)
+        found = release.quantiles("x", [0.5])
+        assert found["low"][0] <= 500_000 <= found["high"][0]
+        assert found["high"][0] - found["low"][0] < 10
+        assert release.cdf("x")["share"][-1] == 1
+        assert len(release.share("x")["share"]) == cells
+
+
+def test_where_runs_alone_are_told_there_are_no_shares() -> None:
+    """Sums of fewest nodes are not those of their parts. Mutant: the covariance of runs whose noise is their own."""
+    domain = sf.Domain({"x": sf.Integers(1, 64)})
+    how = {"strategy": "tree", "reconstruction": "canonical"}
+    plan = sf.plan(sf.ranges(domain, "x"), sf.gdp(1), neighbours="add-remove", **how)  # type: ignore[arg-type]
+    release = sf.release(plan, sf.Histogram(np.full(64, 9)), ledger=None)
+    for ask in (lambda: release.cdf("x"), lambda: release.share("x"), lambda: release.quantiles("x", [0.5])):
+        with pytest.raises(sf.NotAnswerable):
+            ask()
