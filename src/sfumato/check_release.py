@@ -758,7 +758,15 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         a = next(a for name, a in plan.workload.domain.attributes["~map"] if name == own.attribute)
         at = [*a.levels[:-1], own.name].index(own.name)  # the last is of cells, also by the attribute's name
         groups = [row[at] for row in a.source] + [None] * ("other" in (a.outside, a.missing))
-        right = fingerprint([own.attribute, plan.unit.within.codes]) == own.digest
+        hashed, _, cells = own.digest.partition(":")  # of the groups, and of the rule of cells; in 0.2 of groups alone
+        rule = {"~class": "Codes", "kind": "hierarchy", "codes": [row[-1] for row in a.source]}
+        rule |= {"outside": a.outside, "missing": a.missing}
+        rule |= {key: a[key] for key in ("edition", "columns") if a.get(key)}
+        if a.beginnings:
+            rule["prefixes"] = [text for text, _ in a.beginnings]
+            rule["prefix_cells"] = [rule["codes"].index(code) for _, code in a.beginnings]
+        right = fingerprint([own.attribute, plan.unit.within.codes]) == hashed
+        right = right and (cells == fingerprint(rule) or (not cells and a.edition is None))
         self.must("unit", "records are replaced within groups that their hash does not say", right)
         right = len(groups) == len(codes) and len({*zip(groups, codes, strict=True)}) == len({*groups}) == len({*codes})
         right = right and own.name in (*a.levels, own.attribute)

@@ -263,6 +263,10 @@ def _groups(*, named: bool) -> Callable[[Forged], None]:
     return tell
 
 
+def _other_blocks(f: Forged) -> None:
+    f.plan["unit"]["within"]["digest"] = f.plan["unit"]["within"]["digest"][:64] + ":" + "0" * 64
+
+
 def _renamed_groups(f: Forged) -> None:
     f.plan["unit"]["within"]["name"] = "county"
 
@@ -757,6 +761,7 @@ LIES: dict[str, Lie] = _FORMS | {
     "records may go anywhere": Lie(_anybody, "total", _WITHIN),
     "records stay in their blocks": Lie(_groups(named=True), "unit", _WITHIN),
     "records stay in blocks that are hashed as states": Lie(_groups(named=False), "unit", _WITHIN),
+    "states are of other blocks": Lie(_other_blocks, "unit", _WITHIN),
     "states are called counties": Lie(_renamed_groups, "unit", _WITHIN),
     "the ledger's line has no groups": Lie(_line(10, '["replace-one", null, 1]'), "unit", _WITHIN, follow=False),
     "release.json: the groups": Lie(_said("privacy", "within", value=[]), "files", _WITHIN, last=True),
