@@ -379,6 +379,43 @@ def test_foreign_classes_are_not_believed(block: Block, noise: NoiseLaw, price: 
     assert ledger.entries() == ()
 
 
+class Amount:
+    """A number that says once that it is a flag, of which no copy is made, and then a fraction of any size."""
+
+    numerator, denominator = _numerator, _denominator = 0, 1
+    asked = 0
+
+    @property
+    def __class__(self) -> Any:
+        self.asked += 1
+        return bool if self.asked == 1 else Fraction
+
+    def __mul__(self, other: Any) -> Any:
+        return self
+
+    def __lt__(self, other: Any) -> bool:
+        return False
+
+    def __ge__(self, other: Any) -> bool:
+        return True
+
+    __gt__ = __lt__
+
+    def __str__(self) -> str:
+        return "0"
+
+
+def test_of_what_class_a_value_is_it_does_not_say_itself() -> None:
+    """Mutant: values told apart by isinstance, which believes `__class__`: exact counts then came out for nothing."""
+    price, ledger = GaussianEvent(Fraction(1)), sf.Ledger.in_memory(sf.gdp("1e-9"))
+    object.__setattr__(price, "mu_squared", Amount())
+    with pytest.raises(sf.errors.PlanError, match="library's own"):
+        line_curator(ledger, source=Untouchable()).measure(
+            [CELLS], RoundedGaussian(Fraction(1, 2**10)), price, name="n", plan_hash="h"
+        )
+    assert ledger.entries() == ()
+
+
 def test_a_foreign_operator_may_be_asked_and_is_measured_as_its_matrix() -> None:
     """Mutant: `as_operator` passes it on; its release is then refused, or priced by its own word."""
     found = sf.plan(sf.queries(Understated(), LINE), sf.gdp(1), neighbours="add-remove", mechanism="gaussian")
