@@ -440,7 +440,7 @@ class Debits:
         _check_name(name)
         check_hash(plan_hash, "plan_hash")
         whom = self._admit(state, unit, table)
-        cost = event_price(event, self.currency)
+        cost = event_price(event, state.currency)
         taken = state.find(name)
         if taken is not None:
             raise NameTaken(

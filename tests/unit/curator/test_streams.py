@@ -200,6 +200,18 @@ def test_a_stream_in_memory_is_the_same(monkeypatch: Any) -> None:
     assert receipt.sequence == made.paid[0]
 
 
+def test_what_is_told_of_a_stream_is_a_copy_of_what_it_measures_by() -> None:
+    """Its arrays can be changed. Mutant: the terms themselves told, so that a multiple is what was not paid for."""
+    of = terms()
+    made, _ = open_public_stream(_memory_with_bits(), of, price(of), name="s", plan_hash=HASH)
+    for family in made.terms.families:
+        assert family.multiples is not None
+        family.multiples[:] = 2**of.grain
+    made.terms.filter.runs[:] = 1
+    for t, wanted in enumerate(exact(of, TABLES[:PERIODS])):
+        assert (np.concatenate(made.append(sf.Histogram(TABLES[t]), f"p{t}").values) == wanted).all()
+
+
 def test_no_period_is_measured_within_another() -> None:
     """In memory, too: two draws for one period would cost what one does. Who proposes what is counted is not trusted.
 

@@ -58,18 +58,19 @@ class _PeriodFailed(Exception):
 class PublicStream:
     """Noisy values of period after period; made by `stream` and `resume_stream`. All it shows is public.
 
-    `terms` say what was paid for, `about` is what was given at the opening. It belongs to one process, and can be
-    neither copied nor pickled.
+    `terms` say what was paid for, and are a copy of what is measured by; `about` is what was given at the opening. It
+    belongs to one process, and can be neither copied nor pickled.
     """
 
-    __slots__ = ("_chain", "_held", "_process", "_starts", "_states", "about", "terms")
+    __slots__ = ("_chain", "_held", "_process", "_starts", "_states", "_terms", "about", "terms")
 
     def __init__(self, held: CuratedTable, chain: Chain[StreamProgress], states: States) -> None:
         self._held, self._chain, self._states = held, chain, states
         self._process = os.getpid()
         opening = chain.read().state.opening
-        self.terms, self.about = opening.terms, opening.about
-        self._starts = first_cells(self.terms, held.grid.shape)
+        self._terms = opening.terms
+        self.terms, self.about = rebuild_values((opening.terms, opening.about))
+        self._starts = first_cells(self._terms, held.grid.shape)
 
     @property
     def published(self) -> tuple[Published, ...]:
@@ -125,7 +126,7 @@ class PublicStream:
     def _open(self, source: Any, standing: StreamProgress) -> Counts | People:
         """The table of a period. Raises SourceError."""
         held = self._held
-        if self.terms.enforced:
+        if self._terms.enforced:
             rule = standing.opening.names
             return open_people(source, held.grid, held.unit, held.packing, standing.key, as_written=not rule)
         # where nothing is enforced, that a histogram counts few records of a person is promised too
@@ -139,13 +140,13 @@ class PublicStream:
             rows_per_group=unit.rows_per_group,
             packing=held.packing,
         )
-        if held.unit.total_is_public and counts.rows > self.terms.most:
-            raise SourceError(f"a period of this stream has at most {self.terms.most:,} records; plan for more")
+        if held.unit.total_is_public and counts.rows > self._terms.most:
+            raise SourceError(f"a period of this stream has at most {self._terms.most:,} records; plan for more")
         return counts
 
     def _measured(self, turn: Turn[StreamProgress], given: Counts | People, label: str) -> Published:
         """Measure a period in its turn, and write it down."""
-        standing, held, terms = turn.state, self._held, self.terms
+        standing, held, terms = turn.state, self._held, self._terms
         done = len(standing.published)
         state = self._states.read(done, standing.digest)
         found: Published | None = None
@@ -169,7 +170,7 @@ class PublicStream:
         raise BudgetError("a stream holds sums of past tables: it can be neither copied nor pickled; keep its release")
 
     def __repr__(self) -> str:
-        return f"<PublicStream: {len(self.published):,} of {self.terms.filter.periods:,} periods>"
+        return f"<PublicStream: {len(self.published):,} of {self._terms.filter.periods:,} periods>"
 
 
 def open_public_stream(
