@@ -68,8 +68,7 @@ class PublicStream:
         self._held, self._chain, self._states = held, chain, states
         self._process = os.getpid()
         opening = chain.read().state.opening
-        self._terms = opening.terms
-        self.terms, self.about = rebuild_values((opening.terms, opening.about))
+        self._terms, (self.terms, self.about) = opening.terms, rebuild_values((opening.terms, opening.about))
         self._starts = first_cells(self._terms, held.grid.shape)
 
     @property
