@@ -123,7 +123,7 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z\d“'\"])")
 _NUMBER = re.compile(r"[-−]?[\d,]+(\.\d+)?")
 _ENDS = ("low", "high")
 """Names of what are numbers mostly, and else texts."""
-_CELL = re.compile(r"\[([^\s,]+), ([^\s,]+)\)")
+_CELL = re.compile(r"\[([^\s,]+), ([^\s,]+)([)\]])")
 ENGLISH = re.compile(
     r"\b(the|of|and|is|are|were|for|with|by|its|it|than|to|from|be|has|have|which|that|this|they|no|errs?|noise)\b",
     re.I,
@@ -195,7 +195,8 @@ def _say_part(part: str) -> str:
 def _spoken_label(cell: str) -> str:
     """A declared label: a range in words, a number with the marks of the language, another text as it is."""
     if found := _CELL.fullmatch(cell):
-        return say_words("{low} to under {high}", low=local_number(found[1]), high=local_number(found[2]))
+        said = "{low} to under {high}" if found[3] == ")" else "{low} to {high}"
+        return say_words(said, low=local_number(found[1]), high=local_number(found[2]))
     return local_number(cell) if _NUMBER.fullmatch(cell) else cell
 
 
