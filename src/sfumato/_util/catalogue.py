@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -170,6 +170,7 @@ _NOTES = (
     "of records from {low} to {high}",
     "of values cut to {low} to {high}",
     "of values cut at {value}",
+    "of records with a number in {measure} too",
     "mostly cut at {value}, where its mean is {low} to {high}",
     "{share} % of the interval is the width of cells, most of it that of {cell}",
     "too few to tell: {size} ± {half} records",
@@ -187,8 +188,8 @@ def _say_part(part: str) -> str:
     for text in _NOTES:
         pattern = re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>.+)", re.escape(text))
         if found := re.fullmatch(pattern, part):
-            told = {k: _spoken_label(v) if k == "cell" else local_number(v) for k, v in found.groupdict().items()}
-            return say_words(text, **told)
+            ways: dict[str, Callable[[str], str]] = {"cell": _spoken_label, "measure": str}  # others are numbers
+            return say_words(text, **{k: ways.get(k, local_number)(v) for k, v in found.groupdict().items()})
     return part
 
 

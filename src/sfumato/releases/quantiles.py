@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato._util.frames import Frame
+from sfumato._util.frames import Frame, safe_text
 from sfumato.domain import Attribute, Dates
 from sfumato.domain.ordered import format_day as day_shown
 from sfumato.errors import NotAnswerable, PlanError
@@ -77,6 +77,16 @@ def measures_beside(release: Release, names: Sequence[str]) -> list[tuple[str, .
         if set(names) <= set(query.attributes)
     }
     return sorted((j for j in joined if j), key=lambda j: (len(j), j))
+
+
+def beside_note(others: Sequence[str]) -> str:
+    """Of which records sums of a measure are told, where these need a number in other measures too; else ""."""
+    return f"of records with a number in {', '.join(map(safe_text, others))} too" if others else ""
+
+
+def others_joined(release: Release, measure: str, block: Block) -> list[str]:
+    """The other measures in which a record needs a number to be counted in a block."""
+    return [m for m in release.plan.workload.domain.measures if m in block.attributes and m != measure]
 
 
 def _shape_rows(values: FloatArray, rows: int, groups: int, block: Block) -> FloatArray:
@@ -142,10 +152,11 @@ def _ratio_rows(
 
 @dataclass(frozen=True, slots=True)
 class GroupSizes:
-    """Sizes of groups, unprojected: which can be told from noise, and what is said of the others."""
+    """Sizes of groups, unprojected: which can be told from noise, what is said of the others, and `beside_note`."""
 
     told: NDArray[np.bool_]
     notes: list[str]
+    beside: str = ""
 
 
 def _group_sizes(release: Release, counts: RowsWithin, level: float) -> GroupSizes:
@@ -200,6 +211,7 @@ def ratio_interval(
     top, bottom = parts[:2]
     first = slice(bottom.at.start or 0, (bottom.at.start or 0) + 1)
     sizes = _group_sizes(release, replace(bottom, at=first), level)
+    sizes = replace(sizes, beside=beside_note(others_joined(release, attribute, bottom.block)))
     value, error, low, high = clip_interval(_fieller_arrays(raw, parts, level, sizes.told), clip)
     if release.projection is not None:
         a, b = (part.shaped(release.answer_block) for part in (top, bottom))

@@ -168,7 +168,7 @@ def test_sdmx_is_valid_and_reads_the_same(release: sf.Release, folder: Path) -> 
 
 
 def test_structures_of_names_with_a_bar_and_of_no_table_are_valid(tmp_path: Path) -> None:
-    """Mutants: parts of the message told apart by a bar that names may hold; lists of nothing where no table is asked."""
+    """Mutants: parts of the message told apart by a bar that names may hold; empty lists where no table is asked."""
     from pysdmx.io import read_sdmx
 
     domain = sf.Domain({"net | gross": sf.Categories(["x|y", "z"]), "age": 3})
