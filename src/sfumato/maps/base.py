@@ -120,7 +120,11 @@ def exact_matmul(matrix: Numbers, vectors: Numbers) -> Numbers:
 def absolute_sums(matrix: NDArray[np.int64], power: int) -> Numbers:
     """(columns,) sums of |entry|^power, power 1 or 2, in Python integers; entries above -2^63."""
     magnitude = np.abs(matrix)
-    if int(magnitude.max(initial=0)) ** power * matrix.shape[0] < INT64:
+    most = int(magnitude.max(initial=0)) ** power * matrix.shape[0]
+    if most >= INT64 and power == 2:
+        # columns are seldom as long as that; floating point tells their squares to a billionth, and twice that is safe
+        most = 2 * int(np.einsum("ij,ij->j", matrix, matrix, dtype=np.float64).max())
+    if most < INT64:
         return (np.einsum("ij,ij->j", matrix, matrix) if power == 2 else magnitude.sum(axis=0)).astype(object)
     if len(matrix) <= _FEW_ROWS:
         return (magnitude.astype(object) ** power).sum(axis=0)

@@ -134,7 +134,7 @@ class Found:
     def _prove(self, bound: float) -> None:
         if self.plans and bound > self.bound:
             place = min(range(len(self.plans)), key=lambda i: self.error(self.plans[i]))
-            self.plans[place] = replace(self.plans[place], bound=bound)
+            self.plans[place] = self.plans[place].annotated(bound=bound)
 
     def error(self, plan: Plan) -> float:
         """What plans are compared by."""
