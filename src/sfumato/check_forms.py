@@ -72,7 +72,7 @@ Categories outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none editi
     prefixes?:[[text|size]] columns?:[text]
 CellCounts attributes:[text] values:float64*
 Cells n:size
-Certificate method:'apart'|'cells'|'pairs'|'classes'|'cliques'|'products' classes:[int] cliques:[[[count]]]
+Certificate method:'apart'|'cells'|'pairs'|'joined'|'classes'|'cliques'|'products' classes:[int] cliques:[[[count]]]
     products:Products|none
 Codes kind:text outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none edition?:size
     codes:[text] cells?:[count] trim?:bool ignore_case?:bool prefixes?:[text] prefix_cells?:[count]
