@@ -229,10 +229,10 @@ StreamOpening terms:StreamTerms unit:PrivacyUnit price:Event about:any holder:te
     plan_hash:text names?:count people?:count
 StreamPlan workload:Workload budget:Budget unit:PrivacyUnit mechanism:text objective:text strategy:Residuals
     terms:StreamTerms price:Event periods:Periods bound:float|none records:count|none notes:[text]
-    considered:[Candidate]
+    considered:[Candidate] worst_bound?:float|none
 StreamRelease plan:StreamPlan published:[Published] provenance:Provenance
 StreamTerms filter:IntegerFilter|WindowFilter families:[FamilyMap] grain:int noise:RoundedGaussian participations:size
-    apart:size most:size certificate:Certificate|none enforced?:bool cut?:count
+    apart:size most:size certificate:Certificate|none enforced?:bool cut?:count total?:WindowFilter|none
 Sum parts:[Operator]
 TableCounts attributes:[[text]] values:[float64*]
 Terms epochs:Epochs answer:Noise|none move:count
