@@ -404,6 +404,24 @@ def test_the_worst_period_of_a_year_errs_at_most_a_twentieth_more_than_is_proved
         assert "in the worst period" in str(plan.describe())
 
 
+def test_a_total_has_no_filter_of_its_own_where_errors_would_not_add_up() -> None:
+    """Cells that are known to be empty tie the total to tables. Mutants: a filter of its own there, for the
+    largest error, or for a strategy that was asked for."""
+    over = sf.periods(30, per_person=5, apart=6, objective="mean")
+    domain = sf.Domain({"sex": 2, "ward": 5})
+    work = sf.marginals(domain, upto=1)
+    assert planned(work, periods=over).terms.total is not None
+    tied = sf.Domain({"sex": 2, "ward": 5}, impossible=["sex == 0 and ward == 1"])
+    others: list[Any] = [
+        planned(sf.marginals(tied, upto=2), periods=over),
+        planned(work, periods=over, neighbours="replace-one"),
+        planned(work, periods=over, objective="max"),
+        planned(work, periods=over, mechanism=sf.mechanisms.continual(strategy="banded")),
+        planned(work, periods=replace(over, objective="worst")),
+    ]
+    assert [plan.terms.total for plan in others] == [None] * len(others)
+
+
 def test_answers_of_two_filters_err_as_they_say(tmp_path: Path) -> None:
     """Of 400 streams of noise alone: the total, whose noise over time is another, and tables, in sums and one by one.
 

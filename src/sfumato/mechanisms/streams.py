@@ -99,7 +99,8 @@ class Continual(Mechanism[StreamPlan]):
             which suits "last 12" and people in several periods that are apart), or, for few periods with one count
             each, "tree" as it is taught and "dense": for people in one of up to 1,024 periods the best of all in the
             mean, for people in several of up to 384 a band that suits totals without tables. None takes the better of
-            "buffers" and, where memory allows, "banded", or "dense" where the total alone is asked of such people.
+            "buffers" and, where memory allows, "banded", or "dense" where the total alone is asked of such people; a
+            total beside tables has "dense" for itself where both together err less.
 
     Raises:
         PlanError: An option is not allowed.
@@ -206,6 +207,8 @@ def _with_own_total(made: StreamPlan, tables: _StreamTables) -> StreamPlan:
     given, terms = made.periods, made.terms
     few = int(made.strategy.multiples[0].sum()) < _LEAST_TOTAL or len(terms.families) < 2
     if few or made.unit.neighbours is not Neighbours.ADD_REMOVE or not suits_totals(given) or given.objective != "mean":
+        return made
+    if made.workload.domain.impossible:  # answers that know of zeros do not err by a sum of what both err
         return made
     try:
         apart = replace(terms, total=lowered_filter(given), cut=0)
