@@ -312,7 +312,8 @@ def test_windows_that_hold_several_periods_are_priced_by_all_patterns() -> None:
 
 def test_the_lowered_band_is_priced_as_it_was_found_and_errs_less() -> None:
     """Of totals; all patterns of a short stream, with one and two rows in each. Mutant: rows of a period that are not
-    squared; the price of the band; the largest number of periods alone."""
+    squared; the price of the band; the largest number of periods alone; a bound of the total in which rows of two
+    classes do not add up."""
     given = sf.periods(14, per_person=4, apart=3, objective="mean")
     used, band = lowered_filter(given), banded_filter(given, 3)
     matrix = heard(used)
@@ -321,15 +322,16 @@ def test_the_lowered_band_is_priced_as_it_was_found_and_errs_less() -> None:
     errors = [float(errors_of_filter(f).mean(given.questions)) for f in (used, band)]
     prices = [used.response(4, 3, alike=True), band.response(4, 3)]
     assert errors[0] * prices[0] < 0.98 * errors[1] * prices[1]
-    assert errors[0] * prices[0] > participation_bound(given, 1.0).total ** 2 * (1 - 1e-9)
+    found = [participation_bound(given, share, 60) for share in (0.0, 0.5, 1.0)]
+    assert all(errors[0] * prices[0] > bound.total**2 * (1 - 1e-9) for bound in found)
+    assert errors[0] * prices[0] < found[0].rest ** 2  # tables could not: a bound of these is none of the total
 
 
 @pytest.mark.parametrize(("n", "k", "b"), [(6, 2, 2), (9, 3, 2), (8, 4, 2), (7, 2, 1), (8, 3, 3)])
 def test_no_strategy_errs_less_than_the_bounds(n: int, k: int, b: int) -> None:
     """Strategies at random, near the best and far from it, priced by all patterns; those of tables by all signs.
 
-    Mutants: classes that count in the total alone; moments of other periods; a law that does not add up to 1; weights
-    of periods that do not; periods after the end that count.
+    Mutants: moments of other periods; a law that does not add up to 1; weights of periods that do not.
     """
     rng, given = np.random.default_rng([4, n, k, b]), sf.periods(n, per_person=k, apart=b, objective="mean")
     totals, nearest, largest = np.tri(n), [np.inf, np.inf], [np.inf, np.inf]
