@@ -336,6 +336,15 @@ class Grid:
         if len(set(moved)) != len(moved) or not all(full):
             raise DomainError("records are moved once along each attribute, and from each of its cells")
 
+    def keeps_groups(self, axis: int, codes: NDArray[np.int64]) -> bool:
+        """Whether every record that is moved stays in its group of an attribute's cells; `codes` has that of each."""
+        for move in (m for m in self.moves if axis in m.axes):
+            sizes, at = [self.shape[a] for a in move.axes], move.axes.index(axis)
+            before, after = (np.unravel_index(c, sizes)[at] for c in (np.arange(len(move.cells)), move.cells))
+            if (codes[before] != codes[after]).any():
+                return False
+        return True
+
     @classmethod
     def of(cls, declared: object) -> Grid:
         """The grid of a domain, built anew by the constructors of this file. Raises InvalidInput for anything else."""

@@ -25,8 +25,8 @@ Arrays = Mapping[str, "np.ndarray[Any, Any]"]
 # text, 'one text', [list of these], {map of these:to those}, dtype*axes (an array; dtype* of any number of axes), a
 # class, any of these|or these. A field with ? was added later: it is missing where it says nothing.
 SETS = """
-Operator AllRange|Compose|Dense|Grouping|Identity|Kronecker|OnMarginal|Padded|Prefix|Residual|Scaled|Sparse|Stack|Sum
-    |Toeplitz|Total|Tree|Window
+Operator AllRange|CellSums|Compose|Dense|Grouping|Identity|Kronecker|OnMarginal|Padded|Prefix|Residual|Scaled|Sparse
+    |Stack|Sum|Toeplitz|Total|Tree|Window
 Map AlikeMap|DenseMap|KroneckerMap|MergedMap|MultipleMap|RangesMap|SparseMap|StackMap|ToeplitzMap|TotalMap
 Strategy Allowed|Biased|Canonical|Compound|Merged|MomentTables|Moments|Orbits|PairResiduals|Product|Residuals|Sliced
     |Spectral|Spine|Stacked|WeightedTables
@@ -71,8 +71,9 @@ Categories outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none editi
     values:{text:text} case?:'exact'|'ignore' trim?:bool discover?:ratio most?:size
     prefixes?:[[text|size]] columns?:[text]
 CellCounts attributes:[text] values:float64*
+CellSums n:size cells:size
 Cells n:size
-Certificate method:'apart'|'cells'|'pairs'|'classes'|'cliques'|'products' classes:[int] cliques:[[[count]]]
+Certificate method:'apart'|'cells'|'pairs'|'joined'|'classes'|'cliques'|'products' classes:[int] cliques:[[[count]]]
     products:Products|none
 Codes kind:text outside:'other'|'clamp'|'drop'|none missing:'other'|'drop'|none edition?:size
     codes:[text] cells?:[count] trim?:bool ignore_case?:bool prefixes?:[text] prefix_cells?:[count]
@@ -229,10 +230,10 @@ StreamOpening terms:StreamTerms unit:PrivacyUnit price:Event about:any holder:te
     plan_hash:text names?:count people?:count
 StreamPlan workload:Workload budget:Budget unit:PrivacyUnit mechanism:text objective:text strategy:Residuals
     terms:StreamTerms price:Event periods:Periods bound:float|none records:count|none notes:[text]
-    considered:[Candidate]
+    considered:[Candidate] worst_bound?:float|none
 StreamRelease plan:StreamPlan published:[Published] provenance:Provenance
 StreamTerms filter:IntegerFilter|WindowFilter families:[FamilyMap] grain:int noise:RoundedGaussian participations:size
-    apart:size most:size certificate:Certificate|none enforced?:bool cut?:count
+    apart:size most:size certificate:Certificate|none enforced?:bool cut?:count total?:WindowFilter|none
 Sum parts:[Operator]
 TableCounts attributes:[[text]] values:[float64*]
 Terms epochs:Epochs answer:Noise|none move:count

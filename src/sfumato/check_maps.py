@@ -453,6 +453,64 @@ def cells_together(ops: Any, within: Any) -> dict[Any, Array]:
     return found
 
 
+def joined_change(blocks: Any, ops: Any, sizes: Any) -> int | None:
+    """The largest squared distance of two columns where maps join attributes. None: there is too much to look at.
+
+    Maps that join a cell of an attribute with others know it by the columns in which it lies with each of these, maps
+    over the attribute alone by its products with other cells. So for one x of all that both know alike, attribute by
+    attribute, every y is looked at that differs in what x is told from it by.
+    """
+    names, held, tops = sorted({a for f in ops for a in f[0]}), dict[Any, Any](), dict[Any, int]()
+    for f, op in ops.items():
+        partition = op.kind == "Grouping" or (op.kind == "Compose" and op.right.kind == "Grouping")
+        under = (op.left or Doc({"~class": "Identity", "n": op.groups})) if partition else op
+        codes = (op.right or op).codes if partition else np.arange(map_shape(op)[1])
+        if (map_shape(under)[1] + 1) ** 2 > 8 * MOST:
+            return None
+        table = np.transpose(codes.reshape([sizes[a] for a in f[0]]), np.argsort(np.array(f[0], dtype=str)))
+        held[f], tops[f] = (table, under, [names.index(a) for a in sorted(f[0])]), int(max(column_power_sums(under, 2)))
+    if 4 * sum(m * m * math.prod(tops[f] for f in fs) for m, fs in blocks) >= 2**63:
+        return None
+    for f, (table, under, at) in held.items():  # sums of products are at most what one is of itself: exact as doubles
+        m = np.pad(map_entries(under), ((0, 0), (0, 1))).astype(float if tops[f] < 2**53 else np.int64)  # -1: no column
+        held[f] = table, (m.T @ m).astype(np.int64), at
+    alone = [[t[1][np.ix_(t[0], t[0])] for t in held.values() if t[2] == [i]] for i in range(len(names))]
+    kinds, first, beside = list[Any](), list[Any](), list[Any]()
+    for i, a in enumerate(names):  # cells that are alike to all maps, one of each kind, and what is told from that one
+        seen = [np.moveaxis(t[0], t[2].index(i), 0).reshape(sizes[a], -1) for t in held.values() if {i} < {*t[2]}]
+        seen = np.hstack([*seen, *(np.diagonal(g)[:, None] for g in alone[i])])
+        _, some, kind = np.unique(seen, axis=0, return_index=True, return_inverse=True)
+        ways = {x: np.column_stack([kind.reshape(-1), *(g[x] for g in alone[i])]) for x in some.tolist()}
+        kinds, first = [*kinds, kind.reshape(-1)], [*first, some]
+        beside.append({x: np.unique(way, axis=0, return_index=True)[1] for x, way in ways.items()})
+    most = math.prod(sum(map(len, own.values())) for own in beside)
+    if most > 32 * MOST or math.prod(map(len, first)) * len(blocks) > MOST:
+        return None
+
+    def inner(m: int, fs: Any, x: Any, y: Any) -> Any:  # products of the columns of one block, of cells x and y
+        each = [held[f] for f in fs]
+        parts = [p[codes[tuple(x[i] for i in at)], codes[tuple(y[i] for i in at)]] for codes, p, at in each]
+        return reduce(np.multiply, parts, np.array(m * m))
+
+    def kind_of(cells: Any) -> Any:
+        return [k[c] for k, c in zip(kinds, cells, strict=True)]
+
+    every, out = np.ix_(*first), 0
+    norms = sum(inner(m, fs, every, every) for m, fs in blocks) + np.zeros([len(o) for o in first], dtype=np.int64)
+    for x in product(*(o.tolist() for o in first)):
+        y = [own[c] for own, c in zip(beside, x, strict=True)]
+        far = norms[np.ix_(*kind_of(y))] + norms[tuple(kind_of(x))]
+        for m, fs in blocks:
+            some = [*y]
+            for codes, products, at in (held[f] for f in fs if len(f[0]) == 1):  # most are 0 beside most cells
+                some[at[0]] = np.flatnonzero(products[codes[x[at[0]]], codes[y[at[0]]]])
+            at = [np.arange(len(c)) if s is c else s for s, c in zip(some, y, strict=True)]
+            if all(map(len, at)):
+                far[np.ix_(*at)] -= 2 * inner(m, fs, x, np.ix_(*(c[s] for c, s in zip(y, at, strict=True))))
+        out = max(out, int(far.max()))
+    return out
+
+
 def largest_record_change(
     blocks: Any, ops: Any, sizes: Any, p: int, replace: bool, public: bool, within: Any = None
 ) -> tuple[int, bool]:
@@ -529,6 +587,7 @@ def largest_record_change(
     axes: dict[Any, int] = {f[0]: len(agree[f]) for f in {*agree} - fixed}
     axes |= {(a, i): sizes[a] for f in ops if f not in agree for a in f[0] for i in (0, 1)}
     far = largest(fixed, axes, changes)
+    far = joined_change(blocks, ops, sizes) if far is None and p == 2 and not (within or summed) else far
     if far is not None:  # a record may also vanish, where the number of records is not public
         far = far, not summed or len(ops) == 1
         return far if public else max(far, one)

@@ -662,41 +662,61 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
             right = period.total is None or (public and 0 <= period.total <= terms.most)
             self.must("total", "the number of records is not public, or above the most, and stands there", right)
         replace = unit[0] == "replace-one"
-        signs = terms.filter.taps is not None and int(terms.filter.taps.min()) < 0
-        response, rounding = maps.stream_filter_bounds(terms.filter, times, apart)
-        if times > 1 and terms.filter.taps is not None and terms.filter.taps.shape[1] > apart:
-            each = [self.added([(1, fs)], ops, sizes, unit, False) for _, fs in found]
-            heard = [maps.shared_window_bound(terms.filter, times, apart, m, terms.grain, not fs) for m, fs in found]
-            response = Fraction(sum(map(math.prod, zip(each, heard, strict=True))) * (4 if replace else 1))
-            exact = len(unit) < 4  # of tables one by one there is no better bound, which another plan might rest on
-        else:
-            value, exact = maps.largest_record_change(found, ops, sizes, 2, public, public)
-            if not public:
-                value, exact = self.added(found, ops, sizes, unit, terms.filter.taps is None), exact and len(unit) < 4
-            if replace and not public:  # counts may be cut: one person goes, and then another comes
-                value = 2 * (value + min(value, value if signs else unit[2] ** 2 * opposing_products_bound(found, ops)))
-            response *= Fraction(value, 4 ** (terms.grain + (terms.filter.shift or 0)))
-        largest = {k: int(max(maps.column_power_sums(op, 2))) for k, op in ops.items()}
-        rounding *= (times * unit[2] * (1 + replace)) ** 2 * sum(
-            math.prod(largest[k] for _, k in fs) for _, fs in found
-        )
-        shift = (fraction_to_decimal(response).sqrt() + fraction_to_decimal(rounding).sqrt()) ** 2 * (1 + SLACK)
+        parts = [(terms.filter, found)]
+        if terms.total is not None:  # through a filter of its own: of two streams the squares add up
+            parts = [
+                (f, [b for b in found if bool(b[1]) == rest])
+                for f, rest in [(terms.filter, True), (terms.total, False)]
+            ]
+            right = all(blocks and int(f.runs.sum()) == count for f, blocks in parts)
+            self.must("maps", "a total with a filter of its own is none, or stands alone", right)
+        each = [self.filtered(f, blocks, terms, ops, sizes, unit, public) for f, blocks in parts]
+        shift, exact = sum((s for s, _, _ in each), Decimal(0)), all(e for _, e, _ in each)
         if cut:  # of each person one period
             response, rounding = maps.stream_filter_bounds(terms.filter, 1, 1)
+            signs = terms.filter.taps is not None and int(terms.filter.taps.min()) < 0
             response *= Fraction(
                 cut**2 * (1 + replace) * (1 + replace * signs), 4 ** (terms.grain + (terms.filter.shift or 0))
             )
             rounding *= (1 + replace) ** 2
             shift += (fraction_to_decimal(response).sqrt() + fraction_to_decimal(rounding).sqrt()) ** 2 * (1 + SLACK)
-        least = Fraction(0)
-        if len(unit) == 4:
-            least = maps.somebodys_change(found, ops, sizes, unit[2], unit[3]) * Fraction(1, 4**terms.grain)
-            least *= maps.somebody_is_heard(terms.filter, times, apart) / 4 ** (terms.filter.shift or 0)
+        least = max(least for _, _, least in each)
         shift = math.ceil(shift * 2**40) * Fraction(1, 2**40)
         self.paid(shift, exact, terms.noise, stored_event_text(plan.price), min(least, shift))
         if unit[1]:
             many = f"{times} periods, each at least {apart} after the one before" if times > 1 else "one period"
             self.believed.append(f"that nobody is in more than {many}")
+
+    def filtered(
+        self, used: Any, found: Any, terms: Any, ops: Any, sizes: Any, unit: Any, public: bool
+    ) -> tuple[Decimal, bool, Fraction]:
+        """The largest squared change of what comes of some tables and one filter, whether no less can be proved, and
+        what somebody changes."""
+        times, apart, replace = terms.participations, terms.apart, unit[0] == "replace-one"
+        signs = used.taps is not None and int(used.taps.min()) < 0
+        response, rounding = maps.stream_filter_bounds(used, times, apart)
+        if times > 1 and used.taps is not None and used.taps.shape[1] > apart:
+            each = [self.added([(1, fs)], ops, sizes, unit, False) for _, fs in found]
+            heard = [maps.shared_window_bound(used, times, apart, m, terms.grain, not fs) for m, fs in found]
+            response = Fraction(sum(map(math.prod, zip(each, heard, strict=True))) * (4 if replace else 1))
+            exact = len(unit) < 4  # of tables one by one there is no better bound, which another plan might rest on
+        else:
+            value, exact = maps.largest_record_change(found, ops, sizes, 2, public, public)
+            if not public:
+                value, exact = self.added(found, ops, sizes, unit, used.taps is None), exact and len(unit) < 4
+            if replace and not public:  # counts may be cut: one person goes, and then another comes
+                value = 2 * (value + min(value, value if signs else unit[2] ** 2 * opposing_products_bound(found, ops)))
+            response *= Fraction(value, 4 ** (terms.grain + (used.shift or 0)))
+        largest = {k: int(max(maps.column_power_sums(op, 2))) for k, op in ops.items()}
+        rounding *= (times * unit[2] * (1 + replace)) ** 2 * sum(
+            math.prod(largest[k] for _, k in fs) for _, fs in found
+        )
+        least = Fraction(0)
+        if len(unit) == 4:
+            least = maps.somebodys_change(found, ops, sizes, unit[2], unit[3]) * Fraction(1, 4**terms.grain)
+            least *= maps.somebody_is_heard(used, times, apart) / 4 ** (used.shift or 0)
+        shift = (fraction_to_decimal(response).sqrt() + fraction_to_decimal(rounding).sqrt()) ** 2 * (1 + SLACK)
+        return shift, exact, least
 
     def added(self, blocks: Any, ops: Any, sizes: Any, unit: Any, cut: bool) -> int:
         """The largest squared change of one period by a person who is added. Where tables are `cut`, each by itself,
@@ -758,7 +778,15 @@ class Check:  # of one release: what is wrong, by the name of the check, and wha
         a = next(a for name, a in plan.workload.domain.attributes["~map"] if name == own.attribute)
         at = [*a.levels[:-1], own.name].index(own.name)  # the last is of cells, also by the attribute's name
         groups = [row[at] for row in a.source] + [None] * ("other" in (a.outside, a.missing))
-        right = fingerprint([own.attribute, plan.unit.within.codes]) == own.digest
+        hashed, _, cells = own.digest.partition(":")  # of the groups, and of the rule of cells; in 0.2 of groups alone
+        rule = {"~class": "Codes", "kind": "hierarchy", "codes": [row[-1] for row in a.source]}
+        rule |= {"outside": a.outside, "missing": a.missing}
+        rule |= {key: a[key] for key in ("edition", "columns") if a.get(key)}
+        if a.beginnings:
+            rule["prefixes"] = [text for text, _ in a.beginnings]
+            rule["prefix_cells"] = [rule["codes"].index(code) for _, code in a.beginnings]
+        right = fingerprint([own.attribute, plan.unit.within.codes]) == hashed
+        right = right and (cells == fingerprint(rule) or (not cells and a.edition is None))
         self.must("unit", "records are replaced within groups that their hash does not say", right)
         right = len(groups) == len(codes) and len({*zip(groups, codes, strict=True)}) == len({*groups}) == len({*codes})
         right = right and own.name in (*a.levels, own.attribute)

@@ -26,6 +26,7 @@ ELSEWHERE: dict[str, str] = {
     "Candidates": "sfumato.privacy.selection",
     "Canonical": "sfumato.strategies.trees",
     "CellCounts": "sfumato.postprocess.possible",
+    "CellSums": "sfumato.operators.structured",
     "Cells": "sfumato.strategies.factors",
     "Certificate": "sfumato.privacy.replaced",
     "Combination": "sfumato.operators.marginal",

@@ -77,3 +77,13 @@ def test_what_cannot_be_projected_is_refused(run: Run) -> None:
     refused(run("project", "out/missing", "-o", "out/x"), "no finished release")
     refused(run("project", "out/first", "-o", "out/first"), "choose another name")
     assert not Path("out/x").exists()
+
+
+def test_records_by_the_body_that_a_refusal_names(run: Run) -> None:
+    """Mutant: `sfumato synthetic` refused with an option that only `sfumato project` has."""
+    assert release(run).code == 0
+    refused(run("synthetic", "out/first", "-o", "made.csv", "--body", "ball"), "ball", "hull")
+    done = run("synthetic", "out/first", "-o", "made.csv", "--body", "exact", "--json")
+    assert done.code == 0
+    facts = json.loads(done.out)
+    assert len(Path("made.csv").read_text(encoding="utf-8").splitlines()) == facts["records"] + 1

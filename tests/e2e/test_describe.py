@@ -395,6 +395,34 @@ def test_the_spec_runs_as_it_is(tmp_path: Path) -> None:
     assert "source" not in text
 
 
+def test_the_spec_names_the_table_that_was_paid_for(tmp_path: Path) -> None:
+    """Mutant: a proposal whose release the ledger refuses, for it names no table."""
+    ledger = sf.Ledger.create(tmp_path / "b.db", total=sf.approx(3, "1e-6", thresholds="5e-7"))
+    path = tmp_path / "people.csv"
+    table().to_csv(path, index=False)
+    once = sf.approx(1, "1e-6", thresholds="2e-7")
+    sf.describe(path, once, ledger=ledger, table="people", out=tmp_path / "p", columns=["year"])
+    spec = read_spec(tmp_path / "p" / "spec.toml")
+    assert spec.table == "people"
+    sf.release(plan_from_spec(spec), spec.source, ledger=ledger, table=spec.table, name="next")  # type: ignore[arg-type]
+
+
+def test_a_column_of_several_kinds_says_so(tmp_path: Path) -> None:
+    """Mutants: a column of numbers half of which are texts, called numbers of which none is missing; noise called a
+    kind; the kind of a column that has one, with its share."""
+    values = ["12", "13", "n/a", "2020-01-05"]
+    frame = pd.DataFrame({"mixed": np.repeat(values, 2_000), "pure": np.repeat(["1", "2"], 4_000)})
+    path = tmp_path / "mixed.csv"
+    frame.to_csv(path, index=False)
+    found = sf.describe(path, BUDGET, ledger=None, out=tmp_path / "p")
+    kinds = dict(zip(found.frame()["column"], found.frame()["kind"], strict=True))
+    assert re.fullmatch(r"number (49|50)\.\d %, date 2[45]\.\d %, text 2[45]\.\d %", kinds["mixed"])
+    assert kinds["pure"] == "number"
+    spec = (tmp_path / "p" / "spec.toml").read_text(encoding="utf-8")
+    assert "mixed is declared as numbers; dates, 25 % of all records, and texts, 25 % of all records, count as" in spec
+    assert "of several kinds: pure" not in spec
+
+
 def test_strangers_text_is_inert(tmp_path: Path) -> None:
     """Names of columns and labels that were shown, in the page, the spec and the terminal."""
     odd = '<img src=x>"\\'

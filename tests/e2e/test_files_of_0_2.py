@@ -26,6 +26,7 @@ PAID = [name for name in SAID if name.startswith(("releases/", "sketches/", "str
 ALONE = ["sketches/sparse-project.sketch"]
 """Paid from an account of its own, which ended with it."""
 SINCE = {
+    "CellSums",
     "Sliced",
     "Amounts",
     "ApproxGaussianEvent",

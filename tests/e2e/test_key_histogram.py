@@ -315,6 +315,8 @@ def test_a_question_is_field_elements(ledger: sf.Ledger, tmp_path: Path) -> None
             made.counts(bad)
     assert made.counts(words()).size == 0
     assert repr(made) == "<LazyHistogram: 0 keys shown>"
+    with pytest.raises(AttributeError):  # mutant: noise that anybody may set after it was paid for
+        made.noise = made.noise  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
     shown = f"{made!r}{curator(ledger)!r}{KeyStore(tmp_path / 's.db').opening!r}"
     assert "digest" not in shown
     assert b"200000" not in (tmp_path / "s.db").read_bytes()

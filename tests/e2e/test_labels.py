@@ -472,6 +472,21 @@ def test_nothing_that_was_shown_ends_a_release_after_it_was_paid_for() -> None:
     assert "A (other) (other)" not in release.table("d").labels[0]
 
 
+def test_texts_that_differ_in_capitals_or_width_are_found_beside_each_other(tmp_path: Path) -> None:
+    """As they are without prefixes. Mutant: what was found refused as what people declare is, after it was paid for."""
+    texts = ["Aspirin", "aspirin", "ASPIRIN", "Straße", "strasse", "ﬁn", "fin"]
+    frame = pd.DataFrame({"d": np.array(texts * 300, dtype=object), "age": np.arange(300 * len(texts)) % 5})
+    for i, more in enumerate(({}, {"prefixes": {"chapter": 1}})):
+        plan = sf.plan(sf.marginals(nested(most=50, **more), upto=2), WIDE, neighbours="add-remove")
+        release = sf.release(plan, frame, ledger=None, out=tmp_path / str(i))
+        assert {*texts} <= {*release.table("d").labels[0]}
+        assert {*"AaSsﬁf"} <= {*release.table("chapter").labels[0]}
+        assert sf.load(tmp_path / str(i)).plan.workload.domain == release.plan.workload.domain
+    declared = [("A", "A1"), ("a", "a1"), ("b", "b1"), ("b", "b2")]
+    with pytest.raises(sf.errors.DomainError, match="cannot be told apart"):
+        sf.Hierarchy(declared, levels=["chapter", "d"])
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

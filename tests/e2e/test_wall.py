@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -23,7 +24,7 @@ import sfumato as sf
 from sfumato.curator import Curator, curator
 from sfumato.curator import curator as holding
 from sfumato.curator.rows import counting
-from sfumato.maps import AlikeMap, BlockMap
+from sfumato.maps import AlikeMap, BlockMap, DenseMap, FamilyMap
 from sfumato.maps.structured import RangesMap
 from sfumato.operators import (
     AllRange,
@@ -377,6 +378,62 @@ def test_foreign_classes_are_not_believed(block: Block, noise: NoiseLaw, price: 
     with pytest.raises(sf.errors.PlanError, match="library's own"):
         line_curator(ledger, source=Untouchable()).measure([block], noise, price, name="n", plan_hash="h")
     assert ledger.entries() == ()
+
+
+class Amount:
+    """A number that says once that it is a flag, of which no copy is made, and then a fraction of any size."""
+
+    numerator, denominator = _numerator, _denominator = 0, 1
+    asked = 0
+
+    @property
+    def __class__(self) -> Any:
+        self.asked += 1
+        return bool if self.asked == 1 else Fraction
+
+    def __mul__(self, other: Any) -> Any:
+        return self
+
+    def __lt__(self, other: Any) -> bool:
+        return False
+
+    def __ge__(self, other: Any) -> bool:
+        return True
+
+    __gt__ = __lt__
+
+    def __str__(self) -> str:
+        return "0"
+
+
+def test_of_what_class_a_value_is_it_does_not_say_itself() -> None:
+    """Mutant: values told apart by isinstance, which believes `__class__`: exact counts then came out for nothing."""
+    price, ledger = GaussianEvent(Fraction(1)), sf.Ledger.in_memory(sf.gdp("1e-9"))
+    object.__setattr__(price, "mu_squared", Amount())
+    with pytest.raises(sf.errors.PlanError, match="library's own"):
+        line_curator(ledger, source=Untouchable()).measure(
+            [CELLS], RoundedGaussian(Fraction(1, 2**10)), price, name="n", plan_hash="h"
+        )
+    assert ledger.entries() == ()
+
+
+def test_who_proposes_what_is_counted_changes_nothing_that_was_priced() -> None:
+    """Of two sets one costs nothing, and is exchanged for the other, of which its multiple would cost 2^60.
+
+    Mutant: the sets that are measured handed to whoever proposes what is counted.
+    """
+
+    def packing(shape: Any, sets: Any, rows: int) -> Any:
+        sets[0][0] = 1
+        return counting.one_block_per_set(shape, sets, rows)
+
+    free = DenseMap(np.zeros((2, 2), dtype=np.int64))
+    asked = FamilyMap(("a", "b"), (free, AlikeMap(2)), np.array([[0], [1]], dtype=np.int32), np.array([2**30, 1]))
+    domain = sf.Domain({name: sf.Integers(0, 0, outside="other", missing="other") for name in ("a", "b")})
+    frame = pd.DataFrame({"a": [0] * 9, "b": [0] * 4 + [5] * 5})
+    held = Curator(frame, domain, ADD_REMOVE, sf.Ledger.in_memory(sf.gdp(1)), packing=packing)
+    found, _ = held.measure([asked], RoundedGaussian(1), GaussianEvent(Fraction(1)), name="n", plan_hash="h")
+    assert np.abs(found.values[0]).max() < 100
 
 
 def test_a_foreign_operator_may_be_asked_and_is_measured_as_its_matrix() -> None:

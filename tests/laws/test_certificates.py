@@ -262,6 +262,64 @@ def test_products_pay_for_the_sets_that_are_not_there() -> None:
     assert -least_symmetric(star, Products((1,) * 5, (0, 0, 1), 0)) >= 12
 
 
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, 2**32 - 1))
+def test_weights_that_are_no_products_are_bounded_from_below(seed: int) -> None:
+    """Also where products are near and deviations pay in few slices, as of attributes of many cells.
+
+    Mutants: deviations paid for as where all numbers are low; a slice's own end taken for the one above; what a feature
+    adds counted without its unit; sets that the sum lacks paid for in no slice; deviations of one sign forgotten.
+    """
+    rng = np.random.default_rng(seed)
+    count, top = int(rng.integers(1, 9)), int(rng.integers(1, 4))
+    high = rng.integers(1, 30, count)
+    low = -(high * rng.uniform(0, 1, count) ** rng.integers(1, 9)).astype(int)
+    features = tuple((v, np.array([a, b], dtype=object)) for v, (a, b) in enumerate(zip(high, low, strict=True)))
+    units, costs = rng.integers(1, 6, count), rng.integers(0, 40, top + 1)
+    bundles = []
+    for order in range(1, top + 1):
+        sets = [s for s in itertools.combinations(range(count), order) if rng.random() < 0.9]
+        near = [costs[order] * math.prod(units[i] for i in s) for s in sets]
+        bundles += [Bundle.of(sets, [-max(0, int(w + rng.integers(-3, 4))) for w in near])] if sets else []
+    if not bundles:
+        return
+    total = SumOfProducts((2,) * count, features, tuple(bundles))
+    # numbers of one attribute may have a divisor, which is taken out
+    proposal = Products(tuple(map(int, units)), tuple(map(int, costs)), int(rng.integers(0, 4)))
+    assert -least_symmetric(total, proposal) >= total.largest()[0]
+
+
+def test_a_small_number_that_is_high_is_seen_in_the_first_slice() -> None:
+    """A pair of great weight falls where its small number is high, which hardly moves p_1; a third has a large unit.
+
+    Mutants: how much high numbers add to p_1 taken from a slice's lower end; a gain counted without its own unit.
+    """
+    ends = ([1, 0], [10**6 + 1, -(10**5)], [1, 0])
+    features = tuple((v, np.array(pair, dtype=object)) for v, pair in enumerate(ends))
+    alone = Bundle.of([(0,), (1,), (2,)], [-(10**9), -(10**9), -(10**15)])
+    total = SumOfProducts((2,) * 3, features, (alone, Bundle.of([(0, 1)], [-(10**6)])))
+    wanted = 10**14 + 10**11 - 10**9
+    assert total.largest() == (wanted, True)
+    assert wanted <= -least_symmetric(total, Products((1, 1, 10**6), (0, 10**9, 0), 0)) <= 2 * wanted
+
+
+def test_deviations_are_paid_for_where_they_can_matter() -> None:
+    """Thirty attributes of many cells: all low is best, and what pairs deviate by costs next to nothing there.
+
+    Mutant: deviations paid for in full in every slice.
+    """
+    count, rng = 30, np.random.default_rng(3)
+    features = tuple((v, np.array([40, -1], dtype=object)) for v in range(count))
+    pairs = list(itertools.combinations(range(count), 2))
+    weights = [1000 + int(x) for x in rng.integers(-9, 10, len(pairs))]
+    alone = Bundle.of([(v,) for v in range(count)], [-(10**6)] * count)
+    total = SumOfProducts((2,) * count, features, (Bundle.of(pairs, [-w for w in weights]), alone))
+    # all low: any number that is high takes more than all pairs could give
+    wanted = 10**6 * count - sum(weights)
+    bound = -least_symmetric(total, Products((1,) * count, (0, 10**6, 1000), 0))
+    assert wanted <= bound <= wanted * 1.005
+
+
 # ---- tampering ---------------------------------------------------------------------------------------------
 
 

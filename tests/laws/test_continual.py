@@ -14,7 +14,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.curator.rows.counting import TensorCounts
-from sfumato.curator.streams.measuring import first_cells, measure_period
+from sfumato.curator.streams.measuring import first_cells, measure_period, state_shapes
 from sfumato.errors import PlanError
 from sfumato.maps import FamilyMap
 from sfumato.operators import Dense, Family, Residual
@@ -78,7 +78,8 @@ def measured(terms: StreamTerms, tables: np.ndarray, *, cut: bool) -> list[np.nd
         for i, axes in enumerate(family.sets.tolist()):
             table = tables.sum(axis=tuple(2 + a for a in range(2) if a not in axes)).reshape(n, -1)
             table = np.minimum(table, terms.most) if cut else table
-            y = filtered(terms.filter, table, int(family_multiples(family)[i]), terms.grain).reshape(n, pairs, -1)
+            y = filtered(terms.filter_of(family), table, int(family_multiples(family)[i]), terms.grain)
+            y = y.reshape(n, pairs, -1)
             out.append(y @ dense(family, i).T.astype(object))
     return out
 
@@ -274,11 +275,16 @@ def test_what_tables_can_point_apart_is_no_less_than_any_two_cells_do(
 def test_a_period_is_measured_as_priced(cut: bool) -> None:
     """The wall's own arithmetic is the one above. Noise of this deviation is 0 but with probability e^-100,000.
 
-    Mutants: multiples applied twice, the state of another table, no cut, states that are not kept.
+    Mutants: multiples applied twice, the state of another table, no cut, states that are not kept; a total that goes
+    through the filter of all else, or whose state is that of another cell.
     """
     rng = np.random.default_rng(5)
-    for _ in range(10):
+    for i in range(20):
         terms = terms_of(rng, 1, 1, bits=20, most=5)
+        if i % 2:
+            n = terms.filter.periods
+            taps = rng.integers(-(2**20), 2**20, size=(n, int(rng.integers(1, n + 1))))
+            terms = replace(terms, total=WindowFilter(np.ones(n, dtype=np.int64), taps))
         quiet = replace(terms, noise=RoundedGaussian(Fraction(1, 1024)))
         tables = rng.integers(0, 4, size=(terms.filter.periods, 1, *SHAPE))
         wanted = measured(terms, tables, cut=cut)
@@ -299,7 +305,7 @@ def test_every_value_has_noise_of_its_own() -> None:
 def periods(terms: StreamTerms, tables: np.ndarray, *, cut: bool) -> Iterator[np.ndarray]:
     """What the wall measures in every period."""
     grid, starts = sf.Domain(SIZES).grid, first_cells(terms, SHAPE)
-    states = np.zeros((*terms.filter.kept, int(starts[-1][-1])), dtype=np.int64)
+    states = [np.zeros(s, dtype=np.int64) for s in state_shapes(terms, SHAPE)]
     for t, (table,) in enumerate(tables):
         counts = TensorCounts(grid, int(table.sum()), table)
         yield np.concatenate(measure_period(terms, t, counts, starts, states, cut=cut, bits=InsecureTestBits(t)))

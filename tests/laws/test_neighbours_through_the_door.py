@@ -19,7 +19,6 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato._util.codec import value_fingerprint
 from sfumato.cells import Amounts, Codes, Edges, Grid, Moves, Rule, Truths, Wholes
 from sfumato.curator import Curator
 from sfumato.maps import AlikeMap, BlockMap, CombinationMap, DenseMap, FamilyMap, Map, MergedMap, MultipleMap, TotalMap
@@ -121,7 +120,7 @@ def _case(rng: np.random.Generator, relation: str, *, persons: bool) -> tuple[Gr
         once, each = tuple(plain[: int(rng.integers(1, 3))]), int(rng.integers(1, rows))
     elif relation == "replace-one" and not persons and rng.random() < 0.3:
         codes = rng.integers(0, 2, grid.sizes()[plain[0]])
-        within = Within("w", plain[0], value_fingerprint((plain[0], codes)), codes)
+        within = Within.of("w", plain[0], codes, grid.rules[grid.axis(plain[0])])
     elif rng.random() < 0.4:
         grid = _moved(rng, grid, plain)
     unit = PrivacyUnit(relation, "id" if persons else None, rows, within, once, each)  # type: ignore[arg-type]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from flint import arb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -149,6 +150,27 @@ def test_large_scales(kind: type[NoiseLaw], scale: Fraction) -> None:
         assert law.variance == pytest.approx(unit**2 + (kind is RoundedGaussian) / 12, rel=1e-14)
     assert noise_quantile(law, 1 - tail) == pytest.approx(-noise_quantile(law, tail), rel=1e-14, abs=1)
     assert noise_cdf(law, 0) + noise_cdf(law, -1) == pytest.approx(1, abs=1e-12)
+
+
+def test_a_law_of_another_class_leaves_equal_ones_as_they_are() -> None:
+    """Samplers are kept. Mutant: for whatever compares as equal, so that one such law takes the noise from others."""
+
+    class Quiet(RoundedGaussian):
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        def __hash__(self) -> int:
+            return hash(RoundedGaussian(self.sigma))
+
+        def weight(self, k: int) -> arb:
+            return arb(2) ** (-1000 * abs(k))
+
+        def reach(self, bits: int) -> int:
+            return 1
+
+    sigma = Fraction(229, 3)  # nobody else's: without the mend it would be quiet from now on
+    assert not Quiet(sigma).sample(5).any()
+    assert RoundedGaussian(sigma).sample(5).any()
 
 
 def test_discrete_gaussian_cdf_agrees_where_its_formula_changes() -> None:

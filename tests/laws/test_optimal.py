@@ -18,9 +18,10 @@ from scipy.linalg import hadamard
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from sfumato.errors import WorkloadError
+from sfumato.operators import AllRange, Prefix
 from sfumato.operators.base import single_thread
 from sfumato.strategies import dense_dual as dual
-from sfumato.strategies.dense_blocks import FactorBlock, GramBlock, factor_block, gram_block
+from sfumato.strategies.dense_blocks import FactorBlock, GramBlock, GreenBlock, factor_block, gram_block
 from sfumato.strategies.dense_dual import cold_start, solve_dual
 from sfumato.strategies.dense_optimal import DenseProblem, Optimum, find_distinct_columns, optimize_dense
 
@@ -361,6 +362,54 @@ def test_blocks_of_one_gram_agree() -> None:
             assert np.allclose(spectrum.diagonal(), np.sum(rows**2 * singular[:, None], axis=0), rtol=1e-9)
             assert singular.sum() * (1 - 1e-9) <= spectrum.proved <= singular.sum() * (1 + 1e-13)
             assert np.allclose(block.squares, np.sum(F_here**2, axis=0))
+
+
+def greens_matrix(kind: str) -> np.ndarray:
+    """Of prefixes, of all ranges, of their half that reversing the cells leaves as it is, and of drawn numbers."""
+    if kind == "drawn":
+        rng = np.random.default_rng(5)
+        lengths, sums = rng.uniform(0.3, 3, 300), np.cumsum(rng.uniform(0.1, 2, 300))
+        return np.outer(lengths, lengths) * np.minimum.outer(sums, sums)
+    gram = np.asarray((Prefix(300) if kind == "prefix" else AllRange(600)).gram().dense(), dtype=np.float64)
+    return gram[:300, :300] + gram[:300, ::-1][:, :300] if kind == "half" else gram[:300, :300]
+
+
+@pytest.mark.parametrize("kind", ["prefix", "ranges", "half", "drawn"])
+@pytest.mark.parametrize("spread", [1.0, 40.0])
+def test_a_greens_matrix_is_decomposed_by_its_inverse(kind: str, spread: float) -> None:
+    """Also at weights that differ so much that the inverse does not tell the largest roots.
+
+    Mutants: a bound of the largest eigenvalues that is of their inverses'; roots that are lost kept; a sign of the
+    entries beside the diagonal; running sums that begin with the second step; the doubt left out of the cost.
+    """
+    gram, rng = greens_matrix(kind), np.random.default_rng(7)
+    block = gram_block(gram, np.arange(300))
+    assert isinstance(block, GreenBlock)
+    assert block.off <= 1e-14
+    v = np.diagonal(gram) * rng.uniform(0.5, 1.5, 300) * np.exp(spread * (rng.uniform(size=300) < 0.1) * -1.0)
+    v /= v.sum()
+    found, known = block.decompose(v), block.whole.decompose(v)
+    exact = float(known.roots.sum())
+    assert exact * (1 - 1e-7) <= found.proved <= exact * (1 + 1e-10)
+    assert np.allclose(found.diagonal(), known.diagonal(), rtol=1e-6)
+    assert np.allclose(found.vectors.T @ found.vectors, np.eye(300), atol=1e-12)
+    squares = v * rng.uniform(0.9, 1.1, 300)
+    assert block.cost(found, squares) == pytest.approx(block.whole.cost(found, squares), rel=1e-7)
+    assert block.cost(found, squares) >= block.whole.cost(found, squares) * (1 - 1e-10)
+    assert np.array_equal(block.squares, np.diagonal(gram))
+
+
+def test_what_is_nearly_a_greens_matrix_is_none() -> None:
+    """Mutants: entries compared on the first row alone; a rank that is in doubt taken as full; small blocks, too."""
+    gram, every = greens_matrix("ranges"), np.arange(300)
+    moved = gram.copy()
+    moved[200, 250] = moved[250, 200] = gram[200, 250] * (1 + 1e-9)
+    assert isinstance(gram_block(moved, every), GramBlock)
+    assert isinstance(gram_block(gram[:100, :100], every[:100]), GramBlock)
+    near = greens_matrix("drawn")
+    near[201], near[:, 201] = near[200], near[:, 200]  # equal columns
+    near[201, 201] = near[200, 200]
+    assert isinstance(gram_block(near, every), FactorBlock)
 
 
 def test_a_multiplicity_is_a_factor_of_the_gram() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import numpy as np
@@ -18,27 +17,13 @@ from sfumato.privacy.unit import Neighbours, PrivacyUnit
 from sfumato.strategies import union_planning as unions
 from sfumato.strategies.certificates import exact_sensitivity
 from sfumato.strategies.dense_optimal import optimize_dense
-from sfumato.strategies.union import Orbits, Product
+from sfumato.strategies.union import Orbits
 from sfumato.strategies.union_planning import solve_rows
 from support.reconstructions import check_covariances, reconstructions
 from support.stranger import priced_by_a_stranger
-from support.unions import SIZES, UNIT, dense, matrix_of, named, problem_of, random_products
+from support.unions import SIZES, UNIT, beside_counts, dense, matrix_of, named, problem_of, some_products
 
 SEEDS = range(20)
-
-
-def beside_counts(seed: int) -> list[Product]:
-    """Tables of all pairs of attributes, and counts of random sets of cells that weigh more."""
-    rng = np.random.default_rng(seed)
-    out: list[Product] = [(1.0, {a: Identity(SIZES[a]) for a in pair}) for pair in itertools.combinations(SIZES, 2)]
-    for _ in range(2):
-        cells = {a: rng.choice(n, int(rng.integers(1, n)), replace=False) for a, n in SIZES.items()}
-        out.append((100.0, {a: Sparse.from_cells([some], SIZES[a]) for a, some in cells.items()}))
-    return out
-
-
-def some_products(seed: int) -> list[Product]:
-    return random_products(np.random.default_rng(seed)) if seed % 2 else beside_counts(seed)
 
 
 def test_what_is_proved_encloses_the_dense_optimum() -> None:

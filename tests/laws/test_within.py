@@ -16,7 +16,7 @@ import sfumato as sf
 from sfumato._util.codec import value_fingerprint
 from sfumato.curator.curator import Curator
 from sfumato.errors import LedgerMismatch, PlanError
-from sfumato.operators import Block, Combination, Grouping, Identity, Scaled
+from sfumato.operators import Block, Combination, Dense, Grouping, Identity, Scaled
 from sfumato.plans.plan import Plan, price_design
 from sfumato.postprocess import geography as parts
 from sfumato.privacy import replaced
@@ -146,6 +146,45 @@ def test_the_unit_says_its_groups_and_refuses_others_than_hashed() -> None:
             replace(unit, **given)
     with pytest.raises(ValueError, match="hash"):
         _unit_from_text(_unit_to_text(unit)[:-1] + ', "more"]')
+
+
+def test_groups_of_other_values_are_another_unit_though_their_codes_are_the_same() -> None:
+    """What states have is free to look at, so one ledger of two divisions into states would give every block away.
+
+    Mutants: the hash of codes alone, so that the second division is paid from the ledger of the first; a door that
+    does not hold the hash against the cells of its table; one that takes the hash of 0.2; records that are moved.
+    """
+
+    def divided(*rows: tuple[str, str], impossible: tuple[str, ...] = ()) -> sf.Domain:
+        return sf.Domain({"place": sf.Hierarchy(rows, levels=["state", "block"]), "a": 2}, impossible=impossible)
+
+    def look(domain: sf.Domain, unit: PrivacyUnit, name: str) -> int:
+        assert unit.within is not None
+        held = Curator(sf.Histogram([[70, 0], [50, 0], [9, 0]]), domain, unit, ledger)
+        first = Dense((unit.within.codes == 0)[None] * 2**20)
+        found, _ = held.measure(
+            [Block((("place",),), (first,))], RoundedGaussian(Fraction(1)), free, name=name, plan_hash="0"
+        )
+        return round(int(found.values[0][0]) / 2**20)
+
+    ledger, free = sf.Ledger.in_memory(sf.gdp("1e-9")), GaussianEvent(Fraction(0))
+    one, other = divided(("A", "1"), ("A", "2"), ("B", "3")), divided(("A", "1"), ("A", "3"), ("B", "2"))
+    units = [read_unit("replace-one within state", None, 1, d) for d in (one, other)]
+    groups = [unit.within for unit in units]
+    assert groups[0] is not None
+    assert groups[1] is not None
+    assert groups[0].codes is not None
+    assert groups[0].codes.tolist() == [0, 0, 1]
+    assert np.array_equal(groups[0].codes, groups[1].codes)
+    assert look(one, units[0], "one") == 120
+    with pytest.raises(LedgerMismatch, match="groups of other cells"):
+        look(other, units[1], "other")
+    for given in (groups[0], replace(groups[1], digest=groups[1].digest[:64])):
+        with pytest.raises(PlanError, match="groups of other cells"):
+            look(other, PrivacyUnit(Neighbours.REPLACE_ONE, within=given), "other")
+    moved = divided(("A", "1"), ("A", "2"), ("B", "3"), impossible=("place == '2'", "place == '3'"))
+    with pytest.raises(PlanError, match="moved out of theirs"):
+        look(moved, units[0], "moved")
 
 
 def test_groups_that_are_not_of_the_cells_are_refused() -> None:
@@ -312,7 +351,8 @@ def test_the_wall_refuses_the_price_where_any_record_may_be_replaced() -> None:
     )
     within_groups, anywhere = (exact_sensitivity(blocks, sizes, unit, 2) for unit in (own, REPLACE_ONE))
     assert (within_groups.value, anywhere.value) == (2, 100)
-    for unit in (own, REPLACE_ONE, within(np.zeros(len(level.groups)))):
+    whole = Within.of("L0", "place", np.zeros(len(level.groups), dtype=np.int64), work.domain["place"].rule)
+    for unit in (own, REPLACE_ONE, PrivacyUnit(Neighbours.REPLACE_ONE, within=whole)):
         held = Curator(sf.Histogram(x), work.domain, unit, sf.Ledger.in_memory(sf.gdp(9)))
         measure = partial(held.measure, blocks, noise, price, name="a", plan_hash="0")
         proof = find_certificate(blocks, sizes, unit, 2)

@@ -263,6 +263,10 @@ def _groups(*, named: bool) -> Callable[[Forged], None]:
     return tell
 
 
+def _other_blocks(f: Forged) -> None:
+    f.plan["unit"]["within"]["digest"] = f.plan["unit"]["within"]["digest"][:64] + ":" + "0" * 64
+
+
 def _renamed_groups(f: Forged) -> None:
     f.plan["unit"]["within"]["name"] = "county"
 
@@ -456,12 +460,22 @@ def _tables_of_stream(*where: str) -> Callable[[Forged], None]:
     return tell
 
 
-def _filter(name: str, change: Callable[[Any], Any]) -> Callable[[Forged], None]:
+def _filter(name: str, change: Callable[[Any], Any], which: str = "filter") -> Callable[[Forged], None]:
     def tell(f: Forged) -> None:
-        found = f.plan["terms"]["filter"]
+        found = f.plan["terms"][which]
         found[name] = change(found[name])
 
     return tell
+
+
+def _all_as_the_total(f: Forged) -> None:
+    """Of all tables the total alone is left, so that none goes through the filter of the others."""
+    terms, strategy = f.plan["terms"], f.plan["strategy"]
+    terms["families"] = terms["families"][:1]
+    for name in ("sets", "multiples"):
+        strategy[name] = strategy[name][:1]
+    for period in _published(f):
+        period["values"] = [period["values"][0], *period["values"][3:]]
 
 
 def _first(amount: int) -> Callable[[Any], Any]:
@@ -643,7 +657,8 @@ _LEFT_OUT = ("stream of persons", "stream of replaced persons", "stream of bande
 _BANDED = ("stream of banded persons",)
 _TOTALS = ("stream of totals of persons",)
 _GROUPED = ("stream of persons once per group",)
-_STREAMS = (*_FILTERED, *_BANDED, *_TOTALS, *_GROUPED)
+_OWN = ("stream of persons and their total",)
+_STREAMS = (*_FILTERED, *_BANDED, *_TOTALS, *_GROUPED, *_OWN)
 _RESIDUALS = ("residuals", "residuals, pure and replaced", "residuals of persons", "public tables")
 _MANY = ("many levels, replaced", "many levels within states")
 _COMBINED = ("combined", "combined, pure and replaced")
@@ -757,6 +772,7 @@ LIES: dict[str, Lie] = _FORMS | {
     "records may go anywhere": Lie(_anybody, "total", _WITHIN),
     "records stay in their blocks": Lie(_groups(named=True), "unit", _WITHIN),
     "records stay in blocks that are hashed as states": Lie(_groups(named=False), "unit", _WITHIN),
+    "states are of other blocks": Lie(_other_blocks, "unit", _WITHIN),
     "states are called counties": Lie(_renamed_groups, "unit", _WITHIN),
     "the ledger's line has no groups": Lie(_line(10, '["replace-one", null, 1]'), "unit", _WITHIN, follow=False),
     "release.json: the groups": Lie(_said("privacy", "within", value=[]), "files", _WITHIN, last=True),
@@ -802,7 +818,7 @@ LIES: dict[str, Lie] = _FORMS | {
     "the multiples of a stream's plan are": Lie(_tables_of_stream("plan"), "maps", _STREAMS),
     "the multiples of a stream's terms are": Lie(_tables_of_stream("terms"), "maps", _STREAMS),
     "a stream's noise is a ten-millionth too small": Lie(
-        lambda f: _sigma(f, 1 - Fraction(1, 10**7)), "price", (*_FILTERED, *_BANDED, *_TOTALS)
+        lambda f: _sigma(f, 1 - Fraction(1, 10**7)), "price", (*_FILTERED, *_BANDED, *_TOTALS, *_OWN)
     ),
     "a stream's noise is a tenth too small": Lie(lambda f: _sigma(f, Fraction(9, 10)), "price", _GROUPED),
     "a stream's price is half": Lie(_half_price, "price", _STREAMS),
@@ -816,6 +832,9 @@ LIES: dict[str, Lie] = _FORMS | {
     "less is shifted": Lie(_filter("shift", lambda s: s - 1), "price", _FILTERED),
     "a past count weighs more": Lie(_filter("taps", _first(2**20)), "price", _BANDED),
     "a past count weighs less than it may": Lie(_filter("taps", _first(-(2**30))), "files", _BANDED),
+    "a past count of a total weighs more": Lie(_filter("taps", _first(2**22), "total"), "price", _OWN),
+    "a total has a filter of other periods": Lie(_filter("runs", _first(1), "total"), "maps", _OWN),
+    "all goes through the filter of a total": Lie(_all_as_the_total, "maps", _OWN),
     "the grain is finer": Lie(_terms("grain", lambda g: g - 1), "price", _STREAMS),
     "a person is in more periods": Lie(
         _terms("participations", lambda k: k + 1, "per_person"), "price", ("stream of persons", *_BANDED)

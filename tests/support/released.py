@@ -187,6 +187,12 @@ STREAMS: dict[str, tuple[Callable[[], Any], Any, str, dict[str, Any]]] = {
         ADD,
         {"periods": sf.periods(24, per_person=6, apart=4), "rows_per_person": 3, "person": "who"},
     ),
+    "stream of persons and their total": (
+        _tables,
+        sf.gdp(1),
+        ADD,
+        {"periods": sf.periods(12, per_person=4, apart=3, objective="mean"), **_SEVERAL},
+    ),
     "stream of replaced persons": (_tables, _APPROX, REPLACE, {"periods": 7, **_SEVERAL}),
 }
 

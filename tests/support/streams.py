@@ -4,6 +4,7 @@ noise."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -113,6 +114,11 @@ def terms(
     return StreamTerms(used, families, 2, RoundedGaussian(sigma), k, b, most, **more)
 
 
+def own_total(of: StreamTerms) -> StreamTerms:
+    """The same with a filter of its own for the total, of some past counts."""
+    return replace(of, total=WindowFilter([PERIODS], [[21, -3, 8, 0, 5]]))
+
+
 def price(of: StreamTerms, unit: PrivacyUnit = UNIT) -> GaussianEvent:
     return GaussianEvent(of.squared_shift({"a": 2, "b": 3}, unit) / of.noise.sigma**2)
 
@@ -127,7 +133,6 @@ def exact(of: StreamTerms, tables: np.ndarray) -> Iterator[np.ndarray]:
             matrix = np.ones((1, 1), dtype=np.int64)
             for a in axes:
                 matrix = np.kron(matrix, Residual((2, 3)[a]).matvec(np.eye((2, 3)[a], dtype=np.int64)))
-            parts.append(
-                filtered(of.filter, table, int(family_multiples(family)[i]), of.grain) @ matrix.T.astype(object)
-            )
+            y = filtered(of.filter_of(family), table, int(family_multiples(family)[i]), of.grain)
+            parts.append(y @ matrix.T.astype(object))
     yield from np.concatenate(parts, axis=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 from fractions import Fraction
@@ -19,7 +20,19 @@ from sfumato.strategies.strategy import marginalise
 from sfumato.strategies.union import Product
 from sfumato.workloads import QueryBlock, Workload
 
-__all__ = ["DOMAIN", "SIZES", "UNIT", "dense", "factor_of", "matrix_of", "named", "problem_of", "random_products"]
+__all__ = [
+    "DOMAIN",
+    "SIZES",
+    "UNIT",
+    "beside_counts",
+    "dense",
+    "factor_of",
+    "matrix_of",
+    "named",
+    "problem_of",
+    "random_products",
+    "some_products",
+]
 
 SIZES = {"a": 6, "b": 4, "c": 2}
 DOMAIN = Domain({n: Integers(0, k - 1) for n, k in SIZES.items()})
@@ -49,6 +62,20 @@ def random_products(rng: np.random.Generator) -> list[Product]:
         names = [a for a in SIZES if rng.random() < 0.7] or ["a"]
         out.append((float(rng.integers(1, 5)), {a: few[a][rng.integers(2)] for a in names}))
     return out
+
+
+def beside_counts(seed: int) -> list[Product]:
+    """Tables of all pairs of attributes, and counts of random sets of cells that weigh more."""
+    rng = np.random.default_rng(seed)
+    out: list[Product] = [(1.0, {a: Identity(SIZES[a]) for a in pair}) for pair in itertools.combinations(SIZES, 2)]
+    for _ in range(2):
+        cells = {a: rng.choice(n, int(rng.integers(1, n)), replace=False) for a, n in SIZES.items()}
+        out.append((100.0, {a: Sparse.from_cells([some], SIZES[a]) for a, some in cells.items()}))
+    return out
+
+
+def some_products(seed: int) -> list[Product]:
+    return random_products(np.random.default_rng(seed)) if seed % 2 else beside_counts(seed)
 
 
 def dense(products: list[Product], names: list[str]) -> FloatArray:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -123,7 +123,7 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z\d“'\"])")
 _NUMBER = re.compile(r"[-−]?[\d,]+(\.\d+)?")
 _ENDS = ("low", "high")
 """Names of what are numbers mostly, and else texts."""
-_CELL = re.compile(r"\[([^\s,]+), ([^\s,]+)\)")
+_CELL = re.compile(r"\[([^\s,]+), ([^\s,]+)([)\]])")
 ENGLISH = re.compile(
     r"\b(the|of|and|is|are|were|for|with|by|its|it|than|to|from|be|has|have|which|that|this|they|no|errs?|noise)\b",
     re.I,
@@ -170,6 +170,7 @@ _NOTES = (
     "of records from {low} to {high}",
     "of values cut to {low} to {high}",
     "of values cut at {value}",
+    "of records with a number in {measure} too",
     "mostly cut at {value}, where its mean is {low} to {high}",
     "{share} % of the interval is the width of cells, most of it that of {cell}",
     "too few to tell: {size} ± {half} records",
@@ -187,15 +188,16 @@ def _say_part(part: str) -> str:
     for text in _NOTES:
         pattern = re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>.+)", re.escape(text))
         if found := re.fullmatch(pattern, part):
-            told = {k: _spoken_label(v) if k == "cell" else local_number(v) for k, v in found.groupdict().items()}
-            return say_words(text, **told)
+            ways: dict[str, Callable[[str], str]] = {"cell": _spoken_label, "measure": str}  # others are numbers
+            return say_words(text, **{k: ways.get(k, local_number)(v) for k, v in found.groupdict().items()})
     return part
 
 
 def _spoken_label(cell: str) -> str:
     """A declared label: a range in words, a number with the marks of the language, another text as it is."""
     if found := _CELL.fullmatch(cell):
-        return say_words("{low} to under {high}", low=local_number(found[1]), high=local_number(found[2]))
+        said = "{low} to under {high}" if found[3] == ")" else "{low} to {high}"
+        return say_words(said, low=local_number(found[1]), high=local_number(found[2]))
     return local_number(cell) if _NUMBER.fullmatch(cell) else cell
 
 

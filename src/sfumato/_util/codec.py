@@ -86,37 +86,40 @@ def encode_value(value: object) -> tuple[Any, Arrays]:
 def _encode_node(value: object, arrays: Arrays, depth: int) -> Any:
     if depth > _MAX_DEPTH:
         raise InvalidInput(f"a value nested deeper than {_MAX_DEPTH} levels cannot be stored")
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, str):
+    # by its type: of what class it is, as isinstance asks, a value may say as it likes, and otherwise the next time
+    kind: Any = type(value)
+    given: Any = value
+    if given is None or kind is bool:
+        return given
+    if issubclass(kind, str):
         # a text of a class that derives from str may compare as it likes
-        return "".join((value,))
-    if type(value) is int or isinstance(value, np.integer):
-        return _encode_integer(int(value))
-    if isinstance(value, np.bool_):
-        return bool(value)
-    if isinstance(value, (float, np.floating)):
-        number = float(value)
+        return "".join((given,))
+    if kind is int or issubclass(kind, np.integer):
+        return _encode_integer(int(given))
+    if issubclass(kind, np.bool_):
+        return bool(given)
+    if issubclass(kind, (float, np.floating)):
+        number = float(given)
         return number if math.isfinite(number) else {"~float": repr(number)}
-    if isinstance(value, Fraction):
-        return {"~fraction": [_encode_integer(value.numerator), _encode_integer(value.denominator)]}
-    if isinstance(value, (tuple, list)):
-        return [_encode_node(item, arrays, depth + 1) for item in value]
-    if isinstance(value, np.ndarray):
-        if value.dtype.kind not in "biuf" or value.dtype.itemsize > 8:
-            raise InvalidInput(f"an array of {value.dtype} cannot be stored; use numbers of at most 64 bits")
+    if issubclass(kind, Fraction):
+        return {"~fraction": [_encode_integer(operator.index(n)) for n in (given.numerator, given.denominator)]}
+    if issubclass(kind, (tuple, list)):
+        return [_encode_node(item, arrays, depth + 1) for item in given]
+    if issubclass(kind, np.ndarray):
+        if given.dtype.kind not in "biuf" or given.dtype.itemsize > 8:
+            raise InvalidInput(f"an array of {given.dtype} cannot be stored; use numbers of at most 64 bits")
         key = f"a{len(arrays)}"
-        arrays[key] = value if isinstance(value, np.memmap) else little_endian_array(value)
+        arrays[key] = given if issubclass(kind, np.memmap) else little_endian_array(given)
         return {"~array": key}
-    if isinstance(value, Mapping):
+    if issubclass(kind, Mapping):
         return {
-            "~map": [[_encode_node(k, arrays, depth + 1), _encode_node(v, arrays, depth + 1)] for k, v in value.items()]
+            "~map": [[_encode_node(k, arrays, depth + 1), _encode_node(v, arrays, depth + 1)] for k, v in given.items()]
         }
-    name = vars(type(value)).get("stored_as", type(value).__name__)
-    if _CLASSES.get(name) is not type(value):
+    name = vars(kind).get("stored_as", kind.__name__)
+    if _CLASSES.get(name) is not kind:
         raise InvalidInput(f"a {name} cannot be stored")
-    if isinstance(value, Enum):
-        return {"~class": name, "value": value.value}
+    if issubclass(kind, Enum):
+        return {"~class": name, "value": given.value}
     if is_dataclass(value):
         body = {key: _encode_node(held, arrays, depth + 1) for key, held in stored_fields(value)}
         return {"~class": name, **body}

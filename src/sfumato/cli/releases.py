@@ -309,6 +309,7 @@ def synthetic(
     folder: Folder,
     out: Out,
     records: Annotated[int | None, typer.Option(metavar="N", help="How many; default: as many as released.")] = None,
+    body: Annotated[str, typer.Option(help="As of sfumato project, where the release is not projected.")] = "auto",
     as_json: Json = False,
 ) -> None:
     """Write whole records with about the answers of a release, as CSV. It costs nothing.
@@ -322,7 +323,8 @@ def synthetic(
     from sfumato.releases import load_release
 
     with show_activity("fitting records"), refuse_write_errors(out):
-        done = load_release(folder).synthetic(records)
+        held = load_release(folder)
+        done = (held if body == "auto" else held.project(body)).synthetic(records)
         done.save(out)
     found = {"records": len(done), "attributes": done.attributes, "left_out": done.left_out}
     found |= {"rmse": done.rmse, "table_error": done.table_error, "file": str(out)}

@@ -122,7 +122,15 @@ def _refuse_measures(grid: Grid) -> None:
 
 
 def _check_groups(unit: PrivacyUnit, grid: Grid) -> None:
-    """Refuse groups of a person's rows that are not those of the cells in which they are counted."""
+    """Refuse groups, of a person's rows or of records that are replaced, that are not of the cells they count in."""
+    if (own := unit.within) is not None:
+        axis = grid.axis(own.attribute)
+        held = own.codes is not None and len(own.codes) == grid.shape[axis] and own.is_over(grid.rules[axis])
+        if not held or not grid.keeps_groups(axis, own.codes):  # pyright: ignore[reportArgumentType]
+            raise PlanError(
+                f"records are replaced within groups of other cells than {own.attribute} has here, or are moved out of "
+                "theirs (a plan of 0.2 does not say of which cells); plan again"
+            )
     axes = [grid.axis(a) for a in unit.once_per]
     if any(grid.names[a] in grid.measures for a in axes):
         raise PlanError("once_per= groups rows by cells, and a measure has none; name other attributes")

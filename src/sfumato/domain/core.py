@@ -23,7 +23,7 @@ from sfumato.domain.attributes import OTHER, Attribute, Categories, Level, check
 from sfumato.domain.hierarchies import nest_labels
 from sfumato.domain.impossible import Tied, cell_value_ranges
 from sfumato.domain.measures import Measure
-from sfumato.domain.ordered import Integers
+from sfumato.domain.ordered import Bins, Integers
 from sfumato.domain.predicates import Mask
 from sfumato.errors import DomainError
 
@@ -469,6 +469,9 @@ def cell_texts(domain: Domain, name: str) -> list[str]:
         return [safe_text(label) for label in attribute.labels]
     whole, year = domain[domain.owner(name)].kind == "integer", is_year(domain, name)
     found = [_range_words(low, high, whole=whole, year=year) for low, high in attribute.intervals]
+    if isinstance(attribute, Bins) and attribute.holds_last and not whole:
+        low, high = attribute.intervals[-1]
+        found[-1] = f"{format_with_thousands(low)} to {format_with_thousands(high)}"
     return found + [OTHER] * attribute.has_other
 
 

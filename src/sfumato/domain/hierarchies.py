@@ -110,7 +110,7 @@ class Hierarchy(Attribute):
         if self.edition > 1:
             rows = [tuple(map(normalize_nfc, row)) for row in rows]
             names = {n: {normalize_nfc(code): label for code, label in some.items()} for n, some in names.items()}
-        labelled = _labels_by_level(rows, levels, names)
+        labelled = _labels_by_level(rows, levels, names, were_found=bool(self.beginnings))
         self.settle(alike=not self.beginnings and not self.columns and all(row[-1].isascii() for row in rows))
         policies: dict[str, Any] = {"outside": self.outside, "missing": self.missing, "edition": self.edition}
         attributes = [Categories(labels, **policies) for labels in labelled]
@@ -377,8 +377,14 @@ def _check_hierarchy_header(header: list[str], levels: Row) -> None:
         )
 
 
-def _labels_by_level(rows: list[Row], levels: Row, names: dict[str, dict[str, str]]) -> list[dict[str, str]]:
-    """Code to label per level in the order of first appearance; refuses what is no hierarchy."""
+def _labels_by_level(
+    rows: list[Row], levels: Row, names: dict[str, dict[str, str]], *, were_found: bool
+) -> list[dict[str, str]]:
+    """Code to label per level in the order of first appearance; refuses what is no hierarchy.
+
+    Of codes that people declare no two may be equal but for case; those that were found are what the table has, and
+    are paid for.
+    """
     if not 1 <= len(rows) <= _MAX_ROWS:
         raise DomainError(
             f"a hierarchy has 1 to {_MAX_ROWS:,} finest codes, not {f'{len(rows) - 1:,} or more' if rows else 0}"
@@ -402,7 +408,8 @@ def _labels_by_level(rows: list[Row], levels: Row, names: dict[str, dict[str, st
         if depth == len(levels) - 1 and len(parents) != len(rows):
             twice = next(c for c, n in Counter(codes).items() if n > 1)
             raise DomainError(f"a {level}, {twice!r}, is declared twice; every finest code stands in one row")
-        check_distinct(parents, f"the codes of {level!r},")
+        if not were_found:
+            check_distinct(parents, f"the codes of {level!r},")
         own = names.get(level, {})
         unknown = next((c for c in own if c not in parents), None)
         if unknown is not None:

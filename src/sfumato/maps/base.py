@@ -120,14 +120,15 @@ def exact_matmul(matrix: Numbers, vectors: Numbers) -> Numbers:
 def absolute_sums(matrix: NDArray[np.int64], power: int) -> Numbers:
     """(columns,) sums of |entry|^power, power 1 or 2, in Python integers; entries above -2^63."""
     magnitude = np.abs(matrix)
-    if int(magnitude.max(initial=0)) ** power * matrix.shape[0] < INT64:
-        return (np.einsum("ij,ij->j", matrix, matrix) if power == 2 else magnitude.sum(axis=0)).astype(object)
+    form, factors = ",".join(["ij"] * power) + "->j", [magnitude] * power
+    # floating point tells the sums to a billionth: half of what int64 holds is safe
+    if 2 * np.einsum(form, *factors, dtype=np.float64).max(initial=0.0) < INT64:
+        return np.einsum(form, *factors).astype(object)
     if len(matrix) <= _FEW_ROWS:
         return (magnitude.astype(object) ** power).sum(axis=0)
     limbs = [(16 * i, (magnitude >> (16 * i)) & 0xFFFF) for i in range(int(magnitude.max()).bit_length() // 16 + 1)]
-    if power == 1:
-        return sum_objects((shift, a.sum(axis=0)) for shift, a in limbs)
-    return sum_objects((i + j, np.einsum("ij,ij->j", a, b)) for i, a in limbs for j, b in limbs)
+    parts = [(i, (a,)) for i, a in limbs] if power == 1 else [(i + j, (a, b)) for i, a in limbs for j, b in limbs]
+    return sum_objects((shift, np.einsum(form, *some)) for shift, some in parts)
 
 
 IntArray = NDArray[np.int64]

@@ -11,7 +11,8 @@ the error that the noise would cause, from sizes, the budget and the expected nu
 usually are from what smaller ones imply.
 
 After an earlier release, which is public too, what it measured counts: where its pairs say something beyond their
-attributes, both together are divided as one would be; where they do not, attributes get nearly all that is left.
+attributes, both together are divided as one would be, but for pairs among each other: those that its denoised tables
+show to depend more get more. Where its pairs say nothing, attributes get nearly all that is left.
 """
 
 from __future__ import annotations
@@ -50,19 +51,23 @@ if TYPE_CHECKING:
     from sfumato.postprocess.consistency import ResidualNoise
     from sfumato.releases import Release
 
-# that independence is denied though it holds costs what no first look would have cost; that it is believed though pairs
-# say something costs less than they were told apart by
-_DENIED = 0.02
+# of the first look's test. That independence is denied though it holds costs a tenth, as no first look would have; that
+# it is believed though pairs say something cost a mixture of five kinds a quarter. At a tenth, independent data are
+# denied in 4 draws of a hundred; at a quarter in 10, and two looks would miss 1.10 there
+_DENIED = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class EarlierMeasurement:
-    """noise: the variance of every residual that was measured, by positions in the domain; mu_squared: its budget;
-    dependent: whether its pairs say something beyond their attributes."""
+    """noise: the variance of every residual that was measured, by positions in the domain; mu_squared: its budget.
+
+    dependence: None where its pairs say nothing beyond their attributes; else (d, d), how far each of its denoised
+    tables is from independent attributes, in shares of the records, the lower position first.
+    """
 
     noise: ResidualNoise
     mu_squared: Fraction
-    dependent: bool
+    dependence: FloatArray | None
     count: int
 
     @classmethod
@@ -79,10 +84,11 @@ class EarlierMeasurement:
             )
         try:
             dependent = independence_p_bound(noisy_pairs(release)) < _DENIED
+            dependence = _denoised_dependence(release) if dependent else None
             noise = residual_noise([release], range(len(problem.workload.domain.names)))
         except NotAnswerable as error:
             raise PlanError(f"after= takes a release of mechanism='adaptive', or such a one: {error}") from error
-        return cls(noise, plan.budget.mu_squared, dependent, len(problem.workload.domain.names))
+        return cls(noise, plan.budget.mu_squared, dependence, len(problem.workload.domain.names))
 
     def precisions(self, sets: NDArray[np.int32]) -> FloatArray:
         """(s,) one over the variances of residuals of sets of one order; 0 where they were not measured."""
@@ -91,6 +97,24 @@ class EarlierMeasurement:
             return np.zeros(len(sets))
         places = locate_sets(self.noise.sets[order], sets, self.count)
         return np.where(places < 0, 0.0, 1 / np.asarray(self.noise.variances[order], dtype=np.float64)[places])
+
+
+def _denoised_dependence(release: Release) -> FloatArray:
+    """(d, d) how far its denoised tables of pairs are from independent attributes, in shares of the records."""
+    from sfumato.postprocess.denoising import AdaptedTables  # noqa: PLC0415  ("auto" needs none)
+
+    found = release.projection
+    if found is None or not isinstance(found.possible, AdaptedTables):
+        found = release.project("mixtures").projection
+    assert found is not None
+    assert isinstance(found.possible, AdaptedTables)
+    domain, adapted = release.plan.workload.domain, found.possible.adapted
+    places, out = [domain.axis(a) for a in found.possible.attributes], np.zeros((len(domain.names),) * 2)
+    for (a, b), table in adapted.pairs.items():
+        shares = table / adapted.total
+        away = np.abs(shares - np.outer(shares.sum(axis=1), shares.sum(axis=0))).sum()
+        out[min(places[a], places[b]), max(places[a], places[b])] = away
+    return out
 
 
 # mean L1 distances, in shares of the records, of pairs from independence and of triples from what their pairs imply:
@@ -104,6 +128,10 @@ _TOTAL = (
     0.02  # at epsilon .1 noise of the total dominates with a two-hundredth; elsewhere it costs a hundredth of errors
 )
 _CELLS_ONE, _CELLS_PAIR, _WEIGHT = 0.4, 0.05, 0.5  # powers: measured on Adult, docs/decisions/0019-adaptive.md
+# the power of the dependence that an earlier release saw, to which precisions of pairs go at most: what is said of one
+# pair helps with others, so the 4 of pairs denoised one by one is far too much; docs/decisions/0206-followed-pairs.md
+_MOST_FOLLOWED = 0.6
+_LEAST_SEEN = 0.01  # of the records: what a denoised pair may hide, below which all pairs are taken alike
 _GAIN = 0.25  # noise over dependence, from which on denoising takes a fifth off
 _L1 = 0.8  # of a deviation: the mean absolute value of Gaussian noise
 # of the share that squares of unprojected triples say: cells below zero take more of their noise than of pairs'. With
@@ -145,24 +173,29 @@ def divide_residual_budget(
     the weight that is asked. Attributes and pairs share what triples leave as max(r^2, .8 r^(1/2)) to 1, with
     .136 r the error that independence would have from one-way tables with all of it; attributes get no less than the
     least squared error of unprojected pairs would give them. A total that is not public has a fiftieth. After an
-    `earlier` release that saw dependence, what it measured is taken off; after one that saw none, pairs get a
-    two-hundredth and triples nothing. Raises PlanError.
+    `earlier` release that saw dependence, precisions of pairs follow how much of it (`_followed_dependence`), and what
+    it measured is taken off; after one that saw none, pairs get a two-hundredth and triples nothing. Raises PlanError.
     """
     if earlier is None:
         sets, squares = _share_residual_budget(problem)
-    elif not earlier.dependent:
+    elif earlier.dependence is None:
         sets, squares = _share_residual_budget(problem, seen=False)
     else:
         both = float(problem.budget.mu_squared) + float(earlier.mu_squared)
         whole = replace(problem, budget=Budget("zcdp", (problem.budget.mu_squared + earlier.mu_squared) / 2))
-        sets, squares = _share_residual_budget(whole)
+        sets, squares = _share_residual_budget(whole, dependence=earlier.dependence)
         given = [earlier.precisions(s) * _squared_cell_change(problem) / both for s in sets]
         squares = [np.maximum(w - g, _LEAST_LEFT * w) for w, g in zip(squares, given, strict=True)]
     return sets, [np.sqrt(w) for w in squares]
 
 
-def _share_residual_budget(problem: Problem, *, seen: bool = True) -> tuple[list[Sets], list[FloatArray]]:
-    """Residual sets per order, and their inverse variances at unit price; `seen`: whether pairs may say something."""
+def _share_residual_budget(
+    problem: Problem, *, seen: bool = True, dependence: FloatArray | None = None
+) -> tuple[list[Sets], list[FloatArray]]:
+    """Residual sets per order, and their inverse variances at unit price.
+
+    seen: whether pairs may say something; dependence: (d, d) how much each says, None where nothing tells them apart.
+    """
     size = np.array(problem.workload.domain.shape, dtype=np.float64)
     asked = _read_asked_orders(problem)
     held = np.flatnonzero((asked.ones > 0) & (size > 1))
@@ -177,25 +210,27 @@ def _share_residual_budget(problem: Problem, *, seen: bool = True) -> tuple[list
     pairs = np.stack([first, second], axis=1)
     share = _share_of_triples(problem, asked, size, pairs) if seen else 0.0
     ones = max(_share_of_ones(problem, size[held]), _least_ones(size, first, second)) if seen else 1 - _UNSEEN
-    parts: list[tuple[NDArray[np.integer], FloatArray, float, float]] = [
-        (held[:, None], asked.ones[held], _CELLS_ONE, (1 - share) * ones),
+    cells, stated = size[pairs].prod(axis=1), asked.pairs[first, second]
+    wanted = cells ** _cell_power(problem, cells, _PAIRS) * (stated / stated.mean()) ** _WEIGHT
+    if dependence is not None:
+        wanted *= _followed_dependence(problem, cells, dependence[first, second])
+    parts: list[tuple[NDArray[np.integer], FloatArray, float]] = [
         (
-            pairs,
-            asked.pairs[first, second],
-            _cell_power(problem, size[pairs].prod(axis=1), _PAIRS),
-            (1 - share) * (1 - ones),
+            held[:, None],
+            size[held] ** _CELLS_ONE * (asked.ones[held] / asked.ones[held].mean()) ** _WEIGHT,
+            (1 - share) * ones,
         ),
+        (pairs, wanted, (1 - share) * (1 - ones)),
     ]
     if share:
-        power = _cell_power(problem, size[asked.triples].prod(axis=1) / math.sqrt(share), _TRIPLES)
-        parts.append((asked.triples, asked.weights, power, share))
+        cells = size[asked.triples].prod(axis=1)
+        power = _cell_power(problem, cells / math.sqrt(share), _TRIPLES)
+        parts.append((asked.triples, cells**power * (asked.weights / asked.weights.mean()) ** _WEIGHT, share))
     sets, squares = [np.empty((0 if problem.unit.total_is_public else 1, 0), dtype=np.int32)], list[FloatArray]()
     squares.append(np.full(len(sets[0]), _TOTAL))
-    for some, weights, power, given in parts:
-        wanted = size[some].prod(axis=1) ** power * (weights / weights.mean()) ** _WEIGHT
-        wanted *= given / float(wanted @ (1 - 1 / size[some]).prod(axis=1))
+    for some, wanted, given in parts:
         sets.append(some.astype(np.int32))
-        squares.append(wanted)
+        squares.append(wanted * given / float(wanted @ (1 - 1 / size[some]).prod(axis=1)))
     return sets, squares
 
 
@@ -336,6 +371,16 @@ def _cell_power(problem: Problem, cells: FloatArray, signal: float) -> float:
     return max(2 * gain / (2 + gain), _CELLS_PAIR)
 
 
+def _followed_dependence(problem: Problem, cells: FloatArray, seen: FloatArray) -> FloatArray:
+    """(p,) factors of the inverse variances of pairs, from how far an earlier release saw each from independence.
+
+    By the law of `_cell_power` the sum of what pairs err is least where inverse variances go as D to the power
+    4 r / (3 + r), r = e / D: as nothing where noise is small.
+    """
+    ratio = _relative_table_error(problem, cells) / _PAIRS
+    return np.maximum(seen, _LEAST_SEEN) ** min(4 * ratio / (3 + ratio), _MOST_FOLLOWED)
+
+
 def _relative_table_error(problem: Problem, cells: FloatArray) -> float:
     """The mean L1 error, in shares of the records, of tables of so many cells that share the whole budget."""
     assert problem.records is not None
@@ -366,8 +411,8 @@ class Adaptive(Tables):
 
     Args:
         after: An earlier release of the same domain, made with some of the budget; the plan is for the rest. Where that
-            one saw pairs depend, both together measure what one plan with all of the budget would; where it saw
-            nothing, attributes get nearly all.
+            one saw pairs depend, both together divide all of the budget as one plan would, and pairs share theirs by
+            how much it saw of each; where it saw nothing, attributes get nearly all.
         noise: "gaussian" or "discrete-gaussian"; None takes what the budget is best spent on.
         lattice: "fine".
 
@@ -460,7 +505,11 @@ def _denoising_notes(plan: Plan) -> tuple[str, ...]:
 def _earlier_release_notes(after: Release | None, earlier: EarlierMeasurement | None) -> tuple[str, ...]:
     if after is None or earlier is None:
         return ()
-    saw = "pairs depend" if earlier.dependent else "no pair depends beyond its noise, so attributes get nearly all"
+    saw = (
+        "pairs depend, and how much each"
+        if earlier.dependence is not None
+        else "no pair depends beyond its noise, so attributes get nearly all"
+    )
     return (f"follows {after.provenance.name!r}, which saw that {saw}; it is public, and paid for by itself",)
 
 

@@ -29,6 +29,7 @@ from sfumato.strategies import (
     sliced_search,
     spectral_search,
     trees,
+    union_pairs,
     union_planning,
     weighted_planning,
 )
@@ -45,6 +46,7 @@ _MANY = 500  # tables; below, every candidate is shown
 _MET = 1e-3  # above a proved bound: what further designs could gain is less than anyone sees
 _SAME = 1e-8  # likewise, where candidates are few enough to be shown: less than integers round away
 _OFF = 5e-3  # of the best plan from its bound: what is left to gain is not worth half a minute
+_REPLACED = 2e-2  # the same where pairs of cells have weights, which takes up to a quarter of a minute
 _SLICED = 2e-2  # the same where all is measured in slices: parts by themselves were never that near
 _START = 1.1  # times the best: residuals further off do not come down to it
 _LONG_TABLE = 2**18  # queries of one table: a fifth of a second for every mechanism that is priced
@@ -134,7 +136,7 @@ class Found:
     def _prove(self, bound: float) -> None:
         if self.plans and bound > self.bound:
             place = min(range(len(self.plans)), key=lambda i: self.error(self.plans[i]))
-            self.plans[place] = replace(self.plans[place], bound=bound)
+            self.plans[place] = self.plans[place].annotated(bound=bound)
 
     def error(self, plan: Plan) -> float:
         """What plans are compared by."""
@@ -239,6 +241,7 @@ def _is_long(problem: Problem) -> bool:
 _LEVELS, _RESIDUALS = "tables at the levels of a tree", "residuals"
 _ORDERED, _SWAP, _COLUMNS = "ranges of one attribute", "the optimum of one table", dense_planning.OVER_COLUMNS
 _SYMMETRY, _SLICES = dense_planning.BY_SYMMETRY, "slices along one attribute"
+_FEW = "the optimum by symmetry over few rows"
 
 
 def _fine(problem: Problem, found: Found) -> str | None:
@@ -308,6 +311,10 @@ def _far(problem: Problem, found: Found) -> str | None:
     return "" if found.off > _OFF and not problem.unit_lattice else None
 
 
+def _few(problem: Problem, found: Found) -> str | None:
+    return None if problem.unit.total_is_public and found.off <= _REPLACED else _far(problem, found)
+
+
 def _bases(problem: Problem, found: Found) -> str | None:
     """Products of basis vectors start from residuals, which must be near the best."""
     best = min(map(found.error, found.plans), default=0.0)
@@ -324,6 +331,8 @@ def _sliced(problem: Problem, found: Found) -> str | None:
 def _orbits(problem: Problem, found: Found) -> str | None:
     mean = problem.noise == "gaussian" and not problem.largest and not problem.known
     ours = problem.unit.total_is_public or problem.unit.neighbours is Neighbours.ADD_REMOVE
+    if problem.unit.total_is_public and _FEW in found.of:  # which has weights on finer classes of pairs
+        return None
     return _far(problem, found) if mean and ours and found.plans and not problem.is_marginal else None
 
 
@@ -349,6 +358,11 @@ def _one(design: Callable[[Problem, Progress | None], Design | None]) -> Find:
         return [] if found is None else [found]
 
     return find
+
+
+def _rows(problem: Problem, progress: Progress | None) -> Design:
+    replaced = problem.unit.total_is_public
+    return (union_pairs.few_rows_replaced if replaced else union_planning.few_rows)(problem, progress)
 
 
 def _levels(problem: Problem, found: Found, progress: Progress | None) -> list[Design]:
@@ -411,7 +425,7 @@ SEARCHES: tuple[Search, ...] = (
     _factorization(_SYMMETRY, SEARCHED, _one(union_planning.design_union), _symmetry, grouped=True),
     _factorization(_COLUMNS, SEARCHED, _one(dense_planning.over_columns), _columns(first=False), grouped=True),
     _factorization("", SEARCHED, lambda p, _, told: dense_planning.families_apart(p, told), _families, grouped=True),
-    _factorization("the optimum by symmetry over few rows", LONG, _one(union_planning.few_rows), _far),
+    _factorization(_FEW, LONG, _one(_rows), _few),
     _factorization("a bound sliced along one attribute", LONG, _slice_bounds, _sliced),
     _factorization(
         "products of basis vectors", LONG, lambda p, found, _: [spectral_search.design_spectral(p, found.least)], _bases

@@ -56,6 +56,8 @@ _FINE = 2**10  # deviations are near 2^20: rounded up to as many parts of 1 they
 _TABLES = (
     100  # how many times as much tables cost as the cell that counts who is left out: errors grow by half a percent
 )
+_LEAST_TOTAL = 2**12  # multiple of a total with a filter of its own: answers round another to whole numbers, 1e-4 off
+_WORTH = 1.005  # how many times as much one filter for all must err: below, a second one is not worth its words
 _UNIT = RoundedGaussian(Fraction(1))  # stands in until the noise is known
 
 
@@ -97,7 +99,8 @@ class Continual(Mechanism[StreamPlan]):
             which suits "last 12" and people in several periods that are apart), or, for few periods with one count
             each, "tree" as it is taught and "dense": for people in one of up to 1,024 periods the best of all in the
             mean, for people in several of up to 384 a band that suits totals without tables. None takes the better of
-            "buffers" and, where memory allows, "banded", or "dense" where the total alone is asked of such people.
+            "buffers" and, where memory allows, "banded", or "dense" where the total alone is asked of such people; a
+            total beside tables has "dense" for itself where both together err less.
 
     Raises:
         PlanError: An option is not allowed.
@@ -154,7 +157,7 @@ class Continual(Mechanism[StreamPlan]):
         if not all(i.is_marginal for i in asked.what.items):
             raise PlanError("a stream answers marginal tables; ranges and sums of them follow from cells")
         designs = residual_planning.design_residual_marginals(problem)
-        bound = _bound_at_unit_noise(problem, designs, asked.unit, given)
+        bounds = _bounds_at_unit_noise(problem, designs, asked.unit, given)
         enforced, mu = asked.unit.person is not None and not given.promised, math.sqrt(float(price.mu_squared))
         sizes = problem.sizes
         for design in designs:
@@ -170,9 +173,7 @@ class Continual(Mechanism[StreamPlan]):
                 key=_line_error,
             )
             terms = found[0][1]
-            # at what the count of those who are left out leaves of the budget
-            left = math.sqrt(terms.squared_shift(sizes, asked.unit) / terms.tables_shift(sizes, asked.unit))
-            yield StreamPlan(
+            made = StreamPlan(
                 asked.what,
                 asked.budget,
                 asked.unit,
@@ -182,18 +183,65 @@ class Continual(Mechanism[StreamPlan]):
                 terms,
                 price,
                 given,
-                None if bound is None else bound / mu * left * (1 - 1e-12),
+                None,
                 asked.records,
                 notes=tuple(
                     f"{name} would err {error / found[0][0]:.4g} times as much" for error, _, name in found[1:]
                 ),
             )
+            if self.strategy is None and not problem.largest:
+                made = _with_own_total(made, tables)
+            # at what the count of those who are left out leaves of the budget
+            terms = made.terms
+            left = math.sqrt(terms.squared_shift(sizes, asked.unit) / terms.tables_shift(sizes, asked.unit))
+            mean, worst = (None if bound is None else bound / mu * left * (1 - 1e-12) for bound in bounds)
+            yield replace(made, bound=mean, worst_bound=worst)
 
 
-def _bound_at_unit_noise(
+def _with_own_total(made: StreamPlan, tables: _StreamTables) -> StreamPlan:
+    """A plan with a filter of its own for the total, where that errs less.
+
+    What both err adds up, and what both cost: so shares of the price are as the roots of error times cost. In the worst
+    period what is gained is .3 percent, which is not looked for.
+    """
+    given, terms = made.periods, made.terms
+    few = int(made.strategy.multiples[0].sum()) < _LEAST_TOTAL or len(terms.families) < 2
+    if few or made.unit.neighbours is not Neighbours.ADD_REMOVE or not suits_totals(given) or given.objective != "mean":
+        return made
+    if made.workload.domain.impossible:  # answers that know of zeros do not err by a sum of what both err
+        return made
+    try:
+        apart = replace(terms, total=lowered_filter(given), cut=0)
+        rest, own = (float(part.tables_shift(tables.sizes, made.unit)) for part in apart.parts)
+        trial = replace(made, terms=apart)
+        mean, total = (over.mean(given.questions) for over in (trial.over_time, trial.total_over_time))
+        share = trial.total_share
+        weight = math.sqrt(share * total * rest / ((1 - share) * mean * own))
+        strategy = _weigh_total(made.strategy, math.sqrt(weight))
+        maps = tuple(b.lowered() for b in strategy.blocks)
+        found = tables.finished(replace(apart, families=maps), strategy)
+    except PlanError:  # no room for its integers, or for the counts of so many periods
+        return made
+    better = replace(made, strategy=strategy, terms=found)
+    ratio = made.objective_value / better.objective_value
+    if ratio < _WORTH:
+        return made
+    note = f"one strategy over time for the total and all else would err {ratio:.4g} times as much"
+    return replace(better, notes=(note, *made.notes))
+
+
+def _weigh_total(strategy: Residuals, scale: float) -> Residuals:
+    """Residuals whose total weighs so many times as much, with multiples of at most 2^20."""
+    first, *others = strategy.multiples
+    down = min(1.0, 2**_GRAIN / (float(first[0]) * scale))
+    multiples = (first * scale * down, *(m * down for m in others))
+    return replace(strategy, multiples=tuple(np.maximum(np.rint(m), m > 0).astype(np.int64) for m in multiples))
+
+
+def _bounds_at_unit_noise(
     problem: Problem, designs: Sequence[Design], unit: PrivacyUnit, given: Periods
-) -> float | None:
-    """Of the mean over all periods, at mu 1; None where none is known."""
+) -> tuple[float | None, float | None]:
+    """Of the mean over all periods and of the worst, at mu 1; None where none is known."""
     proved = [d.bound for d in designs if d.bound is not None and d.grouped == bool(unit.once_per)]
     # what is proved of answers without zeros that are known says nothing of these
     if (
@@ -202,19 +250,21 @@ def _bound_at_unit_noise(
         or problem.largest
         or problem.workload.domain.impossible
     ):
-        return None
+        return None, None
     tables = max(proved) * (1 if unit.once_per else unit.rows_per_person)
     if given.per_person == 1:
         time = mean_bound(given.questions, given.count)
-        return None if time is None else time * tables / math.sqrt(problem.total_weight)
+        return None if time is None else time * tables / math.sqrt(problem.total_weight), None
     # the tables' total, which no person's rows cancel in: its variance is shared by the cells of each table
     total = unit.rows_per_person * math.sqrt(
         math.fsum(float((problem.table_weights(i) / _cells_of(i)).sum()) for i in problem.workload.items)
     )
     if given.count > DENSE:
-        return None
+        return None, None
     time = participation_bound(given, total / tables)
-    return (time.rest * tables - max(time.rest - time.total, 0.0) * total) / math.sqrt(problem.total_weight)
+    pairs = [(time.rest, time.total), (time.worst_rest, time.worst_total)]
+    mean, worst = ((r * tables - max(r - t, 0.0) * total) / math.sqrt(problem.total_weight) for r, t in pairs)
+    return mean, worst if given.objective == "worst" else None
 
 
 def _cells_of(item: QueryBlock | QueryFamily) -> FloatArray:
@@ -268,10 +318,13 @@ class _StreamTables:
             terms = self._terms(quantise_time_shape(shape))
             ratio = self._rounding_ratio(terms)
             terms = terms if ratio <= 1.0 else self._terms(quantise_time_shape(shape, ratio))
-        terms = replace(terms, enforced=self.enforced)
+        return self.finished(replace(terms, enforced=self.enforced), self.strategy)
+
+    def finished(self, terms: StreamTerms, strategy: Residuals) -> StreamTerms:
+        """With the count of those who are left out, and the noise. Raises PlanError."""
         terms = replace(terms, cut=_cut_multiple(terms, self.sizes, self.unit) if self.enforced else 0)
         terms = replace(terms, noise=_least_stream_noise(terms, self.price, self.sizes, self.unit))
-        _check_values(terms, self.strategy)
+        _check_values(terms, strategy)
         return terms
 
     def error(self, terms: StreamTerms) -> float:
@@ -313,21 +366,19 @@ def _coarsen_residuals(fine: Residuals, design: Design) -> Residuals:
 
 def _check_values(terms: StreamTerms, strategy: Residuals) -> None:
     """Refuse what could outgrow 63 bits: a measured value. It would be wrong, though no less private."""
-    used = terms.filter
-    if isinstance(used, WindowFilter):
-        filtered = float(abs(used.taps).sum(axis=1).max()) * terms.most
-    else:
-        filtered = _largest_filtered_count(used) * terms.most
-    spread = max(
-        float(np.array([float(f.row_sums(1).max()) for f in family.factors])[family.sets].prod(axis=1).max())
-        for family in strategy.blocks
-    )
-    if filtered * spread + _ROOM * float(terms.noise.sigma) >= 2.0**63:
+    largest = 0.0
+    for family in strategy.blocks:
+        spread = np.array([float(f.row_sums(1).max()) for f in family.factors])[family.sets].prod(axis=1)
+        used = terms.filter if family.sets.size or terms.total is None else terms.total
+        largest = max(largest, float(spread.max()) * _largest_filtered_count(used))
+    if largest * terms.most + _ROOM * float(terms.noise.sigma) >= 2.0**63:
         raise PlanError("a measured value could outgrow 63 bits; plan with a smaller number of records")
 
 
-def _largest_filtered_count(used: IntegerFilter) -> float:
+def _largest_filtered_count(used: IntegerFilter | WindowFilter) -> float:
     """What a count of 1 for ever comes to."""
+    if isinstance(used, WindowFilter):
+        return float(abs(used.taps).sum(axis=1).max())
     carried = (used.carried.max(axis=0) / (1 - used.decay_rates)).sum()
     return float((used.direct.max() + carried) * used.rows.max() / 2.0**used.shift)
 

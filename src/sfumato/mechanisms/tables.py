@@ -344,12 +344,12 @@ def plan_table_mechanism(value: Tables, asked: Request, *, compare: bool = False
     lines.sort(key=lambda c: math.inf if c.value is None else c.value)
     if best.body is not None:
         # what is proved of unbiased answers says nothing of projected ones
-        return replace(best, considered=(_projected_line(best), *lines, *refused))
+        return best.annotated(considered=(_projected_line(best), *lines, *refused))
     notes = (*best.notes, *said)
     alone = _alone(problem, value)
     # what is proved of answers without zeros that are known says nothing of these
     bound = max(bounds) if bounds and best is before else None
-    return _add_cost_notes(replace(best, bound=bound, considered=(*lines, *refused), notes=notes, alone=alone))
+    return _add_cost_notes(best.annotated(bound=bound, considered=(*lines, *refused), notes=notes, alone=alone))
 
 
 _MOST_LINES = 24  # as many as a page shows
@@ -439,7 +439,7 @@ def _plan_given_strategy(value: Tables, asked: Request, problem: Problem, *, com
     plans, refused = _try_all_for_comparison(problem, None, Found(problem, [measured]), asked.progress)
     lines = tuple(_candidate_line(p, measured) for p in sorted(plans, key=lambda p: p.objective_value))
     own = (_projected_line(best),) if best.body is not None else ()
-    return replace(best, considered=(*own, *lines, *refused))
+    return best.annotated(considered=(*own, *lines, *refused))
 
 
 def price_given_strategy(problem: Problem, strategy: object, reconstruction: Any) -> Plan:
@@ -458,11 +458,11 @@ def _add_cost_notes(made: Plan) -> Plan:
         cost, asked = float(event_price(made.price, made.budget.currency)), float(made.budget.mu_squared)
         if cost > asked:
             dear = f"a ledger of mu^2 takes {cost:.4g} for it, {asked:.4g} for Gaussian noise under this budget"
-            made = replace(made, notes=(*made.notes, f"{dear}; one of epsilon takes {float(made.price.epsilon):.6g}"))
+            made = made.annotated(notes=(*made.notes, f"{dear}; one of epsilon takes {float(made.price.epsilon):.6g}"))
     if made.records is None or made.forecast is not None or made.bias_records is not None:
         return made
     share = f"the largest standard error is {made.max_standard_error / made.records:.3g} of {made.records:,} records"
-    return replace(made, notes=(*made.notes, share))
+    return made.annotated(notes=(*made.notes, share))
 
 
 def _try_all_for_comparison(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
@@ -129,15 +129,33 @@ class Plan(WorkloadPlan):
         They are per family of tables where every table has one, else per block.
         """
         out: list[ErrorEntry] = []
+        # tables that were listed for a search are taken from there; of all other workloads too many might be listed
+        listed, start = vars(self.workload).get("blocks"), 0
         for item in self.workload.items:
+            here = slice(start, start := start + len(item.rows_each))
             if isinstance(item, QueryFamily):
                 powers = self.strategy.family_powers(item.family, 2)
                 if powers is not None:
                     out.append(ErrorEntry(item, powers))
                     continue
-            blocks = self._blocks(item)
+            blocks = self._blocks(item) if listed is None else listed[here]
             out += [ErrorEntry.of(self.strategy, q) for q in blocks]
         return tuple(out)
+
+    def annotated(self, **changes: Any) -> Plan:
+        """The same with other notes, candidates or another bound; the errors that are known already are kept.
+
+        Args:
+            **changes: Fields that say something of the plan: `bound`, `notes`, `considered` and `alone`.
+
+        Returns:
+            The plan.
+        """
+        made = replace(self, **changes)
+        # of millions of queries they take as long as a search
+        if "entries" in vars(self):
+            vars(made)["entries"] = self.entries
+        return made
 
     def _blocks(self, item: QueryBlock | QueryFamily) -> tuple[QueryBlock, ...]:
         return Workload(self.workload.domain, (item,)).blocks

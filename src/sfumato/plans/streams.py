@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from sfumato._util.codec import storable
+from sfumato._util.codec import deferred_field, storable
 from sfumato._util.description import Description, TitledTable
 from sfumato._util.frames import Frame
 from sfumato.errors import PlanError
@@ -34,6 +34,9 @@ from sfumato.strategies.strategy import Strategy
 from sfumato.strategies.time_errors import TimeErrors, errors_of_filter
 from sfumato.workloads import Workload
 
+Variance = TypeVar("Variance", float, FloatArray)
+_ANOTHER = 4.0  # a variance of the total, of which half its multiple tells
+
 
 @storable
 @dataclass(frozen=True, eq=False, repr=False)
@@ -42,6 +45,7 @@ class StreamPlan(WorkloadPlan):
 
     A question over time is "totals" (all periods up to one), "increments" (one period), or weights of periods. Errors
     are a product of two: what the tables of the workload err if they are measured once, and what time makes of it.
+    Where the total goes through a filter of its own, time makes something else of it than of all else in tables.
 
     Args:
         workload: The queries about every period.
@@ -56,6 +60,7 @@ class StreamPlan(WorkloadPlan):
         bound: A proved lower bound on the root mean squared error of what is asked over time, in all periods together,
             and of all queries as the objective weighs them, for any unbiased answers from Gaussian noise of any
             covariance; or None.
+        worst_bound: The same on the error in the worst period; None where it was not looked for.
         records: The public number of records that was given, or None.
         notes: Remarks that are printed with the plan.
         considered: The mechanisms that were considered.
@@ -77,6 +82,7 @@ class StreamPlan(WorkloadPlan):
     records: int | None = None
     notes: tuple[str, ...] = ()
     considered: tuple[Candidate, ...] = field(default=())
+    worst_bound: float | None = deferred_field(None)
 
     runs_over_time: ClassVar[bool] = True
     QUESTIONS: ClassVar[tuple[str, ...]] = ("totals", "increments")
@@ -90,6 +96,7 @@ class StreamPlan(WorkloadPlan):
         "price": GaussianEvent,
         "objective": str,
         "bound": float | int | None,
+        "worst_bound": float | int | None,
     }
 
     def check(self) -> None:
@@ -118,8 +125,14 @@ class StreamPlan(WorkloadPlan):
 
     @functools.cached_property
     def over_time(self) -> TimeErrors:
-        """The variances of answers over time, for noise of variance 1 in each measured value."""
+        """The variances of answers over time, for noise of variance 1 in each measured value but for a total that has
+        a filter of its own."""
         return errors_of_filter(self.terms.filter)
+
+    @functools.cached_property
+    def total_over_time(self) -> TimeErrors:
+        """The same of the measured total."""
+        return self.over_time if self.terms.total is None else errors_of_filter(self.terms.total)
 
     def weights(self, question: str, period: int | None = None) -> FloatArray:
         """How much a question over time counts each period.
@@ -167,7 +180,33 @@ class StreamPlan(WorkloadPlan):
         Returns:
             The plan, which has the errors of that answer.
         """
-        return self._scaled(self.over_time.variance(weights))
+        return self._scaled(*self._variances(weights))
+
+    def total_scale(self, weights: FloatArray) -> float:
+        """What the measured total is multiplied by in an answer over time, to have the same noise as all else.
+
+        Args:
+            weights: (m,) weights of the first m periods.
+
+        Returns:
+            The multiple that the answer's plan states, over that of the strategy.
+        """
+        return self._total_multiple(*self._variances(weights)) / self._multiple
+
+    def _variances(self, weights: FloatArray) -> tuple[float, float]:
+        """Of an answer over time, of all else in tables and of the total."""
+        rest = self.over_time.variance(weights)
+        return rest, rest if self.terms.total is None else self.total_over_time.variance(weights)
+
+    @property
+    def _multiple(self) -> int:
+        """Of the total in the strategy; 1 where it is not measured."""
+        first = self.strategy.multiples[0]
+        return int(first[0]) if first.size else 1
+
+    def _total_multiple(self, rest: float, total: float) -> int:
+        """The one with which a total of that variance has the noise of the rest; a whole number, as multiples are."""
+        return self._multiple if rest == total else max(1, round(self._multiple * math.sqrt(rest / total)))
 
     def at(self, question: str = "totals", period: int | None = None) -> Plan:
         """The plan of a question at a period, as of a single look.
@@ -215,22 +254,43 @@ class StreamPlan(WorkloadPlan):
         Raises:
             PlanError: There is no such question.
         """
-        return self._once * np.sqrt(self.over_time.of(question_of(question, self.periods.count)))
+        asked = question_of(question, self.periods.count)
+        return self._once * np.sqrt(self._mixed(self.total_share, lambda over: over.of(asked)))
 
     @functools.cached_property
     def _once(self) -> float:
         """What the tables err where an answer over time has variance 1 at unit noise, as the objective weighs them."""
+        if self.terms.total is not None:
+            return self._scaled(1.0, 1.0).mean_error
         return self.at().mean_error / math.sqrt(float(self.over_time.totals[-1]))
+
+    @functools.cached_property
+    def total_share(self) -> float:
+        """Of the square of that the part of the measured total, where that has a filter of its own."""
+        return self._total_share(lambda plan: plan.mean_error)
+
+    def _total_share(self, error: Callable[[Plan], float]) -> float:
+        """Mean squares are linear in the variances: what they are with a total of another variance tells its part."""
+        if self.terms.total is None:
+            return 0.0
+        multiple = self._total_multiple(1.0, _ANOTHER)
+        more = (error(self._scaled(1.0, _ANOTHER)) / error(self._scaled(1.0, 1.0))) ** 2 - 1
+        return more / ((self._multiple / multiple) ** 2 - 1)
+
+    def _mixed(self, share: float, found: Callable[[TimeErrors], Variance]) -> Variance:
+        """A variance over time of tables of which so much is due to the total."""
+        rest = found(self.over_time)
+        return rest if self.terms.total is None else (1 - share) * rest + share * found(self.total_over_time)
 
     @functools.cached_property
     def asked_curve(self) -> FloatArray:
         """(periods,) root mean squared errors at every period of the questions over time, by their weights."""
-        return self._once * np.sqrt(self.over_time.together(self.periods.questions))
+        return self._once * np.sqrt(self._mixed(self.total_share, lambda over: over.together(self.periods.questions)))
 
     @functools.cached_property
     def asked_mean(self) -> float:
         """The root mean squared error of the questions over time, by their weights, over all periods together."""
-        return self._once * math.sqrt(self.over_time.mean(self.periods.questions))
+        return self._once * math.sqrt(self._mixed(self.total_share, lambda over: over.mean(self.periods.questions)))
 
     def errors(self, confidence: float = 0.95, question: str = "totals") -> Frame:
         """The errors of a question at periods 1, 2, 4 and so on, and at the last.
@@ -265,10 +325,17 @@ class StreamPlan(WorkloadPlan):
     @functools.cached_property
     def _knowing(self) -> Strategy:
         """The strategy, which knows of impossible cells."""
-        work = self.workload
-        return condition_on_impossible(self.strategy, work.domain, largest_tables(work), [q.block for q in work.blocks])
+        return self._with_total(self._multiple)
 
-    def _scaled(self, variance: float) -> Plan:
+    def _with_total(self, multiple: int) -> Strategy:
+        """The same with another multiple of the total."""
+        work, made = self.workload, self.strategy
+        if multiple != self._multiple:
+            made = replace(made, multiples=(np.array([multiple]), *made.multiples[1:]))
+        return condition_on_impossible(made, work.domain, largest_tables(work), [q.block for q in work.blocks])
+
+    def _scaled(self, variance: float, total: float) -> Plan:
+        multiple = self._total_multiple(variance, total)
         deviation = math.sqrt(variance * float(self.terms.noise.variance)) * 2.0**self.terms.grain
         return Plan(
             self.workload,
@@ -276,7 +343,7 @@ class StreamPlan(WorkloadPlan):
             self.unit,
             self.mechanism,
             self.objective,
-            self._knowing,
+            self._knowing if multiple == self._multiple else self._with_total(multiple),
             RoundedGaussian(Fraction(deviation)),
             self.price,
             Sensitivity(2, 0, exact=False),
@@ -302,8 +369,11 @@ class StreamPlan(WorkloadPlan):
     @functools.cached_property
     def rmse(self) -> float:
         """Root mean squared error over the totals of all periods, all queries alike, in records."""
-        mean = float(self.over_time.totals.mean() / self.over_time.totals[-1])
-        return (self.at().rmse or self.at().mean_error) * math.sqrt(mean)
+        if self.terms.total is None:
+            mean = float(self.over_time.totals.mean() / self.over_time.totals[-1])
+            return _rmse(self.at()) * math.sqrt(mean)
+        mean = self._mixed(self._total_share(_rmse), lambda over: float(over.totals.mean()))
+        return _rmse(self._scaled(1.0, 1.0)) * math.sqrt(mean)
 
     @functools.cached_property
     def objective_value(self) -> float:
@@ -312,11 +382,12 @@ class StreamPlan(WorkloadPlan):
 
     @property
     def lower_bound(self) -> float | None:
-        """A proved bound on the mean error of the questions over time, and so on the largest; None where none is known.
+        """A proved bound on the error that was minimised, in the worst period where that is known, or on the mean, and
+        so on the largest; None where none is known.
 
         It holds for unbiased answers with Gaussian noise of any covariance.
         """
-        return self.bound
+        return self.bound if self.worst_bound is None else self.worst_bound
 
     @functools.cached_property
     def tree_error(self) -> float:
@@ -378,7 +449,11 @@ class StreamPlan(WorkloadPlan):
         """The number of bytes that a store keeps, in secret, between two periods."""
         sizes = self.workload.domain.shape
         cells = sum(math.prod(sizes[a] for a in s) for f in self.terms.families for s in f.sets.tolist())
-        return 8 * (cells + bool(self.terms.cut)) * math.prod(self.terms.filter.kept)
+        if self.terms.total is None:
+            return 8 * (cells + bool(self.terms.cut)) * math.prod(self.terms.filter.kept)
+        # the total is one of the cells
+        rest = (cells - 1 + bool(self.terms.cut)) * math.prod(self.terms.filter.kept)
+        return 8 * (rest + math.prod(self.terms.total.kept))
 
     # -- words ---------------------------------------------------------------------------------------------
 
@@ -399,6 +474,7 @@ class StreamPlan(WorkloadPlan):
                 **({"cut": self.terms.cut, "missing": self.missing} if self.terms.cut else {}),
                 "most": self.terms.most,
                 "states": self.terms.filter.kept[1],
+                **({} if self.terms.total is None else {"states_of_total": self.terms.total.kept[1]}),
                 "state_bytes": self.state_bytes,
                 "rounding": self.rounding,
             },
@@ -428,7 +504,11 @@ class StreamPlan(WorkloadPlan):
         values = sum(f.rows for f in self.terms.families)
         kept = self.terms.filter.kept[1]
         by = f"{kept} past counts" if isinstance(self.terms.filter, WindowFilter) else f"{kept} states"
-        yield "measures", f"{self.strategy.summary}, each period ({values:,} noisy values), filtered by {by} a cell"
+        if self.terms.total is not None:
+            by = f"{by} a cell, the total by {self.terms.total.kept[1]} past counts"
+        else:
+            by = f"{by} a cell"
+        yield "measures", f"{self.strategy.summary}, each period ({values:,} noisy values), filtered by {by}"
         deviation = f"{float(self.terms.noise.sigma):.6g} on the integer lattice"
         yield "noise", f"rounded Gaussian of one law, deviation {deviation}"
         yield "price", f"{event_price_text(self.price)}, debited as a whole before the first period"
@@ -462,6 +542,11 @@ class StreamPlan(WorkloadPlan):
             return (
                 "no bound is known for this relation, number of periods per person, or what is asked of so many periods"
             )
+        if self.worst_bound is not None:
+            return (
+                f"no unbiased answers with Gaussian noise err less than {self.worst_bound:,.5g} in the worst period: "
+                f"these err {float(self.asked_curve.max()) / self.worst_bound:.4g} times that"
+            )
         return (
             f"no unbiased answers with Gaussian noise err less than {self.bound:,.5g}: the mean is "
             f"{self.asked_mean / self.bound:.4g} times that, the worst "
@@ -475,6 +560,10 @@ class StreamPlan(WorkloadPlan):
 def cumulative_period_weights(weights: FloatArray) -> FloatArray:
     """(m,) how often what happens first in a period counts, if it goes on and periods weigh so."""
     return np.cumsum(weights[::-1])[::-1]
+
+
+def _rmse(plan: Plan) -> float:
+    return plan.rmse or plan.mean_error
 
 
 def _families_match(strategy: Residuals, terms: StreamTerms) -> bool:

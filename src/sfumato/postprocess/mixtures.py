@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,7 +27,14 @@ from sfumato.errors import InvalidInput
 from sfumato.operators.base import FloatArray
 from sfumato.postprocess.cones import project_onto_simplex
 from sfumato.postprocess.consistency import ResidualNoise, Zeros, project_onto_local
-from sfumato.postprocess.noisy_pairs import AttributeStack, Components, NoisyPairs, most_even_table, tied_tables
+from sfumato.postprocess.noisy_pairs import (
+    AttributeStack,
+    Components,
+    MeasurementHalves,
+    NoisyPairs,
+    most_even_table,
+    tied_tables,
+)
 
 _Some = NDArray[np.floating]
 # Adam, its rate falling to 0 in the second half; the held-out half picks the step on the way, so any descent will do.
@@ -37,9 +44,10 @@ _STEPS, _RATE, _MEAN, _SQUARE = 500, 0.1, 0.9, 0.9
 # the held-out loss costs about a step; after twenty without gain the way goes on from the best, slower, three times
 _EVERY, _PATIENCE, _SLOWER, _SLOWED = 10, 2, 3.0, 3
 _START = 0.3  # of logits: components that start alike would stay alike; a factor of 1.35 forgets no share
-# cells of all attributes, above which pairs of a mixture are not made at every step: with 914 in 50 attributes a step
-# takes a tenth less, with 1,889 in 100 a third; with 50 in 5 it would take twice as long
-_MANY = 512
+# cells of all attributes, above which pairs of a mixture are not made at every step where attributes have many: with
+# 1,889 in 100 a step takes a third less; with 50 in 5 it would take twice as long. Made in their place are d matrices
+# of K x K, which cost as much where the square of the mean size is twice K: with 600 in 300, nine times as much
+_MANY, _AS_MUCH = 512, 2
 _LEAST = 1e-6  # a share whose logarithm is taken: below one record of a million
 
 
@@ -53,17 +61,22 @@ class Mixture:
 
 
 class Objective:
-    """The function minimised, and its gradient."""
+    """The function minimised, its gradient, and the loss on the half that is held out."""
 
     def __init__(
-        self, noisy: NoisyPairs, target: Components, base: FloatArray, penalty: float, kind: type = np.float32
+        self, halves: MeasurementHalves, base: FloatArray, penalty: float, products: int, kind: type = np.float32
     ):
-        self.noisy, self.stack, self.target, self.penalty = noisy, noisy.stack, target, penalty
+        noisy = halves.noisy
+        self.halves, self.noisy, self.stack, self.penalty = halves, noisy, noisy.stack, penalty
         self.one, self.pair = noisy.weights.ones.astype(kind), noisy.weights.pairs.astype(kind)
-        self.ones, self.held = target.ones.astype(kind), (noisy.weights.pairs * target.pairs).astype(kind)
+        self.ones = halves.fitted.ones.astype(kind)
+        # pairs of the halves, weighed by their precision; of the held-out one twice
+        self.fitted = (noisy.weights.pairs * halves.fitted.pairs).astype(kind)
+        self.held_out = (2 * noisy.weights.pairs * halves.held_out.pairs).astype(kind)
         self.base = np.log(np.maximum(base, _LEAST)).astype(kind)
         self.even = self.stack.even.astype(kind)
-        self.blocks = _Blocks(self.stack, noisy.pair.astype(kind)) if self.stack.count > _MANY else None
+        large = self.stack.count > max(_MANY, len(self.stack.sizes) * math.sqrt(_AS_MUCH * products))
+        self.blocks = _Blocks(self.stack, noisy.pair.astype(kind)) if large else None
 
     def mixture(self, logits: _Some, weights: _Some) -> tuple[_Some, _Some]:
         """(K,) weights and (K, M) shares of the logits."""
@@ -83,7 +96,7 @@ class Objective:
 
     def value(self, logits: _Some, weights: _Some) -> float:
         """What is minimised."""
-        away = self.components(logits, weights).plus(self.target, -1.0)
+        away = self.components(logits, weights).plus(self.halves.fitted, -1.0)
         w, shares = self.mixture(logits, weights)
         return self.noisy.inner(away, away) / 2 + self.penalty * float(w @ (shares * self._says(shares)).sum(axis=1))
 
@@ -92,7 +105,7 @@ class Objective:
         w, shares = self.mixture(logits, weights)
         centred, says = shares - self.even, self._says(shares)
         away = self.one * (w @ centred - self.ones)
-        pulled = self._pulled(centred, w)
+        pulled = self._pulled(centred, w, self.fitted)
         cost = np.einsum("km,km->k", shares, says)
         by_weight = np.einsum("km,km->k", pulled, centred) / 2 + centred @ away + self.penalty * cost
         pulled += away + self.penalty * (says + 1)
@@ -101,17 +114,26 @@ class Objective:
         pulled -= shares * np.add.reduceat(pulled, first, axis=1)[:, owner]
         return pulled, w * (by_weight - w @ by_weight)
 
+    def loss(self, logits: _Some, weights: _Some) -> float:
+        """`MeasurementHalves.loss` of the mixture, without its pairs: they are summed as the gradient sums them."""
+        w, shares = self.mixture(logits, weights)
+        centred = shares - self.even
+        pulled = self._pulled(centred, w, self.held_out)
+        pairs = float(np.einsum("k,km,km->", w, centred, pulled, dtype=np.float64)) / 2
+        ones = (w @ centred).astype(np.float64)
+        return pairs + float(np.einsum("i,i,i->", self.noisy.weights.ones, ones, ones - 2 * self.halves.held_out.ones))
+
     def _says(self, shares: _Some) -> _Some:
         return np.log(np.maximum(shares, 1e-12)) - self.base
 
-    def _pulled(self, centred: _Some, w: _Some) -> _Some:
-        """(K, M) the shares times what the mixture's pairs are away from the target, weighed by their precision."""
+    def _pulled(self, centred: _Some, w: _Some, target: _Some) -> _Some:
+        """(K, M) the shares times what the mixture's weighed pairs are away from a weighed target."""
         if self.blocks is not None:
-            return self.blocks.times(centred, w) - centred @ self.held
+            return self.blocks.times(centred, w) - centred @ target
         # within an attribute the precision is zero
         away = centred.T @ (w[:, None] * centred)
         away *= self.pair
-        away -= self.held
+        away -= target
         return centred @ away
 
 
@@ -120,60 +142,64 @@ class _Blocks:
 
     Pair (a, b) of a mixture is C_a' diag(w) C_b, C the shares less their mean, and its precision W_ab is one number. So
     what comes out for attribute a is (sum_b W_ab C_b C_b') diag(w) C_a: one K x K matrix for each attribute in place of
-    the M x M cells of all pairs.
+    the M x M cells of all pairs. Attributes of one size are side by side, and multiplied together.
     """
 
     def __init__(self, stack: AttributeStack, between: _Some) -> None:
-        size = int(stack.sizes.max())
-        # the cells of every attribute side by side, with zeros up to the largest: one product for all attributes
-        self.at = np.minimum(stack.starts[:-1, None] + np.arange(size), stack.count - 1)
-        self.inside = (np.arange(size) < stack.sizes[:, None]).astype(between.dtype)
-        self.back = stack.owner * size + np.arange(stack.count) - stack.starts[stack.owner]
-        self.between = between
+        rank = np.argsort(stack.sizes, kind="stable")
+        self.order = np.argsort(np.argsort(rank)[stack.owner], kind="stable")
+        self.back = np.argsort(self.order)
+        self.between = np.ascontiguousarray(between[np.ix_(rank, rank)])
+        # of every size the attributes and the cells that have it
+        self.groups: list[tuple[slice, slice, int]] = []
+        attribute = cell = 0
+        for size, count in zip(*np.unique(stack.sizes, return_counts=True), strict=True):
+            last = attribute + int(count), cell + int(count * size)
+            self.groups.append((slice(attribute, last[0]), slice(cell, last[1]), int(size)))
+            attribute, cell = last
 
     def times(self, centred: _Some, w: _Some) -> _Some:
         """(K, M)"""
-        blocks = centred[:, self.at].transpose(1, 0, 2) * self.inside[:, None, :]
-        grams = blocks @ blocks.transpose(0, 2, 1)
-        d, k = grams.shape[:2]
+        k, d = len(w), len(self.between)
+        ordered = centred[:, self.order]
+        weighed, out = w[:, None] * ordered, np.empty_like(ordered)
+        grams = np.empty((d, k, k), dtype=ordered.dtype)
+        for attributes, cells, size in self.groups:
+            blocks = ordered[:, cells].reshape(k, -1, size).transpose(1, 0, 2)
+            np.matmul(blocks, blocks.transpose(0, 2, 1), out=grams[attributes])
         around = (self.between @ grams.reshape(d, k * k)).reshape(d, k, k)
-        found = around @ (blocks * w[:, None])
-        return np.ascontiguousarray(found.transpose(1, 0, 2).reshape(k, -1)[:, self.back])
+        for attributes, cells, size in self.groups:
+            blocks, found = (x[:, cells].reshape(k, -1, size).transpose(1, 0, 2) for x in (weighed, out))
+            np.matmul(around[attributes], blocks, out=found)
+        return out[:, self.back]
 
 
 def fit_mixture(
-    noisy: NoisyPairs,
-    target: Components,
-    base: FloatArray,
-    penalty: float,
-    products: int,
-    seed: int,
-    loss: Callable[[Components], float],
+    halves: MeasurementHalves, base: FloatArray, penalty: float, products: int, seed: int
 ) -> tuple[float, Components, Mixture, bool]:
     """(least loss, the components there, the mixture there, whether noise held it back), over the way to the minimum.
 
-    target: what is fitted, in the norm of `noisy`; base: (M,) one-way shares; loss: of the held-out half, asked every
-    ten steps. Where two in a row are no better the way goes back to the best and on by shorter steps, until that has
+    halves: one is fitted in the norm of the noise, the other says every ten steps how well; base: (M,) one-way shares.
+    Where two losses in a row are no better the way goes back to the best and on by shorter steps, until that has
     been done three times. The seed makes the public randomness of the start.
     """
-    goal = Objective(noisy, target, base, penalty)
+    goal = Objective(halves, base, penalty, products)
     random = np.random.default_rng(seed)
     x = (goal.base + _START * random.standard_normal((products, len(base)))).astype(np.float32)
     at: list[_Some] = [x, np.zeros(products, dtype=np.float32)]
     mean, square = [np.zeros_like(a) for a in at], [np.zeros_like(a) for a in at]
-    best: tuple[float, Components, list[_Some]] | None = None
+    best: tuple[float, list[_Some]] | None = None
     worse, slowed, taken = 0, 0, 0
     for step in range(_STEPS + 1):
         if step % _EVERY == 0:
-            found = goal.components(at[0], at[1])
-            value = loss(found)
+            value = goal.loss(at[0], at[1])
             worse = 0 if best is None or value < best[0] else worse + 1
             if best is None or worse == 0:
-                best = value, found, [a.copy() for a in at]
+                best = value, [a.copy() for a in at]
             elif worse == _PATIENCE:
                 if slowed == _SLOWED:
                     break
-                at, worse, slowed = [a.copy() for a in best[2]], 0, slowed + 1
+                at, worse, slowed = [a.copy() for a in best[1]], 0, slowed + 1
                 continue
         slopes = goal(at[0], at[1])
         taken += 1
@@ -184,8 +210,9 @@ def fit_mixture(
             s += (1 - _SQUARE) * (slope * slope - s)
             a -= rate * m / (np.sqrt(s) + 1e-8)
     assert best is not None
-    w, shares = goal.mixture(*best[2])
-    return best[0], best[1], Mixture(w.astype(np.float64), shares.astype(np.float64)), slowed > 0 or worse > 0
+    w, shares = goal.mixture(*best[1])
+    found = goal.components(*best[1])
+    return best[0], found, Mixture(w.astype(np.float64), shares.astype(np.float64)), worse > 0
 
 
 _CLEAR = 3.0  # standard deviations of pure noise that an edge's square must pass

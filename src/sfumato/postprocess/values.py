@@ -296,7 +296,7 @@ def project_values(
             raise InvalidInput(
                 f"projecting takes records by {', '.join(names)}, with {_PARTS} places or more in each piece of a "
                 f"measure: {cells:,} cells, above the limit of {_LISTED:,}. Release what is to be projected by a plan "
-                "of its own, by fewer attributes or with fewer measures or knots, or take body='exact'"
+                "of its own, by fewer attributes or with fewer measures or knots, or project with body='exact'"
             )
         given, spread = answers / table.scale, variances / table.scale**2
         # what follows from the number of records alone is so of every table with as many

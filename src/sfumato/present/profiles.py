@@ -17,7 +17,7 @@ from sfumato.plans.planned import rows_text
 from sfumato.present.charts import column_chart, label_chart
 from sfumato.present.page import page_text
 from sfumato.present.words import budget_statement
-from sfumato.releases.profiles import ColumnProfile, Profile
+from sfumato.releases.profiles import ColumnProfile, Profile, other_kinds
 from sfumato.workloads.schema import spec_text, toml_text
 
 _BARS = 20  # of a histogram; where noise hides more, fewer
@@ -142,7 +142,9 @@ def profile_spec(profile: Profile, source: str, written: Mapping[str, str] | Non
     plan, domain = profile.plan, profile.domain()
     declared: Domain | dict[str, Attribute | None] = _blanks(profile) if domain is None else domain
     left = [] if domain is None else [c for n, c in profile.columns.items() if n not in domain.names]
+    mixed = [] if domain is None else [c for n, c in profile.columns.items() if n in domain.names and other_kinds(c)]
     data = {"source": source} if source else {}
+    data |= {"table": profile.provenance.table} if profile.provenance.table else {}
     data |= written or {}
     privacy = {**plan.budget.to_json(), "neighbours": plan.unit.neighbours.value}
     privacy |= {} if plan.unit.person is None else {"person": plan.unit.person}
@@ -154,6 +156,7 @@ def profile_spec(profile: Profile, source: str, written: Mapping[str, str] | Non
         "# The budget is that of the description; a release pays it once more.",
         *([f"# {blank[0].upper()}{blank[1:]}."] if domain is None else []),
         *(f"# not declared: {_comment(c)}" for c in left),
+        *(f"# of several kinds: {_kinds_comment(c)}" for c in mixed),
         "",
         *(["[data]", *_keys(data), ""] if data else []),
         spec_text(declared),
@@ -198,6 +201,13 @@ def _blanks(profile: Profile) -> dict[str, Attribute | None]:
         text = Categories(discover=_DISCOVER, missing="other") if discovered else None
         found[name] = Booleans(outside="other", missing="other") if column.kind == "boolean" else text
     return found
+
+
+def _kinds_comment(column: ColumnProfile) -> str:
+    """What of a column its declaration does not read."""
+    shares = {k: f"{100 * share:.0f} %" for k, share in other_kinds(column).items()}
+    others = " and ".join(f"{kind}s, {share} of all records," for kind, share in shares.items())
+    return f"{safe_text(column.name)} is declared as {column.kind}s; {others} count as (other)"
 
 
 def _comment(column: ColumnProfile) -> str:

@@ -148,11 +148,12 @@ def _chart_rows(frame: Frame, wider: float) -> list[dict[str, Any]]:
 
 def _stream_measured_text(plan: StreamPlan) -> str:
     values = sum(f.rows for f in plan.terms.families)
-    states = plan.terms.filter.kept[1]
+    states, own = plan.terms.filter.kept[1], plan.terms.total
+    of_total = "" if own is None else f", and by {plural(own.kept[1], 'number')} of the total"
     return (
         f"In every period {plural(values, 'noisy integer')} are measured: {safe_text(plan.strategy.summary)}, filtered "
-        f"over time by {plural(states, 'number')} kept for every cell. Totals, periods and sums of periods all follow "
-        "from these, so they agree with each other, and further questions cost nothing."
+        f"over time by {plural(states, 'number')} kept for every cell{of_total}. Totals, periods and sums of periods "
+        "all follow from these, so they agree with each other, and further questions cost nothing."
     )
 
 
@@ -161,7 +162,8 @@ def _stream_bars(plan: StreamPlan) -> Bars:
         Bar("this plan", "the worst period", plan.objective_value, show_figures(plan.objective_value, 4), "chosen"),
         Bar("binary tree", "as it is taught, at the same price", plan.tree_error, show_figures(plan.tree_error, 4)),
     ]
-    if plan.bound is not None:
-        note = "of the mean over all periods"
-        rows.append(Bar("proved for Gaussian noise", note, plan.bound, show_figures(plan.bound, 4), "bound"))
+    if plan.lower_bound is not None:
+        note = "of the mean over all periods" if plan.worst_bound is None else "of the worst period"
+        shown = show_figures(plan.lower_bound, 4)
+        rows.append(Bar("proved for Gaussian noise", note, plan.lower_bound, shown, "bound"))
     return Bars(rows)

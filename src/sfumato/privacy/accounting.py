@@ -63,7 +63,7 @@ def implies_gdp(epsilon: Fraction, mu: Fraction) -> bool:
     return normal_cdf_bounds(-mu / 2, bits)[1] * (1 + exp_bounds(epsilon, bits)[1]) <= 1
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024, typed=True)
 def mu_of_pure(epsilon: Fraction) -> Fraction:
     """The smallest mu such that epsilon-DP implies mu-GDP, 2 Phi^-1(e^epsilon/(1 + e^epsilon)), rounded up [DRS22]."""
     return decimal_edge(lambda mu: not implies_gdp(epsilon, mu))[1] if epsilon else Fraction(0)

@@ -8,6 +8,7 @@ from decimal import Context, Decimal
 from enum import StrEnum
 from fractions import Fraction
 from numbers import Integral
+from operator import index
 from typing import TYPE_CHECKING
 
 from sfumato.errors import BudgetError, InvalidInput
@@ -57,7 +58,8 @@ def _parse_exact(value: object) -> Fraction | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, Fraction):
-        number = value
+        # of this very class: one that derives may compare as it likes, also for those who ask for an equal number later
+        number = value if type(value) is Fraction else Fraction(index(value.numerator), index(value.denominator))
     elif isinstance(value, Integral):
         number = Fraction(int(value))
     elif isinstance(value, (float, Decimal, str)):

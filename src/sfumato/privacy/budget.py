@@ -56,13 +56,13 @@ def _gaussian_fits(epsilon: Fraction, delta: Fraction, mu: Fraction) -> bool:
     return spent <= delta
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024, typed=True)
 def mu_of_approx(epsilon: Fraction, delta: Fraction) -> Fraction:
     """The largest mu such that mu-GDP implies (epsilon, delta)-DP, rounded down [BW18]."""
     return decimal_edge(lambda mu: _gaussian_fits(epsilon, delta, mu))[0]
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024, typed=True)
 def epsilon_of_mu(mu: Fraction, delta: Fraction) -> Fraction:
     """The smallest epsilon such that mu-GDP implies (epsilon, delta)-DP, rounded up; 0 where delta alone suffices."""
     if mu == 0 or _gaussian_fits(Fraction(0), delta, mu):
@@ -112,7 +112,7 @@ def _renyi_slack_guess(t: float, log_delta: float) -> float:
     return (log_delta + t - a * math.log1p(-1 / a)) / excess
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024, typed=True)
 def rho_of_approx(epsilon: Fraction, delta: Fraction) -> Fraction:
     """The largest rho such that rho-zCDP implies (epsilon, delta)-DP by [CKS20, Proposition 12], rounded down."""
     log_delta, target = -_log_float(1 / delta), float(epsilon)
@@ -129,7 +129,7 @@ def rho_of_approx(epsilon: Fraction, delta: Fraction) -> Fraction:
     return round_down(bound)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024, typed=True)
 def epsilon_of_rho(rho: Fraction, delta: Fraction) -> Fraction:
     """The smallest epsilon such that rho-zCDP implies (epsilon, delta)-DP by [CKS20, Proposition 12], rounded up."""
     if rho == 0:
@@ -149,7 +149,7 @@ def epsilon_of_rho(rho: Fraction, delta: Fraction) -> Fraction:
 # Pure epsilon --------------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024, typed=True)
 def pure_of_mu(mu: Fraction) -> Fraction:
     """The largest epsilon such that epsilon-DP implies mu-GDP, rounded down [DRS22]."""
     return decimal_edge(lambda epsilon: implies_gdp(epsilon, mu))[0]

@@ -12,8 +12,9 @@ elimination is short enough where all attributes meet. Weights close to c_|S| pr
 combination of elementary symmetric polynomials of y_i = u_i x_i, and these are polynomials in the power sums
 p_j = sum_i y_i^j. The range of p_1 is cut into slices. In a slice the other power sums lie between bounds that
 are linear programs with one constraint, and Newton's identities k e_k = sum_i (-1)^(i-1) e_(k-i) p_i carry
-intervals from power sums to e_k. What the weights deviate from products is paid for set by set. u and c are
-proposed; the bound holds whatever they are.
+intervals from power sums to e_k. What the weights deviate from products is paid for set by set: by the most that a
+set's product may be wherever some x_i of it is the larger number, which in a slice few can be, for each adds to p_1.
+u and c are proposed; the bound holds whatever they are.
 """
 
 from __future__ import annotations
@@ -186,7 +187,8 @@ def least_symmetric(total: SumOfProducts, given: Products) -> int:
     units = np.array(given.units, dtype=object)
     whole = elementary_symmetric(units * high, len(given.costs) - 1)
     used = [0] * len(given.costs)
-    paid = 0
+    # what sets deviate by costs at most, and where all numbers are low; more for every feature whose number is high
+    paid, least_paid, more = 0, 0, np.zeros(len(units), dtype=object)
     for sets, negative in total.bundles:
         order = sets.shape[1]
         weights = -negative * set_products(scale, sets)
@@ -195,11 +197,21 @@ def least_symmetric(total: SumOfProducts, given: Products) -> int:
         norms, least = product_extremes(low, high, sets)
         unit = set_products(units, sets).astype(object)
         rest = weights * 2**given.shift - given.costs[order] * unit
-        paid -= int((rest * np.where(rest > 0, least, norms)).sum())
+        most, last = -rest * np.where(rest > 0, least, norms), -rest * set_products(low, sets)
+        paid, least_paid = paid + int(most.sum()), least_paid + int(last.sum())
+        for column in sets.T:
+            np.add.at(more, column, most - last)
         used[order] += int((unit * norms).sum())
     # the products also stand for sets that the sum lacks
-    paid += sum(c * (w - u) for c, w, u in zip(given.costs[1:], whole[1:], used[1:], strict=True))
-    return -((paid - _least_combination(units * low, units * high, given.costs)) >> given.shift)
+    lacking = sum(c * (w - u) for c, w, u in zip(given.costs[1:], whole[1:], used[1:], strict=True))
+    tops, values = _least_combinations(units * low, units * high, given.costs)
+    # how much the high numbers add to p_1 is known in a slice, so that few features have theirs where it is small
+    gain = units * (high - low)
+    room = tops - int((units * low).sum())
+    slopes = np.sort(more // gain)[np.linspace(0, len(gain) - 1, min(len(gain), _BREAKS)).astype(np.intp)]
+    highs = [m * room + int(np.maximum(more - m * gain, 0).sum()) for m in (0, *slopes.tolist())]
+    deviation = np.minimum(least_paid + np.minimum.reduce(highs), paid)
+    return -(int((deviation - values).max() + lacking) >> given.shift)
 
 
 def product_extremes(low: Numbers, high: Numbers, sets: NDArray[np.integer]) -> tuple[Numbers, Numbers]:
@@ -223,8 +235,11 @@ def elementary_symmetric(values: Numbers, top: int) -> list[int]:
     return out
 
 
-def _least_combination(low: Numbers, high: Numbers, costs: tuple[int, ...]) -> int:
-    """A lower bound of sum_k costs_k e_k(y) over y_i = low_i or high_i, for costs of at least 0."""
+def _least_combinations(low: Numbers, high: Numbers, costs: tuple[int, ...]) -> tuple[Numbers, Numbers]:
+    """Slices of p_1 by their ends, and in each a lower bound of sum_k costs_k e_k(y) over y_i = low_i or high_i.
+
+    For costs of at least 0.
+    """
     least, most = int(low.sum()), int(high.sum())
     near = min(most, -2 * least)
     steps = range(_SLICES + 1)
@@ -244,7 +259,7 @@ def _least_combination(low: Numbers, high: Numbers, costs: tuple[int, ...]) -> i
             down, up = (down + factor * d, up + factor * u) if i % 2 else (down - factor * u, up - factor * d)
         scaled.append((down, up))
         value = value + costs[k] * -(-down // math.factorial(k))
-    return int(value.min())
+    return first[1], value
 
 
 def _power_sums(low: Numbers, high: Numbers, power: int, first: Interval) -> Interval:

@@ -50,7 +50,7 @@ def mu_squared_of_pures(epsilon: Fraction, count: int) -> Fraction:
     return whole + (_mu_of_pures(epsilon, rest) ** 2 if rest else 0)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024, typed=True)
 def _mu_of_pures(epsilon: Fraction, count: int) -> Fraction:
     """The least mu of `count` mechanisms, rounded up."""
     if count == 1 or not epsilon or epsilon > _LARGEST_TOGETHER:

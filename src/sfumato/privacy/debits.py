@@ -440,7 +440,7 @@ class Debits:
         _check_name(name)
         check_hash(plan_hash, "plan_hash")
         whom = self._admit(state, unit, table)
-        cost = event_price(event, self.currency)
+        cost = event_price(event, state.currency)
         taken = state.find(name)
         if taken is not None:
             raise NameTaken(
@@ -464,9 +464,10 @@ class Debits:
 def _mismatch_reason(state: State, given: PrivacyUnit, table: str | None) -> str | None:
     """Why a spend for that unit and table is refused, and what to do; None where it is not."""
     if state.unit is not None and state.unit != given.protected:
+        other = " (groups of other cells)" if unit_text(state.unit) == unit_text(given) else ""
         return (
             f"this ledger adds up what is spent on {unit_text(state.unit)}, as its first spend said; this one protects "
-            f"{unit_text(given)}, and prices of different units do not add up. Nothing was spent. Plan with the "
+            f"{unit_text(given)}{other}, and prices of different units do not add up. Nothing was spent. Plan with the "
             "ledger's unit (neighbours=, person=), or keep a ledger of its own for the other unit"
         )
     if (state.unit is None and state.table is None) or state.table == table:

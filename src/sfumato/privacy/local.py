@@ -92,7 +92,7 @@ def _draw_lies(size: int, labels: int, epsilon: Fraction, source: BitSource) -> 
     return out
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=64, typed=True)
 def lie_digits(labels: int, epsilon: Fraction, words: int) -> int:
     """The first 64 words binary digits of (labels - 1) / (e^epsilon + labels - 1), as an integer."""
     from flint import ctx  # noqa: PLC0415  (heavy)

@@ -42,6 +42,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate
+from operator import index
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -233,7 +234,7 @@ class Sampler:
             precision += 64
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=16, typed=True)  # a law of a class that derives is another, whatever it compares as
 def sampler(law: NoiseLaw, bits: int = 64, guard: int = 0) -> Sampler:
     """The sampler of a law, built once.
 
@@ -513,7 +514,7 @@ def _read_scale(name: str, value: object) -> Fraction:
         raise InvalidInput(f"{name} must be an int or a Fraction, got {value!r}; write Fraction('0.5') for a decimal")
     if not LEAST_SCALE <= value <= GREATEST_SCALE:
         raise InvalidInput(f"{name} must be from 2^-10 to 2^55, got {value}; rescale the lattice")
-    return Fraction(value)
+    return Fraction(index(value.numerator), index(value.denominator))  # plain, whatever class it is of
 
 
 def _erfc(x: Fraction) -> arb:
@@ -529,7 +530,7 @@ def _root_of_two(precision: int) -> arb:
     return arb_ball(Fraction(2)).sqrt()
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=64, typed=True)
 def _summed_variance(law: NoiseLaw) -> float:
     """The variance as a sum over the integers."""
     weights = [float(law.weight(k)) for k in range(law.reach(160) + 3)]

@@ -26,10 +26,11 @@ from sfumato.maps import BlockMap, DenseMap, MergedMap
 from sfumato.maps.base import DENSE_LIMIT, INT64, Numbers
 from sfumato.privacy.certified_sums import Clique, Products, eliminate_cliques, least_symmetric, merge_classes
 from sfumato.privacy.columns import distinct_columns, joint_gram
+from sfumato.privacy.joined_pairs import longest_difference
 from sfumato.privacy.sums import Bound, Bundle, Feature, SumOfProducts, set_products
 from sfumato.privacy.terms import Inside, MapTerms, Sizes, group_patterns
 
-Method = Literal["apart", "cells", "pairs", "classes", "cliques", "products"]
+Method = Literal["apart", "cells", "pairs", "joined", "classes", "cliques", "products"]
 
 # What is looked at where all pairs of cells are: cells of one group, and of several; all entries.
 _MOST_CELLS_ALONE, _MOST_CELLS_JOINT, _MOST_PAIRED = 5_000, 1_000, 2**30
@@ -44,7 +45,8 @@ class Certificate:
     """How to bound the largest distance of two columns; proposed in public, believed in nothing.
 
     method: "apart" adds up what every block has at most; "cells" looks at all pairs of cells of one group, or of
-    the whole matrix for L1; "pairs" at all combinations of pairs of cells, one per group. The others look at which
+    the whole matrix for L1; "pairs" at all combinations of pairs of cells, one per group, and "joined" at those of
+    classes of pairs, one per attribute. The others look at which
     attributes change, where only that matters or as if only that did; the variables are the groups, in the order of
     `Terms`, then the slots: "classes" has a class per variable, "cliques" cliques in the order of their elimination,
     "products" weights close to products (both in sums.py).
@@ -114,6 +116,8 @@ class ColumnPairs:
         if certificate.method == "pairs" and self.squared:
             tables = [_pairs_of_cells(terms, g, sizes) for g in range(len(terms.groups))]
             return group_patterns(terms, tables, (1, 1, -2)).largest()
+        if certificate.method == "joined" and terms.power == 2:
+            return longest_difference(terms, sizes), True
         return self.changes.bound(certificate)
 
 

@@ -291,7 +291,7 @@ def lower_weights(lags: UInt128Array, rate: Fraction, start: int, stop: int) -> 
     return out
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=64, typed=True)
 def _exponential_tables(rate: Fraction) -> tuple[Words, ...]:
     """For each byte of a lag the limbs of 2^128 exp(-rate byte 256^place), rounded down: (4, 256) each.
 

@@ -15,6 +15,9 @@ Where rows of persons are left out, who is left out for the first time is counte
 with a multiple of its own: of each person one period, so it is a stream of its own whose squared shift adds to that of
 the tables.
 
+The total, the table of no attribute, may have a filter of its own. Then what is measured are two streams, of which each
+moves at most by its own worst; what people do to both at once has the sum of both squares.
+
 The integer filter of a stream: what one record does to everything after it, and what rounding adds to that.
 
 For a cell with count x_t in period t, with public integers r, c, b, e, g and a shift, a stream has
@@ -352,7 +355,8 @@ class StreamTerms:
     records is public a period with more is refused. `certificate` says how the price of a replaced record is proved.
     `enforced`: rows of a person in more periods, or in nearer ones, are left out; otherwise that there are none is the
     custodian's promise. `cut`: of at most 2^grain, the multiple of the cell that counts who is left out for the first
-    time; 0: they are not counted. Raises PlanError.
+    time; 0: they are not counted. `total`: the filter of the table of no attribute, where it has one of its own. Raises
+    PlanError.
     """
 
     filter: IntegerFilter | WindowFilter
@@ -365,6 +369,7 @@ class StreamTerms:
     certificate: Certificate | None = None
     enforced: bool = deferred_field(False)
     cut: int = deferred_field(0)
+    total: WindowFilter | None = deferred_field(None)  # noqa: RUF009  (as dataclasses.field is)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "families", tuple(self.families))
@@ -383,14 +388,34 @@ class StreamTerms:
             raise PlanError(f"a multiple is above 2^{self.grain}, which stands for 1")
         if type(self.cut) is not int or not 0 <= self.cut <= 2**self.grain or (self.cut and not self.enforced):
             raise PlanError("who is left out is counted where rows are, with a multiple of at most that of 1")
+        if self.total is not None:
+            alone = [not f.sets.size for f in self.families]
+            if type(self.total) is not WindowFilter or self.total.periods != n or all(alone) or not any(alone):
+                raise PlanError("a total has a window filter of its own where there are other tables, for all periods")
         self.filter.check_count(self.most)
+
+    def is_own(self, family: FamilyMap) -> bool:
+        """Whether a family is a total that has a filter of its own."""
+        return self.total is not None and not family.sets.size
+
+    def filter_of(self, family: FamilyMap) -> IntegerFilter | WindowFilter:
+        """What the tables of a family go through."""
+        return self.total if self.total is not None and self.is_own(family) else self.filter
+
+    @property
+    def parts(self) -> tuple[StreamTerms, ...]:
+        """The streams that are measured, of one filter each: all tables, or all but the total and the total."""
+        if self.total is None:
+            return (self,)
+        rest, own = (tuple(f for f in self.families if self.is_own(f) == way) for way in (False, True))
+        return replace(self, families=rest, total=None), replace(self, filter=self.total, families=own, total=None)
 
     @property
     def beside(self) -> StreamTerms:
         """The stream of persons who are left out for the first time: one cell, in which everybody has one period."""
         names, factors = self.families[0].names, self.families[0].factors
         cell = FamilyMap(names, factors, np.zeros((1, 0), dtype=np.int32), np.array([self.cut]))
-        alone = {"participations": 1, "apart": 1, "certificate": None, "enforced": False, "cut": 0}
+        alone = {"participations": 1, "apart": 1, "certificate": None, "enforced": False, "cut": 0, "total": None}
         return replace(self, families=(cell,), **alone)
 
     @property
@@ -414,6 +439,8 @@ class StreamTerms:
 
         Raises PlanError or WorkloadError for maps that are not integral or do not fit.
         """
+        if self.total is not None:
+            return sum((part.tables_shift(sizes, unit) for part in self.parts), Fraction(0))
         if self.participations > 1 and unit.person is None:
             raise PlanError("whoever is in several periods is a person; name the column that says whose record it is")
         exact = self.response(sizes, unit)
@@ -430,6 +457,8 @@ class StreamTerms:
         Where one window holds several periods of a person, products of columns count; so each table is taken at its own
         worst, as its taps are rounded, and in the total, to which rows only add, what changes is alike in all periods.
         """
+        if self.total is not None:
+            return sum((part.response(sizes, unit) for part in self.parts), Fraction(0))
         k, used = self.participations, self.filter
         if k == 1 or isinstance(used, IntegerFilter) or used.taps.shape[1] <= self.apart:
             return Fraction(self.change(sizes, unit) * used.response(k, self.apart), 4 ** (self.grain + used.shift))

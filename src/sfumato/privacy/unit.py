@@ -62,8 +62,9 @@ class Neighbours(Enum):
 class Within:
     """Groups of the cells of an attribute, called `name`; `codes` has the group of every cell.
 
-    `digest` is the hash of attribute and codes, all that a ledger keeps of them, and by it two are equal. Raises
-    PlanError where it is another's.
+    `digest` is the hash of attribute and codes, then that of the rule by which a value has its cell: all that a ledger
+    keeps of them, and by it two are equal. By codes alone groups of other values could have the same. (In 0.2 it was
+    the first alone, with which nothing is measured any more.) Raises PlanError where it is another's.
     """
 
     name: str
@@ -72,8 +73,18 @@ class Within:
     codes: NDArray[np.int64] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.codes is not None and value_fingerprint((self.attribute, self.codes)) != self.digest:
+        hashed = self.digest.partition(":")[0]
+        if self.codes is not None and value_fingerprint((self.attribute, self.codes)) != hashed:
             raise PlanError("the groups in which a record is replaced are others than their hash says")
+
+    @classmethod
+    def of(cls, name: str, attribute: str, codes: NDArray[np.int64], rule: object) -> Within:
+        """Groups of cells that values have by a rule."""
+        return cls(name, attribute, f"{value_fingerprint((attribute, codes))}:{value_fingerprint(rule)}", codes)
+
+    def is_over(self, rule: object) -> bool:
+        """Whether it is by this rule that values have the cells that are grouped."""
+        return self.digest.partition(":")[2] == value_fingerprint(rule)
 
 
 @storable

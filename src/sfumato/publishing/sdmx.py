@@ -39,7 +39,7 @@ def write_sdmx(files: OfficeFiles) -> None:
     agency = _sdmx_ids([told.text("institution") or "SFUMATO"], upper=True)[0][:50]
     period = text if _PERIOD.fullmatch(text := told.text("period")) else ""
     lists: dict[tuple[str, tuple[str, ...]], tuple[str, list[str], Sequence[str], str]] = {}
-    structures: list[str] = []
+    structures: list[tuple[str, str, str]] = []
     for t in files.tables:
         flow = _sdmx_ids([t.stem], upper=True)[0]
         reserved = [
@@ -89,8 +89,8 @@ def _sdmx_names(name: str) -> str:
 
 def _sdmx_structure(
     agency: str, flow: str, t: WrittenTable, dimensions: list[tuple[str, str]], *, period: bool, flags: bool
-) -> str:
-    """A data structure and its dataflow."""
+) -> tuple[str, str, str]:
+    """The concepts of a table, its data structure and its dataflow."""
     scheme = f'maintainableParentID="CS_{flow}" maintainableParentVersion="1.0" agencyID="{agency}"'
     concept = f'<Ref id="{{}}" {scheme} class="Concept" package="conceptscheme"/>'
 
@@ -132,19 +132,22 @@ def _sdmx_structure(
     concepts = "".join(f'<str:Concept id="{c}">{_sdmx_names(n)}</str:Concept>' for c, n in made.items())
     own = f'agencyID="{agency}" version="1.0"'
     return (
-        f'<str:ConceptScheme id="CS_{flow}" {own}>{_sdmx_names(t.title)}{concepts}</str:ConceptScheme>'
-        f'|<str:DataStructure id="DSD_{flow}" {own}>{_sdmx_names(t.title)}<str:DataStructureComponents>'
+        f'<str:ConceptScheme id="CS_{flow}" {own}>{_sdmx_names(t.title)}{concepts}</str:ConceptScheme>',
+        f'<str:DataStructure id="DSD_{flow}" {own}>{_sdmx_names(t.title)}<str:DataStructureComponents>'
         f'<str:DimensionList id="DimensionDescriptor">{"".join(parts)}</str:DimensionList>'
         f'<str:AttributeList id="AttributeDescriptor">{attributes}</str:AttributeList>'
         f'<str:MeasureList id="MeasureDescriptor">{measure}</str:MeasureList>'
-        "</str:DataStructureComponents></str:DataStructure>"
-        f'|<str:Dataflow id="{flow}" {own}>{_sdmx_names(t.title)}<str:Structure><Ref id="DSD_{flow}" version="1.0" '
-        f'agencyID="{agency}" class="DataStructure"/></str:Structure></str:Dataflow>'
+        "</str:DataStructureComponents></str:DataStructure>",
+        f'<str:Dataflow id="{flow}" {own}>{_sdmx_names(t.title)}<str:Structure><Ref id="DSD_{flow}" version="1.0" '
+        f'agencyID="{agency}" class="DataStructure"/></str:Structure></str:Dataflow>',
     )
 
 
 def _sdmx_message(
-    agency: str, lists: list[tuple[str, list[str], Sequence[str], str]], structures: list[str], files: OfficeFiles
+    agency: str,
+    lists: list[tuple[str, list[str], Sequence[str], str]],
+    structures: list[tuple[str, str, str]],
+    files: OfficeFiles,
 ) -> str:
     """The message with all code lists, concepts, structures and flows."""
     own = f'agencyID="{agency}" version="1.0"'
@@ -154,13 +157,14 @@ def _sdmx_message(
         + "</str:Codelist>"
         for name, ids, texts, heading in lists
     )
-    concepts, made, flows = ("".join(part) for part in zip(*(s.split("|", 2) for s in structures), strict=True))
+    concepts, made, flows = ("".join(part[i] for part in structures) for i in range(3))
+    held = {"Dataflows": flows, "Codelists": codes, "Concepts": concepts, "DataStructures": made}
+    # a release of totals and named counts has no table, and none of these may be there without what it lists
+    listed = "".join(f"<str:{name}>{text}</str:{name}>" for name, text in held.items() if text)
     spaces = f'xmlns:mes="{_SDMX}/message" xmlns:str="{_SDMX}/structure" xmlns:com="{_SDMX}/common"'
     when = files.release.provenance.created
     return (
         f'<?xml version="1.0" encoding="UTF-8"?>\n<mes:Structure {spaces}><mes:Header><mes:ID>SFUMATO</mes:ID>'
         f"<mes:Test>false</mes:Test><mes:Prepared>{escape(when)}</mes:Prepared>"
-        f'<mes:Sender id="{agency}"/></mes:Header><mes:Structures><str:Dataflows>{flows}</str:Dataflows>'
-        f"<str:Codelists>{codes}</str:Codelists><str:Concepts>{concepts}</str:Concepts>"
-        f"<str:DataStructures>{made}</str:DataStructures></mes:Structures></mes:Structure>\n"
+        f'<mes:Sender id="{agency}"/></mes:Header><mes:Structures>{listed}</mes:Structures></mes:Structure>\n'
     )

@@ -31,7 +31,14 @@ from sfumato.releases.answers import SIZE_ERRORS, fieller_interval, too_few_note
 from sfumato.releases.ends import column_heading
 from sfumato.releases.means import means_query, sums_not_measured
 from sfumato.releases.moments import joint_noise, shown_answers
-from sfumato.releases.quantiles import by_names, declared_rows, read_probabilities, rows_block
+from sfumato.releases.quantiles import (
+    beside_note,
+    by_names,
+    declared_rows,
+    others_joined,
+    read_probabilities,
+    rows_block,
+)
 
 if TYPE_CHECKING:
     from sfumato.releases.release import Release
@@ -48,13 +55,14 @@ class _Sums:
     """Noisy sums of each group: how many records, and what of their numbers lies in each piece between cuts.
 
     cuts: (pieces + 1,) from the lower end of the range to the upper; values: (groups, 1 + pieces); noise: their
-    covariances; shown: the same sums of a projected release, as they are projected.
+    covariances; shown: the same sums of a projected release, as they are projected; said: of which values and records.
     """
 
     cuts: FloatArray
     values: FloatArray
     noise: FloatArray
     shown: FloatArray
+    said: str
 
 
 def _read_sums(release: Release, name: str, by: tuple[str, ...], what: str) -> _Sums:
@@ -83,8 +91,10 @@ def _read_sums(release: Release, name: str, by: tuple[str, ...], what: str) -> _
     if strategy.deviations(rows_block(raw, name, rows, by)) is not None:
         raise NotAnswerable(f"a {what} needs unbiased answers, and this release answers these queries with a bias")
     values, noise = joint_noise(raw, rows, lambda r: rows_block(raw, name, r, by))
-    shown = shown_answers(release, rows_block(raw, name, rows, by), values)
-    return _Sums(np.array([measure.ends[0], *cuts]), values, noise, shown)
+    block = rows_block(raw, name, rows, by)
+    notes = range_restriction(domain, name), beside_note(others_joined(raw, name, block))
+    said = "; ".join(t for t in notes if t)
+    return _Sums(np.array([measure.ends[0], *cuts]), values, noise, shown_answers(release, block, values), said)
 
 
 def _error(row: FloatArray, noise: FloatArray) -> FloatArray:
@@ -394,7 +404,6 @@ def gini(release: Release, measure: str, by: str | Sequence[str] = (), confidenc
     law, projected = release.measurement.noise, release.projection is not None
     apart = simultaneous_confidence(1 - (1 - level) * _FOR_SLOPES, held.values.shape[1] - 1, law)
     z = widest_sum_margin(1 - (1 - level) * (1 - _FOR_SLOPES), law)
-    said = range_restriction(release.plan.workload.domain, measure)
     rows: list[tuple[float | None, float | None, float | None, str]] = []
     for group in _told(held, widest_sum_margin(apart, law)):
         if isinstance(group, str):
@@ -402,7 +411,7 @@ def gini(release: Release, measure: str, by: str | Sequence[str] = (), confidenc
             continue
         possible = _possible_indices(group.low, group.width, group.possible())
         most = _largest_index(group, z)
-        rows.append(_line(possible, (min(_least_index(group, z), most), most), said, projected=projected))
+        rows.append(_line(possible, (min(_least_index(group, z), most), most), held.said, projected=projected))
     names = (f"gini {safe_text(measure)}", "low", "high", "note")
     return Frame(_cells(release, within, 1) | dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)))
 
@@ -448,7 +457,6 @@ def lorenz(
     # the lower end is the best of as many as there are cuts, the upper end takes two at the place that is the table's
     below = widest_sum_margin(1 - (1 - level) / len(held.cuts), law)
     above = widest_sum_margin(1 - (1 - level) / 2, law)
-    said = range_restriction(release.plan.workload.domain, measure)
     rows: list[tuple[float | None, float | None, float | None, str]] = []
     for group in _told(held, widest_sum_margin(level, law)):
         if isinstance(group, str):
@@ -457,7 +465,9 @@ def lorenz(
         slopes = group.possible()
         for p in wanted:
             low, high = _share_interval(group, p, below, above)
-            rows.append(_line(_possible_shares(group, p, slopes), (min(low, high), high), said, projected=projected))
+            rows.append(
+                _line(_possible_shares(group, p, slopes), (min(low, high), high), held.said, projected=projected)
+            )
     columns = dict(zip(("share", "low", "high", "note"), map(list, zip(*rows, strict=True)), strict=True))
     groups = _cells(release, within, len(wanted))
     return Frame(

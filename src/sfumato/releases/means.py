@@ -24,7 +24,7 @@ import numpy as np
 from sfumato._util.checks import show_number
 from sfumato._util.frames import Frame, safe_text
 from sfumato.domain import Attribute, Domain, Measure
-from sfumato.domain.core import range_restriction
+from sfumato.domain.core import format_with_thousands, range_restriction
 from sfumato.domain.impossible import cell_value_ranges
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import Block, Dense
@@ -74,8 +74,8 @@ def _show_knot(measure: Measure, at: float) -> str:
     return show_number(next(k for k in measure.knots if k == at))
 
 
-def _said(release: Release, name: str, also: str) -> str:
-    return "; ".join(t for t in (also, range_restriction(release.plan.workload.domain, name)) if t)
+def _said(release: Release, name: str, *also: str) -> str:
+    return "; ".join(t for t in (*also, range_restriction(release.plan.workload.domain, name)) if t)
 
 
 def sums_not_measured(name: str, by: Sequence[str], asked: str) -> NotAnswerable:
@@ -149,7 +149,7 @@ def gap(
     )
     with _asked_of(declared, measure, names, asked):
         sizes, numbers = ratio_interval(release, measure, (top, bottom), names, level, (0.0, most))
-    note = _said(release, measure, "")
+    note = _said(release, measure, sizes.beside)
     sizes = replace(sizes, notes=[note if t else n for t, n in zip(sizes.told.tolist(), sizes.notes, strict=True)])
     title = f"mean of {measure} {side} {_show_knot(declared, at)}"
     return group_frame(release, names, {}, (sizes, numbers), name=title)
@@ -163,7 +163,7 @@ def clipped_mean(release: Release, name: str, cut: float, by: tuple[str, ...], l
     clip = (measure.ends[0], float(cut))
     with _asked_of(measure, name, by, means_query(name, by, ', clip="best"')):
         sizes, numbers = ratio_interval(release, name, (top, bottom), by, level, clip)
-    note = _said(release, name, f"of values cut at {_show_knot(measure, cut)}")
+    note = _said(release, name, f"of values cut at {_show_knot(measure, cut)}", sizes.beside)
     sizes = replace(sizes, notes=[note if t else n for t, n in zip(sizes.told.tolist(), sizes.notes, strict=True)])
     return group_frame(release, by, {}, (sizes, numbers), name=f"mean {name}")
 
@@ -227,7 +227,12 @@ def best_clipped_mean(release: Release, name: str, by: tuple[str, ...], level: f
     most = np.maximum(high[-1], told[0])
     chosen, groups = np.argmax(weight, axis=0), np.arange(value.shape[1])
     notes = [
-        _said(release, name, f"mostly cut at {show_number(cuts[k])}, where its mean is {a:,.6g} to {b:,.6g}")
+        _said(
+            release,
+            name,
+            f"mostly cut at {format_with_thousands(cuts[k])}, where its mean is {a:,.6g} to {b:,.6g}",
+            sizes.beside,
+        )
         if t
         else n
         for t, n, k, a, b in zip(
@@ -400,8 +405,9 @@ def attribute_mean(
 
     Returns:
         One row per group: the mean, standard_error, low, high and a note, which names the cell that widens the interval
-        most, and says of which values it is where some may lie outside the declared range. Numbers are None in groups
-        of fewer than 5 standard errors of their size. With `where` an Answer, with the standard error and the interval
+        most, and says of which values it is where some may lie outside the declared range, and of which records where
+        only those with a number in other measures too were measured. Numbers are None in groups of fewer than 5
+        standard errors of their size. With `where` an Answer, with the standard error and the interval
         of a ratio.
 
     Raises:
@@ -451,6 +457,7 @@ def attribute_mean(
         for t in (
             "" if values is not None else range_restriction(release.plan.workload.domain, attribute),
             counted_as_zero(attribute) if whole else "",
+            sizes.beside,
         )
         if t
     )

@@ -24,6 +24,7 @@ from sfumato.operators.base import FloatArray
 from sfumato.plans.predictions import widest_sum_margin
 from sfumato.releases.ends import shown_cells
 from sfumato.releases.moments import read_moments
+from sfumato.releases.quantiles import beside_note, declared_rows, others_joined, rows_block
 from sfumato.releases.tables import Table
 from sfumato.workloads import sums
 
@@ -167,6 +168,11 @@ def measure_table(release: Release, measure: str, by: tuple[str, ...], confidenc
     # an attribute may be called like the axis
     axis = STATISTIC if STATISTIC not in {n.casefold() for n in by} else f"{STATISTIC} of {measure}"
     shape = (len(told), *domain.sizes(by))
+    points = np.asarray(domain[measure].midpoints, dtype=np.float64)
+    asked = rows_block(
+        release.raw, measure, declared_rows(domain[measure], np.stack([points, np.ones(len(points))])), by
+    )
+    notes = range_restriction(domain, measure), beside_note(others_joined(release, measure, asked))
     value, error, low, high = (np.stack([n[i] for n in numbers]).reshape(shape) for i in range(4))
     return MeasureTable(
         (axis, *by),
@@ -179,7 +185,7 @@ def measure_table(release: Release, measure: str, by: tuple[str, ...], confidenc
         measure,
         release,
         measure=measure,
-        note=range_restriction(domain, measure),
+        note="; ".join(t for t in notes if t),
         noise=error,
     )
 

@@ -30,7 +30,7 @@ from sfumato.plans.predictions import check_confidence, widest_sum_margin
 from sfumato.releases.answers import SIZE_ERRORS, too_few_note
 from sfumato.releases.ends import column_heading
 from sfumato.releases.nearest import Statistic, interval_within, nearest_pairs, with_neighbours
-from sfumato.releases.quantiles import by_names, measures_beside
+from sfumato.releases.quantiles import beside_note, by_names, measures_beside
 from sfumato.workloads.levels import table_block
 
 if TYPE_CHECKING:
@@ -48,12 +48,13 @@ class _Moments:
     """Noisy moments of each group, of numbers between -1 and 1, and their covariance.
 
     values: (groups, moments), 1, x, x^2 and so on; noise: (groups, moments, moments); shown: the same moments of a
-    projected release, as they are projected.
+    projected release, as they are projected; said: of which values and records they are.
     """
 
     values: FloatArray
     noise: FloatArray
     shown: FloatArray
+    said: str
 
 
 def moment_powers(count: int) -> list[tuple[int, ...]]:
@@ -132,7 +133,11 @@ def read_moments(release: Release, names: Sequence[str], by: tuple[str, ...]) ->
             f"ask sf.moments(domain, {list(names)!r}{f', by={list(by)!r}' if by else ''}) in the plan"
         )
     values, noise = joint_noise(raw, rows, lambda r: block(r, joined))
-    return _Moments(values, noise, shown_answers(release, block(rows, joined), values))
+    notes = [range_restriction(domain, n) for n in names]
+    if extra:
+        notes.append(beside_note(extra))
+    said = "; ".join(dict.fromkeys(t for t in notes if t))
+    return _Moments(values, noise, shown_answers(release, block(rows, joined), values), said)
 
 
 def shown_answers(release: Release, block: Block, values: FloatArray) -> FloatArray:
@@ -160,7 +165,6 @@ def _statistics(
     width = widest_sum_margin(level, release.raw.measurement.noise)
     columns: dict[str, list[float | None]] = {"value": [], "low": [], "high": []}
     notes: list[str] = []
-    said = "; ".join(dict.fromkeys(t for t in (range_restriction(domain, n) for n in names) if t))
     for values, noise, shown in zip(held.values, held.noise, held.shown, strict=True):
         error = math.sqrt(max(noise[0, 0], 0.0))
         if values[0] <= max(SIZE_ERRORS, width) * error or values[0] < 1:
@@ -173,7 +177,7 @@ def _statistics(
                 middle = estimate(shown) if shown[0] > 0 else middle
                 low, high = min(low, middle), max(high, middle)
             found = tuple((math.sqrt(max(v, 0.0)) if root else v) * scale for v in (middle, low, high))
-            notes.append(said)
+            notes.append(held.said)
         for column, v in zip(columns.values(), found, strict=True):
             column.append(v)
     cells = list(itertools.product(*(domain[b].labels for b in within)))

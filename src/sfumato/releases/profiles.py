@@ -546,6 +546,16 @@ def _proposed_edges(column: ColumnProfile) -> list[float]:
     return [int(x) if x == int(x) and abs(x) < 2**53 else x for x in found]
 
 
+def other_kinds(column: ColumnProfile) -> dict[str, float]:
+    """The shares of records whose values are of another kind than the column, so that they cannot be read as its own.
+
+    Those that are clearly more than noise.
+    """
+    least = _TOLD / _TWO * column.share_error
+    skipped = (column.kind, "missing") if column.kind in KINDS else KINDS
+    return {kind: share for kind, share in column.shares.items() if kind not in skipped and share > least}
+
+
 def column_text(column: ColumnProfile) -> dict[str, str]:
     """A column as a row of words."""
 
@@ -556,9 +566,11 @@ def column_text(column: ColumnProfile) -> dict[str, str]:
     lower, median, upper = (shown(q.value) for q in column.quartiles) if column.quartiles else ("", "", "")
     labels = ", ".join(safe_text(label) for label, _ in column.labels[:_LABELS_SHOWN])
     more = len(column.labels) - _LABELS_SHOWN
+    others = other_kinds(column)
+    kinds = {column.kind: column.shares[column.kind], **others} if others else {}
     return {
         "column": safe_text(column.name),
-        "kind": column.kind,
+        "kind": ", ".join(f"{kind} {100 * share:.1f} %" for kind, share in kinds.items()) or column.kind,
         "missing": missing,
         "from": shown(column.low),
         "lower quartile": lower,

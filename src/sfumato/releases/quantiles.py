@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato._util.frames import Frame
+from sfumato._util.frames import Frame, safe_text
 from sfumato.domain import Attribute, Dates
 from sfumato.domain.ordered import format_day as day_shown
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.operators import Block, Dense
-from sfumato.operators.base import FloatArray
-from sfumato.operators.structured import Runs
+from sfumato.operators.base import FloatArray, LinearOperator
+from sfumato.operators.structured import CellSums
 from sfumato.plans.planned import is_answered
 from sfumato.plans.predictions import check_confidence, entry_biases, interval_margins, widest_sum_margin
 from sfumato.privacy.noise import DiscreteLaplace
@@ -51,13 +51,13 @@ def by_names(by: str | Sequence[str]) -> tuple[str, ...]:
     return (by,) if isinstance(by, str) else tuple(by)
 
 
-def rows_block(release: Release, attribute: str, rows: FloatArray | Runs, by: tuple[str, ...]) -> Block:
+def rows_block(release: Release, attribute: str, rows: FloatArray | LinearOperator, by: tuple[str, ...]) -> Block:
     """Rows over one attribute's cells, within each cell of `by`."""
     (domain := release.plan.workload.domain).columns((attribute, *by))
     table = table_block(domain, by)
-    if not isinstance(rows, Runs) and len(rows) == 1 and (rows == 1).all():
+    if not isinstance(rows, LinearOperator) and len(rows) == 1 and (rows == 1).all():
         return table  # the records of a group, measured with the attribute or without
-    owner, factor = lift_to_attribute(domain, attribute, rows if isinstance(rows, Runs) else Dense(rows))
+    owner, factor = lift_to_attribute(domain, attribute, rows if isinstance(rows, LinearOperator) else Dense(rows))
     found = Block(((owner,), *table.groups), (factor, *table.factors))
     if owner in domain.measures and not is_answered(release.plan.strategy, found):
         # of the records that have a number in other measures too, where nothing else was measured
@@ -79,6 +79,16 @@ def measures_beside(release: Release, names: Sequence[str]) -> list[tuple[str, .
         if set(names) <= set(query.attributes)
     }
     return sorted((j for j in joined if j), key=lambda j: (len(j), j))
+
+
+def beside_note(others: Sequence[str]) -> str:
+    """Of which records sums of a measure are told, where these need a number in other measures too; else ""."""
+    return f"of records with a number in {', '.join(map(safe_text, others))} too" if others else ""
+
+
+def others_joined(release: Release, measure: str, block: Block) -> list[str]:
+    """The other measures in which a record needs a number to be counted in a block."""
+    return [m for m in release.plan.workload.domain.measures if m in block.attributes and m != measure]
 
 
 def _shape_rows(values: FloatArray, rows: int, groups: int, block: Block) -> FloatArray:
@@ -144,10 +154,11 @@ def _ratio_rows(
 
 @dataclass(frozen=True, slots=True)
 class GroupSizes:
-    """Sizes of groups, unprojected: which can be told from noise, and what is said of the others."""
+    """Sizes of groups, unprojected: which can be told from noise, what is said of the others, and `beside_note`."""
 
     told: NDArray[np.bool_]
     notes: list[str]
+    beside: str = ""
 
 
 def _group_sizes(release: Release, counts: RowsWithin, level: float, alone: RowsWithin | None = None) -> GroupSizes:
@@ -203,6 +214,7 @@ def ratio_interval(
     top, bottom = parts[:2]
     first = slice(bottom.at.start or 0, (bottom.at.start or 0) + 1)
     sizes = _group_sizes(release, replace(bottom, at=first), level)
+    sizes = replace(sizes, beside=beside_note(others_joined(release, attribute, bottom.block)))
     numbers = _fieller_arrays(raw, parts, level, sizes.told)
     return sizes, _shown_ratio(release, (top, bottom), sizes, numbers, clip)
 
@@ -248,17 +260,14 @@ class RunsWithin:
 def _runs_within(release: Release, attribute: str, n: int, by: tuple[str, ...]) -> RunsWithin:
     """Those of the first n cells. Raises NotAnswerable where only runs are told, each by noise of its own."""
     domain = release.plan.workload.domain
-    ends, nothing = np.arange(1, n + 1), np.zeros(n, dtype=np.int64)
-    first = np.concatenate([ends - 1, nothing, [0], ends])
-    last = np.concatenate([ends, ends, [n], np.full(n, n)])
-    block = rows_block(release, attribute, Runs(first, last, domain[attribute].size), by)
-    weights = np.arange(1.0, domain[attribute].size + 1)[None]
-    release.plan.strategy.check(rows_block(release, attribute, weights, by))
-    groups = math.prod(domain.sizes(by))
-    all_of_them = rows_block(release, attribute, Runs(nothing[:1], ends[-1:], domain[attribute].size), by)
+    size, groups = domain[attribute].size, math.prod(domain.sizes(by))
+    sums, weights = CellSums(n, size), np.pad(np.arange(1.0, n + 1), (0, size - n))[None]
+    release.plan.strategy.check(rows_block(release, attribute, Dense(weights), by))
+    block = rows_block(release, attribute, sums, by)
+    alone = rows_block(release, attribute, Dense(sums.rows(2 * n, 2 * n + 1)), by)
     places = (slice(n), slice(n, 2 * n), slice(2 * n, 2 * n + 1), slice(2 * n + 1, 3 * n + 1))
-    cells, upto, whole, after = (RowsWithin(block, len(first), groups, at) for at in places)
-    return RunsWithin(cells, upto, whole, after, RowsWithin(all_of_them, 1, groups, slice(1)))
+    cells, upto, whole, after = (RowsWithin(block, 3 * n + 1, groups, at) for at in places)
+    return RunsWithin(cells, upto, whole, after, RowsWithin(alone, 1, groups, slice(1)))
 
 
 def _share_numbers(

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from sfumato._util.frames import Frame, safe_text
 from sfumato.cells import MAX_MEASURES
-from sfumato.domain.core import range_restriction
 from sfumato.errors import PlanError
 from sfumato.operators.base import FloatArray
 from sfumato.plans.predictions import check_confidence, widest_sum_margin
@@ -337,7 +336,6 @@ def regression(
     moved = np.append(middle[:-1] / half[:-1], 0.0)  # y stays around its middle, which the constant has back
     units = np.append(half[-1] / np.append(1.0, half[:-1]), 1.0)  # of coefficients, and R²
     width = widest_sum_margin(level, release.raw.measurement.noise)
-    said = "; ".join(dict.fromkeys(t for t in (range_restriction(domain, n) for n in names) if t))
     rows: list[tuple[float | None, float | None, float | None, float | None, str]] = []
     for values, noise, shown in zip(held.values, held.noise, held.shown, strict=True):
         error = math.sqrt(max(noise[0, 0], 0.0))
@@ -357,13 +355,13 @@ def regression(
             value, error, low, high = (float(v * units[j]) for v in (value, errors[j], low, high))
             if j == 0:
                 value, low, high = (v + float(middle[-1]) for v in (value, low, high))
-            rows.append((value, error, low, high, said))
+            rows.append((value, error, low, high, held.said))
         low, high = group.r_squared_interval(share, share_error)
         if low <= 0 and high >= 1:
             rows.append((None, None, low, high, _ANY_SHARE))
         else:
             value, low, high = _extended(share, (low, high), None if own is None else own[1])
-            rows.append((value, share_error, low, high, said))
+            rows.append((value, share_error, low, high, held.said))
     terms = [CONSTANT, *map(safe_text, given), R_SQUARED]
     cells = list(itertools.product(*(domain[b].labels for b in within)))
     groups = {column_heading(b): [c[i] for c in cells for _ in terms] for i, b in enumerate(within)}

@@ -176,6 +176,10 @@ class History:
         self, weights: FloatArray, sums: list[FloatArray], total: int | None, provenance: Provenance
     ) -> StreamAnswer:
         once = self._plan.of(weights)
+        if self._plan.terms.total is not None:
+            scale = self._plan.total_scale(weights)
+            pairs = zip(self._plan.terms.families, sums, strict=True)
+            sums = [a * scale if self._plan.terms.is_own(f) else a for f, a in pairs]
         # far finer than the noise, and rounding a rounded normal is what the plan's law says
         values = tuple(np.rint(a).astype(np.int64) for a in sums)
         measured = Measurement(once.strategy.blocks, values, once.noise, total)

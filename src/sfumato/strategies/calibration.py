@@ -181,11 +181,14 @@ def calibrate(
     if unit_lattice:
         return fitted(build(1.0))
     first = build(fine)
-    if not measures and first.max_abs * _TOO_FEW > 2**62 and sum(b.rows for b in first.blocks) <= _ROWS:
-        coarse = fitted(build(max(fine * 2**61 / (first.max_abs * _RECORDS), fine * _COARSEST)))
-        if coarse.sensitivity.value > limit * _LATTICE**power:
-            return coarse
     change = found(first)
+    if not measures and first.max_abs * _TOO_FEW > 2**62 and sum(b.rows for b in first.blocks) <= _ROWS:
+        scale = max(fine * 2**61 / (first.max_abs * _RECORDS), fine * _COARSEST)
+        # where it is far too coarse, which the sensitivity in proportion tells, it is not even looked at
+        if 2 * change.value * (scale / fine) ** power > limit * _LATTICE**power:
+            coarse = fitted(build(scale))
+            if coarse.sensitivity.value > limit * _LATTICE**power:
+                return coarse
     if change.value == 0:
         raise PlanError("nothing private is asked: what is public under this relation needs no measurement")
     norm = max(float(change.value) ** (1 / power) / fine, 1e-300)

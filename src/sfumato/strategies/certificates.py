@@ -128,6 +128,8 @@ def propose_certificates(pairs: ColumnPairs) -> Iterator[Certificate]:
             yield Certificate("cells")
         if pairs.squared:
             yield Certificate("pairs")
+        if pairs.terms.power == 2 and any(len(group) > 1 for group in pairs.terms.groups):
+            yield Certificate("joined")
     yield from propose_change_certificates(pairs.changes.sum)
     if alike and not pairs.squared:
         yield Certificate("cells")

@@ -34,7 +34,7 @@ _MOST_PRODUCTS = 60  # of one direction by conjugate gradients: rounding has the
 _FEW_PRODUCTS = 8  # the same at first of long searches: on unions of 30 to 534 queries 8 to 12 end soonest
 _STALLED = 4.0  # an energy that fell by less asks for directions of twice as many products: 2 to 8 end as soon
 _LONG = 20_000_000  # operations of a product, about: below, a whole search takes a tenth of a second
-_SMOOTHED = 2  # fixed-point steps after one of Newton's: these take the columns of least weight, which bound the error
+_SMOOTHED = 1  # fixed-point steps after one of Newton's: these take the columns of least weight, which bound the error
 _COARSEST = 64  # dual variables below which a cold start costs nothing
 _OPTIMAL = 1e-3  # gap up to which what was found is called the optimum
 _COARSE_TOLERANCE = 1e-6  # cheap at half the size, and no worse than what interpolation adds
@@ -248,7 +248,9 @@ def solve_dual(
         if last and certify and not full and crude > best:
             point = _evaluate_dual(blocks, best_v, least)
         lower, upper, squares = 0.0, np.inf, point.v
-        if certify and (last or energy <= tolerance):
+        # where columns have one scale their longest tells how far the bounds are apart, to the second order
+        near = energy <= tolerance and (full or math.sqrt(crude) - 1 <= 2 * tolerance)
+        if certify and (last or near):
             lower, upper, squares = _duality_bounds(blocks, point)
         if progress is not None:
             progress(iterations, min(float(np.sqrt(best)), upper / lower if lower > 0.0 else np.inf) - 1.0)

@@ -79,6 +79,8 @@ class DenseProblem:
 
     def components(self) -> list[IntArray]:
         """The cells, parted so that no query touches two parts."""
+        if self._leading.size and self._leading[0].all():  # as of most: nothing is left to be looked at
+            return [np.arange(self.size)]
         linked = self._leading != 0.0
         waiting = np.ones(self.size, dtype=np.bool_)
         parts: list[IntArray] = []
@@ -116,9 +118,11 @@ def _mirror_halves(gram: FloatArray, factor: FloatArray | None) -> tuple[DualPar
     """
     m = len(gram)
     half, low = (m + 1) // 2, m // 2
-    near, far = gram[:half, :half] / 2, gram[:half, ::-1][:, :half] / 2
-    even, odd = near + far, (near - far)[:low, :low]
-    least = 1e-6 * np.diagonal(near)
+    near, far = gram[:half, :half], gram[:half, ::-1][:, :half]
+    even, odd = near + far, near[:low, :low] - far[:low, :low]
+    even /= 2
+    odd /= 2
+    least = 1e-6 * (np.diagonal(near) / 2)
     if low == 0 or (np.diagonal(even) < least).any() or (np.diagonal(odd) < least[:low]).any():
         return ()
     roots: tuple[FloatArray | None, FloatArray | None] = (None, None)
@@ -220,13 +224,15 @@ def _check_symmetric_gram(gram: FloatArray) -> FloatArray:
             "gram is not positive semidefinite: it has a negative diagonal entry, or a zero one in a row that is "
             "not zero; give F^T F of a workload F"
         )
-    if np.array_equal(gram, gram.T):
+    # a few rows at a time, as a whole transpose is read against the grain
+    if all(np.array_equal(gram[a : a + _ROWS, a:], gram[a:, a : a + _ROWS].T) for a in range(0, len(gram), _ROWS)):
         return gram
     if not np.allclose(gram, gram.T, rtol=1e-9, atol=1e-9 * float(diagonal.max())):
         raise WorkloadError("gram is not symmetric; give F^T F of a workload F")
     return gram / 2 + gram.T / 2
 
 
+_ROWS = 128  # of a Gram, which with as many columns a core keeps
 _MANY = 4_096  # columns: fewer are all looked at in a second
 _FEW = 16  # times as many columns as rows, of which then few bind
 _MOST_WORK = 100_000_000  # rows squared times columns of a step of the search over all columns: a hundred take 5 CPU-s
@@ -369,18 +375,19 @@ def _optimize_component(
     blocks = [part.block for part in parts]
     start = warm_start(blocks) if ordered else cold_start(blocks)
     solution = solve_dual(blocks, start, tolerance=tolerance, max_iterations=max_iterations, progress=progress)
-    rows: list[FloatArray] = []
+    strategy = np.empty((sum(len(s.roots) for s in solution.spectra), problem.size))
+    row = 0
     for part, spectrum in zip(parts, solution.spectra, strict=True):
         scaled = spectrum.vectors * np.sqrt(spectrum.roots)
         scaled /= np.sqrt(solution.squares[part.block.index])[:, None]
-        scaled = np.take(scaled.T, part.coordinate, axis=1)
-        scaled *= part.sign
-        rows.append(scaled)
+        here = strategy[row : row + len(spectrum.roots)]
+        np.take(scaled.T, part.coordinate, axis=1, out=here, mode="clip")  # which needs no copy, as "raise" does
+        if (part.sign != 1.0).any():
+            here *= part.sign
+        row += len(here)
     place = parts[0].coordinate
     dual = (solution.v / np.bincount(place))[place]
-    return Optimum(
-        np.concatenate(rows) if len(rows) > 1 else rows[0], dual, solution.lower, solution.upper, solution.iterations
-    )
+    return Optimum(strategy, dual, solution.lower, solution.upper, solution.iterations)
 
 
 def _join_components(found: list[tuple[IntArray, Optimum]], columns: DistinctColumns, scale: float) -> Optimum:

@@ -6,6 +6,7 @@ import functools
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,26 +20,29 @@ BIAS_BITS = 32  # finest without such a basis, as rounding there is a bias, whic
 _SMALL = (
     512  # cells up to which a deficient inverse takes .1 s; of more it is solved over the rows, where few are measured
 )
-SOLVED = 2_048  # cells up to which an inverse is solved for; beyond, its triangle takes a third of the operations
+SOLVED = 2_048  # cells up to which halves would save less than looking whether there are any takes
 
 
-def gram_of(matrix: FloatArray) -> FloatArray:
-    """AᵀA, of a large A in half the cells where these may be reversed, and then equal to its reverse to the bit."""
+def gram_of(matrix: NDArray[Any], divisor: float = 1.0) -> FloatArray:
+    """AᵀA for A = matrix / divisor, of a large A in half the cells where these may be reversed, and then equal to its
+    reverse to the bit."""
     n = matrix.shape[1]
     signs = reversal_signs(matrix) if n > SOLVED else None
     if signs is None:
-        return matrix.T @ matrix
-    inside = np.array(matrix[:, : -(-n // 2)])
+        whole = matrix / divisor
+        return whole.T @ whole
+    inside = matrix[:, : -(-n // 2)] / divisor
     inside[:, n // 2 :] *= math.sqrt(0.5)  # the middle cell, where there is one
     halves = [part.T @ part for part in (inside[signs > 0], inside[signs < 0][:, : n // 2])]
     return _unfold_mirror_halves(2 * halves[0], 2 * halves[1], n)
 
 
-def reversal_signs(matrix: FloatArray) -> NDArray[np.int64] | None:
+def reversal_signs(matrix: NDArray[Any]) -> NDArray[np.int64] | None:
     """The sign by which each row changes when the cells are reversed; None where one changes otherwise."""
-    back = matrix[:, ::-1]
-    even = (matrix == back).all(axis=1)
-    return np.where(even, 1, -1) if (even | (matrix == -back).all(axis=1)).all() else None
+    half = -(-matrix.shape[1] // 2)
+    even = (matrix[:, :half] == matrix[:, ::-1][:, :half]).all(axis=1)
+    rest = matrix[~even]
+    return np.where(even, 1, -1) if np.array_equal(rest[:, :half], -rest[:, ::-1][:, :half]) else None
 
 
 def _unfold_mirror_halves(even: FloatArray, odd: FloatArray, n: int) -> FloatArray:
@@ -75,7 +79,7 @@ def pseudo_inverse(gram: FloatArray) -> tuple[FloatArray, FloatArray | None]:
 
 def invert_whole_gram(gram: FloatArray) -> tuple[FloatArray, FloatArray | None]:
     """As `pseudo_inverse`, in one piece."""
-    from scipy.linalg import LinAlgError, cho_solve, cholesky, eigh  # noqa: PLC0415  (slow to import)
+    from scipy.linalg import LinAlgError, cholesky, eigh  # noqa: PLC0415  (slow to import)
     from scipy.linalg.lapack import dpotri  # noqa: PLC0415
 
     n = len(gram)
@@ -83,17 +87,17 @@ def invert_whole_gram(gram: FloatArray) -> tuple[FloatArray, FloatArray | None]:
         size = np.sqrt(np.maximum(np.diagonal(gram), 0.0))
         if (size > 0).all():
             # unit diagonal: a relative test of rank, whatever the scales of the columns
-            scaled = gram / size[:, None] / size[None, :]
+            scaled = gram / size[:, None]
+            scaled /= size
             try:
                 lower = cholesky(scaled, lower=True)
                 if np.diagonal(lower).min() > 1e-6:
-                    if n <= SOLVED:
-                        inverse = cho_solve((lower, True), np.eye(n))
-                    else:
-                        # the lower half alone is written
-                        inverse = np.asarray(dpotri(lower, lower=True, overwrite_c=True)[0], dtype=np.float64)
-                        inverse += np.tril(inverse, -1).T
-                    return inverse / size[:, None] / size[None, :], None
+                    # a third of the time of solving for it; the lower half alone is written
+                    inverse = np.asarray(dpotri(lower, lower=True, overwrite_c=True)[0], dtype=np.float64)
+                    inverse += np.tril(inverse, -1).T
+                    inverse /= size[:, None]
+                    inverse /= size
+                    return inverse, None
             except LinAlgError:
                 pass
         values, vectors = eigh(gram)
@@ -291,7 +295,7 @@ class Matrix(StrategyFactor):
     def _gram(self) -> FloatArray:
         """AᵀA, (n, n)."""
         if isinstance(self.operator, (Compose, Dense)):
-            return gram_of(np.asarray(self.operator.dense(), dtype=np.float64) / self.divisor)
+            return gram_of(self.operator.dense(), self.divisor)
         return np.asarray(self.operator.gram().dense(), dtype=np.float64) / self.divisor**2
 
     def cells(self, values: FloatArray) -> FloatArray:

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato._util.bundles import shorten
-from sfumato._util.codec import value_fingerprint
 from sfumato.domain import Domain
 from sfumato.errors import PlanError
 from sfumato.operators import Compose, Grouping, Identity, LinearOperator, Stack, Total
@@ -445,22 +444,12 @@ def read_unit(
 def _read_within(domain: Domain, name: str) -> Within:
     level, owner = domain.grouping(name), domain.owner(name)
     codes = np.arange(domain[owner].size, dtype=np.int64) if level is None else np.array(level.groups, dtype=np.int64)
-    _check_moves_stay(domain, owner, codes, name)
-    return Within(name, owner, value_fingerprint((owner, codes)), codes)
-
-
-def _check_moves_stay(domain: Domain, owner: str, codes: NDArray[np.int64], name: str) -> None:
-    """Refuse impossible cells whose records would be counted in another group than that which they say."""
-    axis = domain.axis(owner)
-    for move in domain.moves():
-        if axis in move.axes:
-            sizes, at = [domain.shape[a] for a in move.axes], move.axes.index(axis)
-            before, after = (np.unravel_index(c, sizes)[at] for c in (np.arange(len(move.cells)), move.cells))
-            if (codes[before] != codes[after]).any():
-                raise PlanError(
-                    f"some cells are impossible whatever else a record of their {name} says, so that it counts in "
-                    f"another {name}; its total cannot be public then: leave out the predicates over {owner}"
-                )
+    if not domain.grid.keeps_groups(domain.axis(owner), codes):
+        raise PlanError(
+            f"some cells are impossible whatever else a record of their {name} says, so that it counts in "
+            f"another {name}; its total cannot be public then: leave out the predicates over {owner}"
+        )
+    return Within.of(name, owner, codes, domain[owner].rule)
 
 
 def read_totals(domain: Domain, within: Within, public: Mapping[Any, Any] | None) -> KnownGroups:

@@ -54,6 +54,21 @@ class TimeQuestion:
         lags = np.arange(periods)[::-1]
         return np.where(lags < (self.last or periods), self.rate**lags, 0.0)
 
+    def matrix(self, n: int) -> FloatArray:
+        """The question at every period.
+
+        Args:
+            n: The number of periods.
+
+        Returns:
+            (n, n) in every row the weights of the periods up to one, and 0 after it.
+
+        Raises:
+            PlanError: Ranges are asked, which are several questions.
+        """
+        lags = np.subtract.outer(np.arange(n), np.arange(n))
+        return np.where(lags >= 0, self.weights(n)[::-1][np.maximum(lags, 0)], 0.0)
+
     def gram(self, n: int) -> FloatArray:
         """The mean over all its questions q of q' q.
 

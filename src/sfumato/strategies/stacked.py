@@ -70,6 +70,15 @@ class Stacked(Strategy):
         return tuple(frozenset(a for b in p.blocks for a in b.attributes) for p in self.pieces)
 
     @functools.cached_property
+    def _holding(self) -> dict[str, list[int]]:
+        """By attribute the pieces that hold it, ascending."""
+        out: dict[str, list[int]] = {}
+        for i, held in enumerate(self._held):
+            for name in held:
+                out.setdefault(name, []).append(i)
+        return out
+
+    @functools.cached_property
     def _chosen(self) -> dict[Hashable, _ChosenPiece | str]:
         """By key, the pieces of the queries asked about so far, or why none has them."""
         return {}
@@ -91,11 +100,13 @@ class Stacked(Strategy):
         best: tuple[float, _ChosenPiece] | None = None
         reasons: list[str] = []
         asked = set(query.attributes)
-        for i, (piece, held) in enumerate(zip(self.pieces, self._held, strict=True)):
-            if not asked <= held:
+        # of hundreds of pieces few hold the rarest of the attributes
+        some = min((self._holding.get(a, []) for a in asked), key=len, default=range(len(self.pieces)))
+        for i in some:
+            if not asked <= self._held[i]:
                 continue
             try:
-                powers = piece.row_powers(query, 2)
+                powers = self.pieces[i].row_powers(query, 2)
                 value = float(powers.max() if self.largest else powers.mean())
             except NotAnswerable as reason:
                 reasons.append(str(reason))

@@ -36,6 +36,7 @@ _LEAST_WEIGHT = 1e-12  # of a cell in the dual, so that M stays invertible
 _ROUNDS = 40  # the fall of the error ends most searches before; the bound says how far what ends here is
 _STEPS = 3  # on one attribute before the others' turn: the optimum of one moves when the others do
 _TOLERANCE = 3e-6  # relative, of the error: far below what a plan shows; the bound beside it is proved by itself
+_ROUGH = 1e-3  # the same where what is found is but a start: the search from there mends it in as many rounds
 _PRODUCT_ROUNDS = 2  # of a start alone: what follows mends it
 
 Product = tuple[float, Mapping[str, LinearOperator]]
@@ -110,6 +111,7 @@ class TiltedUnion(ABC):
         self.tilted = tuple(
             i for i, k in enumerate(self._kinds) if self.sizes[i] > 1 and not all(is_plain(f) for f in k)
         )
+        self._fixed: FloatArray | None = None  # products of what plain attributes have, which no shape changes
         if max((self.sizes[i] for i in self.tilted), default=0) > _MAX_CELLS:
             raise PlanError(f"attributes of more than {_MAX_CELLS} cells are not tilted")
 
@@ -126,11 +128,15 @@ class TiltedUnion(ABC):
         """Products and weights of the cells whose nuclear norm bounds the root of the error of any mechanism."""
 
     def _products(self, values: Sequence[FloatArray], skipped: int | None = None) -> FloatArray:
-        """(terms,) products of the attributes' values, of all but one attribute where one is skipped."""
-        out = np.ones(len(self._codes))
-        for i, own in enumerate(values):
+        """(terms,) products of the attributes' values, of all but a tilted one where one is skipped."""
+        if self._fixed is None:
+            self._fixed = np.ones(len(self._codes))
+            for i in set(range(len(values))).difference(self.tilted):
+                self._fixed *= values[i][self._codes[:, i]]
+        out = self._fixed.copy()
+        for i in self.tilted:
             if i != skipped:
-                out *= own[self._codes[:, i]]
+                out *= values[i][self._codes[:, i]]
         return out
 
     def _by_kind(self, terms: FloatArray, i: int) -> tuple[FloatArray, FloatArray]:
@@ -242,7 +248,8 @@ def optimise_shapes(union: Union, *, tilt: bool = True) -> dict[int, TiltShape]:
     Raises PlanError where some attribute makes no difference to any query.
     """
     with single_thread():
-        split = _descend_shapes(union, {i: even_shape(union.sizes[i]) for i in union.tilted}, tilt=False)
+        even = {i: even_shape(union.sizes[i]) for i in union.tilted}
+        split = _descend_shapes(union, even, tilt=False, tolerance=_ROUGH if tilt else _TOLERANCE)
         if not tilt:
             return split
         found = [split, _descend_shapes(union, split, tilt=True)]
@@ -257,7 +264,9 @@ def even_shape(n: int) -> TiltShape:
     return TiltShape(np.full(n, 1 / n), centring * ((n - 1) / n), centring * (n / (n - 1)), np.full(n, 1 / n))
 
 
-def _descend_shapes(union: Union, start: Mapping[int, TiltShape], *, tilt: bool) -> dict[int, TiltShape]:
+def _descend_shapes(
+    union: Union, start: Mapping[int, TiltShape], *, tilt: bool, tolerance: float = _TOLERANCE
+) -> dict[int, TiltShape]:
     shapes = dict(start)
     best, error = dict(start), union.error(start)
     bases = {i: contrast_basis(union.sizes[i]) for i in union.tilted}
@@ -272,7 +281,7 @@ def _descend_shapes(union: Union, start: Mapping[int, TiltShape], *, tilt: bool)
         now = union.error(shapes)
         if now < error:
             best, error = dict(shapes), now
-        if abs(now - before) <= _TOLERANCE * now:
+        if abs(now - before) <= tolerance * now:
             break
         before = now
     return best
@@ -298,7 +307,7 @@ def improve_shape(
     for _ in range(steps):
         away = basis.T - (basis.T @ t)[:, None]
         half = lower.T @ (away * np.sqrt(mu))
-        squares, vectors = eigh(half @ half.T)
+        squares, vectors = eigh(half @ half.T, driver="evd")
         roots = np.sqrt(np.maximum(squares, squares[-1] * 1e-24))
         turned = lower @ vectors
         if tilt:

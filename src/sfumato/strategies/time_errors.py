@@ -23,10 +23,12 @@ from typing import Protocol
 import numpy as np
 
 from sfumato.operators.base import FloatArray
+from sfumato.operators.structured import causal_convolution
 from sfumato.privacy.stream_price import IntegerFilter, WindowFilter
 from sfumato.strategies.periods import TimeQuestion
 from sfumato.strategies.toeplitz import inverse_series, partial_fraction_residues
 
+_LOOPED = 2**12  # periods that are summed one by one, a millisecond: importing what is faster takes 300
 _SINGLE = 8  # periods at each end that are blocks by themselves, where all changes fastest
 
 
@@ -59,6 +61,20 @@ class TimeScale(Protocol):
         ...
 
 
+def _decayed(given: FloatArray, rate: float) -> FloatArray:
+    """y_t = given_t + rate y_(t - 1), along the first axis."""
+    if rate in (0.0, 1.0):
+        return np.cumsum(given, axis=0) if rate else given.copy()
+    if len(given) > _LOOPED:
+        from scipy.signal import lfilter  # noqa: PLC0415  (slow to import)
+
+        return np.asarray(lfilter([1.0], [1.0, -rate], given, axis=0))
+    out = given.copy()
+    for t in range(1, len(out)):
+        out[t] += rate * out[t - 1]
+    return out
+
+
 @dataclass(frozen=True, eq=False)
 class EveryPeriod(TimeScale):
     """n periods one by one."""
@@ -70,9 +86,7 @@ class EveryPeriod(TimeScale):
         return np.ones(self.n)
 
     def upto(self, rate: FloatArray, given: FloatArray) -> FloatArray:
-        from scipy.signal import lfilter  # noqa: PLC0415  (slow to import)
-
-        return np.asarray(lfilter([1.0], [1.0, -float(rate)], given))
+        return _decayed(given, float(rate))
 
     def before(self, rate: FloatArray, given: FloatArray) -> FloatArray:
         return np.concatenate([[0.0], self.upto(rate, given)[:-1]])
@@ -326,13 +340,11 @@ class FilterErrors(TimeErrors):
         return self._curves.of(asked)
 
     def variance(self, weights: FloatArray) -> float:
-        from scipy.signal import lfilter  # noqa: PLC0415  (slow to import)
-
         poles, gains = self._inverse
         given = weights / self._direct[: len(weights)]
         out = given.copy()
         for pole, gain in zip(poles, gains, strict=True):
-            later = lfilter([1.0], [1.0, -pole], given[::-1])[::-1]
+            later = _decayed(given[::-1], float(pole))[::-1]
             out[:-1] -= gain * later[1:]
         return float(self._noise[: len(weights)] @ out**2)
 
@@ -361,13 +373,11 @@ class WindowErrors(TimeErrors):
         return np.asarray(solve_triangular(found, np.eye(n), lower=True))
 
     def _of(self, asked: TimeQuestion) -> FloatArray:
-        from scipy.signal import fftconvolve  # noqa: PLC0415  (slow to import)
-
         n = self.filter.periods
         if len(self.filter.runs) > 1:
             return self._of_matrix(asked)
         lags = TimeQuestion().weights(n) if asked.ranges else asked.weights(n)[::-1]
-        answer = fftconvolve(lags, self._series)[:n]
+        answer = causal_convolution(lags, self._series)
         out = np.cumsum(answer**2)
         if not asked.ranges:
             return out
@@ -376,11 +386,9 @@ class WindowErrors(TimeErrors):
         return out + (np.cumsum(out) - out - 2 * both) / np.arange(1, n + 1)
 
     def _of_matrix(self, asked: TimeQuestion) -> FloatArray:
-        from scipy.signal import lfilter  # noqa: PLC0415  (slow to import)
-
         inverse = self._matrix
         if not asked.ranges and asked.last is None:
-            return (lfilter([1.0], [1.0, -asked.rate], inverse, axis=0) ** 2).sum(axis=1)
+            return (_decayed(inverse, asked.rate) ** 2).sum(axis=1)
         sums = np.cumsum(inverse, axis=0)
         before = np.concatenate([np.zeros_like(sums[:1]), sums[:-1]])
         if asked.last is not None:
@@ -391,9 +399,7 @@ class WindowErrors(TimeErrors):
         return (sums**2).sum(axis=1) + (squares - 2 * (sums * np.cumsum(before, axis=0)).sum(axis=1)) / count
 
     def variance(self, weights: FloatArray) -> float:
-        from scipy.signal import fftconvolve  # noqa: PLC0415  (slow to import)
-
         m = len(weights)
         if len(self.filter.runs) > 1:
             return float(((weights @ self._matrix[:m]) ** 2).sum())
-        return float((fftconvolve(weights[::-1], self._series[:m])[:m] ** 2).sum())
+        return float((causal_convolution(weights[::-1], self._series[:m]) ** 2).sum())

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from sfumato.errors import PlanError
 from sfumato.operators.base import FloatArray, single_thread
+from sfumato.operators.structured import causal_convolution
 from sfumato.privacy.stream_price import IntegerFilter, WindowFilter
 from sfumato.strategies.buffered_toeplitz import (
     BUFFERS,
@@ -383,15 +384,13 @@ def toeplitz_taps(given: Periods, width: int) -> FloatArray:
     asked = [(question.weights(n)[::-1], weight) for question, weight in given.questions]
 
     def value(taps: FloatArray) -> tuple[float, FloatArray]:
-        from scipy.signal import fftconvolve  # noqa: PLC0415  (slow to import)
-
         inverse = inverse_series(np.append(taps, np.zeros(n - width)))
         error, slope = 0.0, np.zeros(width)
         for lags, weight in asked:
-            answer = fftconvolve(lags, inverse)[:n]
+            answer = causal_convolution(lags, inverse)
             error += weight * float(left @ answer**2)
-            back = fftconvolve(left * answer, fftconvolve(answer, inverse)[:n][::-1])
-            slope -= 2 * weight * back[n - 1 : n - 1 + width]
+            back = causal_convolution((left * answer)[::-1], causal_convolution(answer, inverse))
+            slope -= 2 * weight * back[n - width :][::-1]
         price = float(taps @ taps)
         return math.log(error * price) / 2, (slope / error + 2 * taps / price) / 2
 

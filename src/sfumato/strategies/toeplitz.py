@@ -402,15 +402,14 @@ class Decoder:
 
     def __init__(self, terms: StreamTerms) -> None:
         self._terms, self._period = terms, 0
-        kept = terms.filter.kept[1]
-        self._states = [np.zeros((kept, f.rows)) for f in terms.families]
+        self._states = [np.zeros((terms.filter_of(f).kept[1], f.rows)) for f in terms.families]
         self._scales = [np.repeat(family_multiples(f).astype(np.float64), f.rows_each) for f in terms.families]
 
     def step(self, values: Sequence[Numbers]) -> list[FloatArray]:
         """Per family what its blocks make of the tables of the next period, multiples included, with noise: (rows,)."""
-        terms, out, used = self._terms, list[FloatArray](), self._terms.filter
+        terms, out = self._terms, list[FloatArray]()
         for family, state, multiples, y in zip(terms.families, self._states, self._scales, values, strict=True):
-            whole = family_multiples(family).tolist()
+            used, whole = terms.filter_of(family), family_multiples(family).tolist()
             given = used.coefficients(self._period, whole, terms.grain).astype(np.float64)
             first, carried = (
                 np.repeat(given[:1], family.rows_each, axis=1)[0],

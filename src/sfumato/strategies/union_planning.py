@@ -35,7 +35,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -397,7 +397,7 @@ _LEAST = 1e-9  # weight of all orbits that hardly count: they may count again
 
 
 @dataclass(frozen=True, eq=False)
-class _RowKind(SparseRows):
+class RowKind(SparseRows):
     """Whole rows at the joint orbits of a choice of kinds; what is asked of each is of as many dimensions as rows."""
 
     kinds: tuple[int, ...] = ()
@@ -410,6 +410,15 @@ def solve_rows(
 
     Raises PlanError where there are too many orbits, rows or kinds, or rows are no sums over classes of orbits.
     """
+    names, axes, collect = collect_row_problem(products, sizes)
+    with single_thread():
+        return (_search_row_solution(names, axes, collect(), progress),)
+
+
+def collect_row_problem(
+    products: Sequence[Product], sizes: Mapping[str, int]
+) -> tuple[tuple[str, ...], list[ReducedAxis], Callable[[], list[RowKind]]]:
+    """(the attributes, their symmetries, what collects the kinds of rows). Raises PlanError, as that does."""
     names = tuple(a for a in sizes if any(a in factors for _, factors in products))
     if not names or max(sizes[a] for a in names) > _MOST_SIDE or math.prod(sizes[a] for a in names) > _MOST_CELLS:
         raise PlanError("too many cells to look for symmetries in")
@@ -420,14 +429,12 @@ def solve_rows(
     axes = [reduce_axis(known[a]) for a in names]
     if math.prod(len(r.axis.sizes) for r in axes) > _MOST_ORBITS_UNION_PLANNING:
         raise PlanError("symmetries leave too many joint orbits")
-    with single_thread():
-        kinds = _collect_row_kinds(axes, numbers, [w for w, _ in products])
-        return (_search_row_solution(names, axes, kinds, progress),)
+    return names, axes, functools.partial(_collect_row_kinds, axes, numbers, [w for w, _ in products])
 
 
 def _collect_row_kinds(
     axes: Sequence[ReducedAxis], numbers: Sequence[tuple[int, ...]], weights: Sequence[float]
-) -> list[_RowKind]:
+) -> list[RowKind]:
     from scipy.sparse import csr_matrix, kron, vstack  # noqa: PLC0415  (slow to import)
 
     given = shares_by_kind(axes, numbers, weights)
@@ -446,7 +453,7 @@ def _collect_row_kinds(
         entries += count * math.prod(n for n, t in zip(orbits, kind, strict=True) if t < 0)
         if count > _MOST_STACKED or entries > _MOST_ENTRIES_UNION_PLANNING:
             raise PlanError("symmetries leave too many rows")
-    every, out = np.arange(math.prod(orbits)).reshape(orbits), list[_RowKind]()
+    every, out = np.arange(math.prod(orbits)).reshape(orbits), list[RowKind]()
     for kind, parts in given.items():
         moments = _moments_by_rows(parts, known, alike)
         place = [slice(None) if t < 0 else r.axis.contrasts[t].orbit for r, t in zip(axes, kind, strict=True)]
@@ -467,7 +474,7 @@ def _collect_row_kinds(
         values, vectors = np.linalg.eigh(gram)
         if not values[0] > len(values) * np.finfo(np.float64).eps * values[-1]:
             raise PlanError("rows of which nothing is asked")
-        out.append(_RowKind(stacked[kept], at, vectors * np.sqrt(values), kind))
+        out.append(RowKind(stacked[kept], at, vectors * np.sqrt(values), kind))
     return out
 
 
@@ -487,7 +494,7 @@ def _moments_by_rows(
 
 
 def _search_row_solution(
-    names: tuple[str, ...], axes: Sequence[ReducedAxis], kinds: Sequence[_RowKind], progress: Progress | None
+    names: tuple[str, ...], axes: Sequence[ReducedAxis], kinds: Sequence[RowKind], progress: Progress | None
 ) -> SmallUnion:
     each = _joint_orbit_cells(axes)
     work = sum(k.rows.shape[0] ** 2 * (k.rows.shape[0] + k.rows.nnz / 8) for k in kinds)
@@ -497,12 +504,12 @@ def _search_row_solution(
     mean = 0.0
     if whole is not None and whole.root is not None:
         mean = float(np.linalg.norm(whole.root.T @ (whole.rows @ found.proof)))
-    pieces = tuple(_union_row_piece(axes, k, matrix) for k, matrix in zip(kinds, found.strategies, strict=True))
+    pieces = tuple(union_row_piece(axes, k, matrix) for k, matrix in zip(kinds, found.strategies, strict=True))
     square = float((found.proof**2 / each).sum())
     return SmallUnion(names, tuple(r.axis for r in axes), pieces, found.lower, found.upper, square, mean)
 
 
-def _union_row_piece(axes: Sequence[ReducedAxis], kind: _RowKind, matrix: FloatArray) -> UnionPiece:
+def union_row_piece(axes: Sequence[ReducedAxis], kind: RowKind, matrix: FloatArray) -> UnionPiece:
     inside = [(r.axis, r.axis.contrasts[t]) for r, t in zip(axes, kind.kinds, strict=True) if t >= 0]
     # sums over an orbit are longer than isometries by the root of its size, contrasts are not
     square = math.prod(float(a.sizes[c.orbit]) / c.multiplicity for a, c in inside)
@@ -526,22 +533,25 @@ def design_union(problem: Problem, progress: Progress | None = None) -> Design:
     # other planners know products of maps of single attributes, so that large problems are left to them
     limits = LARGE if joined_attributes(problem.workload) else QUICK
     solver = functools.partial(solve_union, limits=limits)
-    return planned_jointly(problem, lambda p: _design_with_solver(p, solver, progress))
+    return planned_jointly(problem, lambda p: design_with_solver(p, solver, progress))
 
 
 def few_rows(problem: Problem, progress: Progress | None = None) -> Design:
     """The same to a thousandth for unions of too many joint orbits but few rows of queries: tables beside counts.
 
     Of persons whose rows are replaced, and may vanish, nothing is proved. Raises PlanError, too, for a known total:
-    what the strategy would cost is then bounded too loosely.
+    `union_pairs` weighs what changes then.
     """
     if problem.unit.total_is_public:
-        raise PlanError("its price is not known where one record replaces another")
-    found = planned_jointly(problem, lambda p: _design_with_solver(p, solve_rows, progress))
+        raise PlanError("where one record replaces another pairs of cells have weights")
+    found = planned_jointly(problem, lambda p: design_with_solver(p, solve_rows, progress))
     return found if problem.unit.neighbours is Neighbours.ADD_REMOVE else replace(found, bound=None)
 
 
-def _design_with_solver(problem: Problem, solver: Solver, progress: Progress | None) -> Design:
+def design_with_solver(
+    problem: Problem, solver: Solver, progress: Progress | None, *, paired: bool = False, most: float = math.inf
+) -> Design:
+    """What a solver finds, as whole numbers at scale `most` at the finest; `paired` if its bounds are of pairs."""
     if problem.noise == "laplace" or problem.largest:
         raise PlanError("it is for the mean squared error under Gaussian noise")
     if problem.is_marginal:
@@ -560,16 +570,17 @@ def _design_with_solver(problem: Problem, solver: Solver, progress: Progress | N
     fixed = [_side_scale(u) for u in found[1:]]
     if _piece_scale(found[0], _SIDE_BITS, fill=0) * math.prod(fixed) > 2.0**_MOST_BITS:
         raise PlanError("its integers would leave no room for large counts")
-    fine = min(_piece_scale(found[0], _BITS) * math.prod(fixed), 2.0**_MOST_BITS)
+    fine = min(_piece_scale(found[0], _BITS) * math.prod(fixed), 2.0**_MOST_BITS, most)
 
-    # where the total is known more is possible
-    near = math.inf if public else relative_gap(math.prod(u.lower for u in found), math.prod(u.upper for u in found))
+    # where the total is known more is possible, unless pairs were looked at
+    lower, upper, free = math.prod(u.lower for u in found), math.prod(u.upper for u in found), public and not paired
+    near = math.inf if free else relative_gap(lower, upper)
 
     def build(s: float) -> Orbits:
         scales = [s / math.prod(fixed), *fixed]
         return Orbits(tuple(_integer_group(u, scale) for u, scale in zip(found, scales, strict=True)), public, near)
 
-    return Design("factorization", build, fine, _swap_bound(found) if public else math.prod(u.lower for u in found))
+    return Design("factorization", build, fine, _swap_bound(found) if free else lower)
 
 
 def _swap_bound(found: Sequence[SmallUnion]) -> float:

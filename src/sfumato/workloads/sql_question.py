@@ -170,6 +170,8 @@ class SqlQuestion:
             release.ask(self._asked(item))  # refused where it was not measured
             return [_mean_under(release, column, self._row_condition(where, cells), confidence) for cells in rows]
         by = self.groups
+        if column in self.domain.measures:
+            release.ask(self._asked(item))  # of all with a number, not only of those with one in other measures too
         if item.kind == "mean":
             frame, name = release.mean(column, by=by, confidence=confidence), f"mean {column}"
         elif item.kind == "quantile":

@@ -264,6 +264,8 @@ def _streams() -> None:
         for relation in ("person", "persons swapped"):
             options = {"periods": several}
             _add(f"stream several: {relation}, {budget}", partial(_plan, WORKS["mixed"], budget, relation, **options))
+    own = {"periods": sf.periods(60, per_person=5, apart=12, objective="mean")}
+    _add("stream several, a total of its own: person, gdp", partial(_plan, WORKS["pairs"], "gdp", "person", **own))
 
 
 for fill in (_tables, _named, _strategies, _public, _courses, _keyed, _sessions, _locals, _streams):

@@ -155,8 +155,11 @@ def _stream(plan: Any) -> tuple[dict[str, Any], dict[str, float | None]]:
         "noise": say(terms.noise),
         "draws": noise(terms.noise),
         "price": say(plan.price),
+        **({} if terms.total is None else {"filter of the total": say(terms.total)}),
     }
     floats = {"lower bound": plan.bound}
+    if plan.worst_bound is not None:
+        floats["lower bound, worst period"] = plan.worst_bound
     for question in ("totals", "increments", "last 3"):
         errors = plan.standard_errors(question)
         floats[question] = float(errors @ np.sqrt(np.arange(1.0, 1 + errors.size)))

@@ -42,7 +42,7 @@ from sfumato.privacy.noise import RoundedGaussian
 from sfumato.privacy.stream_price import StreamTerms
 from sfumato.privacy.unit import PrivacyUnit
 from support.insecure_bits import InsecureTestBits
-from support.streams import PERIODS, UNIT, exact, filtered, price, terms
+from support.streams import PERIODS, UNIT, exact, filtered, own_total, price, terms
 
 DOMAIN = sf.Domain({"a": 2, "b": 3})
 RESIDUALS = (Residual(2), Residual(3))
@@ -66,10 +66,12 @@ def opened(ledger: Path, of: StreamTerms | None = None, unit: PrivacyUnit = UNIT
     return open_public_stream(curator(ledger, unit), given, price(given, unit), **place)[0]
 
 
+@pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize("most", [1000, 30])
-def test_what_is_published_is_what_is_priced_however_often_it_is_resumed(ledger: Path, most: int) -> None:
-    """With noise of 0. Mutants: a state of another period, a period counted twice, no cut, a state of zero."""
-    of = terms(most=most)
+def test_what_is_published_is_what_is_priced_however_often_it_is_resumed(ledger: Path, most: int, *, own: bool) -> None:
+    """With noise of 0. Mutants: a state of another period, a period counted twice, no cut, a state of zero; that of a
+    total with a filter of its own not kept."""
+    of = own_total(terms(most=most)) if own else terms(most=most)
     opened(ledger, of)
     for t, wanted in enumerate(exact(of, TABLES[:PERIODS])):
         found = resume_stream(curator(ledger), ledger.with_name("s.db")).append(sf.Histogram(TABLES[t]), f"p{t}")
@@ -97,9 +99,9 @@ def test_two_that_append_in_turn_go_on_from_each_other(ledger: Path, monkeypatch
         assert (np.concatenate(one.append(sf.Histogram(TABLES[t]), f"p{t}").values) == wanted).all()
 
 
-def spoiled(of: StreamTerms, period: int, counts: Any, starts: Any, states: np.ndarray, **options: Any) -> Any:
+def spoiled(of: StreamTerms, period: int, counts: Any, starts: Any, states: list[np.ndarray], **options: Any) -> Any:
     """Fails when all is changed."""
-    states += 1
+    states[0] += 1
     raise MemoryError
 
 
@@ -119,7 +121,7 @@ def test_tables_in_pieces_are_filtered_as_whole_ones(chunk: int, monkeypatch: An
     wanted = [filtered(of.filter, tables[:, i], m, of.grain) for i, m in enumerate(weights)]
     for t in range(PERIODS):
         factors = of.filter.coefficients(t, [weights[i] for i in order], of.grain)
-        found = measuring._filter_tables(of, t, factors, tables[t][order], starts[order], states).reshape(4, 5)
+        found = measuring._filter_tables(of.filter, t, factors, tables[t][order], starts[order], states).reshape(4, 5)
         assert all((found[k] == wanted[i][t]).all() for k, i in enumerate(order))
 
 
@@ -198,6 +200,18 @@ def test_a_stream_in_memory_is_the_same(monkeypatch: Any) -> None:
         assert (np.concatenate(made.append(sf.Histogram(TABLES[t]), f"p{t}").values) == wanted).all()
     assert made.anchor is None
     assert receipt.sequence == made.paid[0]
+
+
+def test_what_is_told_of_a_stream_is_a_copy_of_what_it_measures_by() -> None:
+    """Its arrays can be changed. Mutant: the terms themselves told, so that a multiple is what was not paid for."""
+    of = terms()
+    made, _ = open_public_stream(_memory_with_bits(), of, price(of), name="s", plan_hash=HASH)
+    for family in made.terms.families:
+        assert family.multiples is not None
+        family.multiples[:] = 2**of.grain
+    made.terms.filter.runs[:] = 1
+    for t, wanted in enumerate(exact(of, TABLES[:PERIODS])):
+        assert (np.concatenate(made.append(sf.Histogram(TABLES[t]), f"p{t}").values) == wanted).all()
 
 
 def test_no_period_is_measured_within_another() -> None:

@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 
 import sfumato as sf
 from sfumato.errors import NotAnswerable, PlanError
 from sfumato.measurements import Measurement
+from sfumato.mechanisms import denoised_pairs as dividing
 from sfumato.operators import Block
 from sfumato.postprocess.consistency import ResidualNoise
 from sfumato.privacy.accounting import GaussianEvent
@@ -33,9 +35,11 @@ WHERE = sf.release(
 
 
 def people(*, dependent: bool, records: int = 4_000) -> Counts:
+    if not dependent:  # as evenly as whole records can be
+        return np.bincount(np.arange(records) % DOMAIN.size, minlength=DOMAIN.size).reshape(DOMAIN.shape)
     rng = np.random.default_rng(0)
     a = rng.integers(0, 4, records)
-    b = np.where(rng.random(records) < 0.8, a % 3, rng.integers(0, 3, records)) if dependent else a[::-1] % 3
+    b = np.where(rng.random(records) < 0.8, a % 3, rng.integers(0, 3, records))
     out = np.zeros(DOMAIN.shape, dtype=np.int64)
     np.add.at(out, (a, b, rng.integers(0, 3, records), rng.integers(0, 2, records)), 1)
     return out
@@ -74,8 +78,14 @@ def precision(plan: sf.Plan) -> dict[tuple[int, ...], float]:
 
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
 @pytest.mark.parametrize(("work", "records"), [(PAIRS, 400), (TRIPLES, 4_000)], ids=["pairs", "triples"])
-def test_where_pairs_depend_both_measure_what_one_plan_would(work: sf.Workload, records: int, neighbours: str) -> None:
-    """Mutants: the earlier budget left out of the split; what it measured not taken off; the change forgotten."""
+def test_where_pairs_depend_both_measure_what_one_plan_would(
+    work: sf.Workload, records: int, neighbours: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where each was seen to depend alike.
+
+    Mutants: the earlier budget left out of the split; what it measured not taken off; the change forgotten.
+    """
+    monkeypatch.setattr(dividing, "_denoised_dependence", lambda _: np.full((4, 4), 0.2))
     first = planned(work, FIRST, neighbours=neighbours, records=records)
     found = released(first, people(dependent=True), "first")
     second = planned(work, REST, found, neighbours=neighbours, records=records)
@@ -89,6 +99,59 @@ def test_where_pairs_depend_both_measure_what_one_plan_would(work: sf.Workload, 
     assert {s: (one.get(s, 0.0) + other[s]) / whole[s] for s in whole} == pytest.approx(
         dict.fromkeys(whole, 1.0), abs=slack
     )
+
+
+@pytest.mark.parametrize("records", [400, 4_000])
+def test_pairs_are_measured_by_what_the_first_saw_of_each(records: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutants: nothing followed; the power not bounded; the bound where noise is small; attributes weighed as well."""
+    seen = np.zeros((4, 4))
+    seen[np.triu_indices(4, 1)] = (0.3, 0.2, 0.2, 0.25, 0.2, 0.2)
+    monkeypatch.setattr(dividing, "_denoised_dependence", lambda _: seen)
+    first = planned(PAIRS, FIRST, records=records)
+    second = planned(PAIRS, REST, released(first, people(dependent=True), "first"), records=records)
+    whole = planned(PAIRS, FIRST + REST, records=records)
+    alone, one, other = (precision(p) for p in (whole, first, second))
+    both = {s: one[s] + other[s] for s in alone}
+    for s in ((), *((i,) for i in range(4))):
+        assert both[s] == pytest.approx(alone[s], rel=0.01)
+    cells = np.array([DOMAIN.shape[a] * DOMAIN.shape[b] for a, b in itertools.combinations(range(4), 2)])
+    noise = 0.8 * math.sqrt(6 / (2 * float(FIRST + REST))) * float(cells.mean()) / records
+    power = min(4 * noise / (3 * 0.136 + noise), 0.6)
+    assert (power == 0.6) == (records == 400)
+    gained = {s: both[s] / alone[s] for s in alone if len(s) == 2}
+    assert gained[0, 1] / gained[0, 2] == pytest.approx(1.5**power, rel=0.01)
+    assert gained[1, 2] / gained[1, 3] == pytest.approx(1.25**power, rel=0.01)
+    price = sum((both[s] - alone[s]) * math.prod(1 - 1 / DOMAIN.shape[a] for a in s) for s in gained)
+    assert price == pytest.approx(0.0, abs=0.01 * sum(alone.values()))
+
+
+def test_pairs_denoised_one_by_one_would_follow_dependence_to_that_power() -> None:
+    """Where the sum of errors e / (1 + e / D), e = cells / sqrt(w), is least at one price, all have one slope in w."""
+    for ratio in (0.1, 1.0, 10.0):
+
+        def slope(dependence: float, w: float, cells: float = ratio) -> float:
+            low, high = (cells / math.sqrt(w + h) for h in (-1e-6, 1e-6))
+            return (low / (1 + low / dependence) - high / (1 + high / dependence)) / 2e-6
+
+        w = brentq(lambda w, f=slope: f(1.01, w) - f(1.0, 1.0), 0.5, 2.0)
+        assert math.log(w) / math.log(1.01) == pytest.approx(4 * ratio / (3 + ratio), rel=0.02, abs=0.002)
+
+
+def test_what_the_first_saw_of_a_pair_is_its_denoised_table() -> None:
+    """However the release came: projected or not. Mutants: noisy tables; positions among the attributes asked."""
+    work = sf.marginals(DOMAIN, sets=[("d", "b"), ("a", "b"), ("a", "d")])
+    release = released(planned(work, FIRST), people(dependent=True), "first")
+    done = release.project("mixtures")
+    found = dividing._denoised_dependence(release)
+    assert np.array_equal(found, dividing._denoised_dependence(done))
+    for a, b in ((0, 1), (0, 3), (1, 3)):
+        table = done.table(DOMAIN.names[a], DOMAIN.names[b]).values
+        shares = table / table.sum()
+        away = np.abs(shares - np.outer(shares.sum(axis=1), shares.sum(axis=0))).sum()
+        assert found[a, b] == pytest.approx(away, abs=1e-6)
+    assert found[0, 1] > 5 * found[0, 3]
+    assert not found[2].any()
+    assert not found[:, 2].any()
 
 
 def test_where_nothing_is_seen_attributes_get_nearly_all() -> None:

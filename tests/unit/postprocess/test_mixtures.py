@@ -26,7 +26,14 @@ from sfumato.postprocess.mixtures import (
     read_triples,
     restore_triples,
 )
-from sfumato.postprocess.noisy_pairs import Components, NoisyPairs, most_even_table, read_noisy, split_in_halves
+from sfumato.postprocess.noisy_pairs import (
+    Components,
+    MeasurementHalves,
+    NoisyPairs,
+    most_even_table,
+    read_noisy,
+    split_in_halves,
+)
 
 Floats = NDArray[np.float64]
 SIZES = (2, 3, 4, 1)
@@ -105,8 +112,10 @@ def test_the_gradient_of_a_mixture_is_that_of_differences(many: int, monkeypatch
     monkeypatch.setattr(fitting, "_MANY", many)
     held, random = noisy(some_joint()), np.random.default_rng(2)
     base = np.full(held.stack.count, 0.25)
-    goal = Objective(held, held.values, base, 7.0, np.float64)
+    goal = Objective(MeasurementHalves(held, held.values, held.values), base, 7.0, 0, np.float64)
     assert (goal.blocks is None) == (many > 0)
+    # many small attributes: their pairs cost less
+    assert Objective(goal.halves, base, 7.0, 100).blocks is None
     logits, weights = random.standard_normal((3, held.stack.count)), random.standard_normal(3)
     by_logit, by_weight = goal(logits, weights)
     step = 1e-6
@@ -125,7 +134,7 @@ def test_the_gradient_of_a_mixture_is_that_of_differences(many: int, monkeypatch
 def test_the_objective_is_half_the_squared_distance_and_the_records_for_the_product() -> None:
     held, random = noisy(some_joint()), np.random.default_rng(3)
     base = held.stack.simplex(held.values.ones)
-    goal = Objective(held, held.values, base, 5.0, np.float64)
+    goal = Objective(MeasurementHalves(held, held.values, held.values), base, 5.0, 0, np.float64)
     w, shares = goal.mixture(random.standard_normal((2, held.stack.count)), random.standard_normal(2))
     each = [[p[held.stack.slice(i)] for i in range(4)] for p in shares]
     joint = sum((v * np.einsum("a,b,c,d->abcd", *e) for v, e in zip(w, each, strict=True)), np.zeros(SIZES))
@@ -134,15 +143,36 @@ def test_the_objective_is_half_the_squared_distance_and_the_records_for_the_prod
     assert goal.value(np.log(shares), np.log(w)) == pytest.approx(held.inner(away, away) / 2 + 5 * cost)
 
 
-def test_a_fit_says_whether_noise_held_it_back() -> None:
-    """Mutant: always false, so no penalty above the least is ever tried."""
-    held = noisy(some_joint())
+@pytest.mark.parametrize("many", [0, 512])
+def test_the_loss_of_a_mixture_is_that_of_its_tables(many: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutants: the fitted half in place of the one held out; pairs counted once in place of twice."""
+    monkeypatch.setattr(fitting, "_MANY", many)
+    held, random = noisy(some_joint((4, 3, 2, 3))), np.random.default_rng(4)
     base = held.stack.simplex(held.values.ones)
-    for turn in (100, 3):
-        losses = iter([-min(i, 2 * turn - i) for i in range(200)])
-        found = fit_mixture(held, held.values, base, 50.0, 5, 0, lambda _, told=losses: float(next(told)))
-        assert found[0] == -min(turn, 50)
-        assert found[3] == (turn == 3)
+    for part in split_in_halves(held, 2, 0):
+        goal = Objective(part, base, 5.0, 0, np.float64)
+        at = random.standard_normal((3, held.stack.count)), random.standard_normal(3)
+        assert goal.loss(*at) == pytest.approx(part.loss(goal.components(*at)))
+
+
+def test_a_fit_says_whether_noise_held_it_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A way that turned back once, and then went on to its last step, was not held back.
+
+    Mutants: always false, so no penalty above the least is ever tried; true for every way that ever turned.
+    """
+    part = split_in_halves(noisy(some_joint()), 1, 0)[0]
+    base = part.noisy.stack.simplex(part.fitted.ones)
+    turned = [-1, -2, 0, 0, *(-i for i in range(3, 200))]
+    for losses, least, back in (
+        ([-min(i, 200 - i) for i in range(200)], -50, False),
+        ([-min(i, 6 - i) for i in range(200)], -3, True),
+        (turned, None, False),
+    ):
+        told = iter(losses)
+        monkeypatch.setattr(Objective, "loss", lambda *_, told=told: float(next(told)))
+        found = fit_mixture(part, base, 50.0, 5, 0)
+        assert least is None or found[0] == least
+        assert found[3] == back
 
 
 def test_penalties_are_tried_where_noise_holds_the_first_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +182,7 @@ def test_penalties_are_tried_where_noise_holds_the_first_back(monkeypatch: pytes
     back = False
 
     def fit(*given: Any) -> Any:
-        tried.append(given[3])
+        tried.append(given[2])
         return (*fit_mixture(*given)[:3], back)
 
     monkeypatch.setattr(adapted, "fit_mixture", fit)

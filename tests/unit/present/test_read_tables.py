@@ -42,13 +42,26 @@ def test_cells_read_as_people_say_them() -> None:
     assert cell_texts(SPACE, "income") == [
         "0 to under 5,000",
         "5,000 to under 10,000",
-        "10,000 to under 50,000",
+        "10,000 to 50,000",
         "(other)",
     ]
     assert cell_texts(SPACE, "size") == ["0 to 999", "1,000 to 1,999", "2,000 to 2,999"]
     assert cell_texts(SPACE, "born")[0] == "1990"
     ages = sf.Domain({"t": sf.Bins([-2_000.5, 0, 0.25])})
-    assert cell_texts(ages, "t") == ["−2,000.5 to under 0", "0 to under 0.25"]
+    assert cell_texts(ages, "t") == ["−2,000.5 to under 0", "0 to 0.25"]
+
+
+def test_the_last_bin_is_said_to_hold_its_edge_where_it_does() -> None:
+    """Mutants: "to under" 2.5, which is a value of that cell; the last class of whole numbers, or the bins of 0.2,
+    which end before their edge, said to hold it."""
+    levels = {"half": [0, 1, 2.5]}
+    told = sf.Domain(
+        {"x": sf.Bins([0, 0.5, 1, 2.5], levels=levels), "n": sf.Integers(0, 9, levels={"two": [0, 3, 10]})}
+    )
+    assert cell_texts(told, "x") == ["0 to under 0.5", "0.5 to under 1", "1 to 2.5"]
+    assert cell_texts(told, "half") == ["0 to under 1", "1 to 2.5"]
+    assert cell_texts(told, "two") == ["0 to 2", "3 to 9"]
+    assert cell_texts(sf.Domain({"x": sf.Bins([0, 1, 2.5], edition=1)}), "x")[-1] == "1 to under 2.5"
 
 
 @pytest.mark.parametrize(

@@ -140,6 +140,22 @@ def test_the_analytic_gaussian_is_tight_and_on_the_safe_side(epsilon: str, delta
     assert at_2000_bits(lambda: gaussian_delta(eps, mu * (1 + TINY)) > precise(dlt))
 
 
+def test_numbers_of_other_classes_change_nothing_for_equal_ones() -> None:
+    """What a conversion found is kept for equal numbers. Mutant: numbers kept as they were given: noise for 10^6 times
+    the budget then followed for everybody who asked for the same."""
+
+    class Small(Fraction):
+        def __rsub__(self, other: Any) -> Any:
+            return Fraction(-(10**6))
+
+        def __truediv__(self, other: Any) -> Any:
+            return Fraction(10**6)
+
+    lying = Budget.approx(Small("1.2345"), "1e-6")
+    assert type(lying.parameter) is Fraction
+    assert lying.mu_squared == Budget.approx("1.2345", "1e-6").mu_squared < 1
+
+
 def test_known_noise_multiplier() -> None:
     budget = Budget.approx(1, "1e-6")
     assert 1 / float(budget.mu_squared) ** 0.5 == pytest.approx(4.2246789, abs=5e-8)

@@ -163,6 +163,15 @@ def test_every_event_is_priced_in_the_ledgers_currency() -> None:
         assert ledger.spent == spent > 0
 
 
+def test_a_price_is_in_the_currency_that_the_ledger_was_made_with(make: Callable[[Budget], Ledger]) -> None:
+    """Mutant: in that which the object says, which anybody may set: in rho a Gaussian event costs half its mu^2."""
+    ledger = make(Budget.gdp(1))
+    ledger.currency = Currency.RHO
+    assert ledger.debit("a", PLAN, GaussianEvent(Fraction(3, 4)), UNIT).price == Fraction(3, 4)
+    with pytest.raises(BudgetExceeded):
+        ledger.debit("b", PLAN, GaussianEvent(Fraction(1, 2)), UNIT)
+
+
 def test_a_name_is_spent_once(make: Callable[[Budget], Ledger]) -> None:
     """Mutant: a replayed name that is debited, or released, again."""
     ledger = make(Budget.pure(10))

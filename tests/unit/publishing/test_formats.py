@@ -167,6 +167,22 @@ def test_sdmx_is_valid_and_reads_the_same(release: sf.Release, folder: Path) -> 
     assert set(data.data["THE_SEX"]) == {c.id for c in codes}
 
 
+def test_structures_of_names_with_a_bar_and_of_no_table_are_valid(tmp_path: Path) -> None:
+    """Mutants: parts of the message told apart by a bar that names may hold; empty lists where no table is asked."""
+    from pysdmx.io import read_sdmx
+
+    domain = sf.Domain({"net | gross": sf.Categories(["x|y", "z"]), "age": 3})
+    for name, work, flows in [("some", sf.marginals(domain, upto=2), 3), ("none", sf.total(domain), 0)]:
+        plan = sf.plan(work, sf.gdp(1), neighbours="add-remove")
+        made = sf.release(plan, sf.Histogram(np.full((2, 3), 9)), ledger=None, name=name)
+        assert isinstance(made, sf.Release)
+        folder = write_formats(
+            made, tmp_path / name, publication=replace(TOLD, labels={"age": "A | B"}, units={}, categories={})
+        )
+        message = read_sdmx(folder / "sdmx" / "structures.xml", validate=True)
+        assert len(message.get_dataflows()) == flows
+
+
 def test_the_names_of_structures_are_in_their_language(release: sf.Release, tmp_path: Path) -> None:
     """Mutant: English names that are marked as German."""
     made = write_formats(release, tmp_path / "files", ["sdmx"], publication=replace(TOLD, language="de"))

@@ -113,7 +113,7 @@ def test_labels_are_in_words_on_the_site_and_beside_csv_files(release: sf.Releas
     there; stored codes in German; means first whatever was asked first."""
     site = publish(release, tmp_path / "site", publication=TOLD)
     facts = json.loads((site / "site.json").read_text(encoding="utf-8"))["attributes"]
-    ages = ["0 bis unter 18", "18 bis unter 45", "45 bis unter 65", "(sonstige)"]
+    ages = ["0 bis unter 18", "18 bis unter 45", "45 bis 65", "(sonstige)"]
     assert facts["age"]["labels"] == ages
     assert facts["sex"]["labels"] == ["weiblich", "m", "(sonstige)"]
     with (files / "csv" / "codes.csv").open(encoding="utf-8", newline="") as held:
@@ -172,6 +172,7 @@ def test_words_in_sentences_and_notes() -> None:
     assert say_day("2026-11-05") == "2026-11-05"
     with speak("de"):
         assert say_note(note).endswith("vor allem von 1045 bis unter 65,5")
+        assert say_note(note.replace(")", "]")).endswith("vor allem von 1045 bis 65,5")
         assert say_note(note.replace("[1045, 65.5)", "a, b")).endswith("vor allem von a, b")
         assert say_note(note.replace("[1045, 65.5)", "1,045")).endswith("vor allem von 1.045")
         assert say_amount("1,5", "records") == "1,5 Datensätzen"

@@ -91,11 +91,16 @@ class LazyHistogram:
     number of questions, chosen one by one after earlier answers (`privacy.keyed`).
     """
 
-    __slots__ = ("_cache", "_lock", "_process", "_table", "noise")
+    __slots__ = ("_cache", "_lock", "_noise", "_process", "_table")
 
     def __init__(self, table: KeyTable, noise: NoiseLaw, cache: NoisyCache) -> None:
-        self._table, self.noise, self._cache = table, noise, cache
+        self._table, self._noise, self._cache = table, noise, cache
         self._lock, self._process = threading.Lock(), os.getpid()
+
+    @property
+    def noise(self) -> NoiseLaw:
+        """What was paid for."""
+        return self._noise
 
     def counts(self, elements: Words) -> Integers:
         """Noisy counts of some keys, field elements (n,): (n,) int64, the same for a key whenever it is asked.
@@ -135,7 +140,7 @@ class LazyHistogram:
         """Count and noise of keys that have none yet, whether they occur or not."""
         drawn: Integers | None = None
         with suppress(Exception):  # what failed, and its text, may depend on the data
-            drawn = self._table.counts_of(elements) + self.noise.sample(len(elements))
+            drawn = self._table.counts_of(elements) + self._noise.sample(len(elements))
         if drawn is None:
             raise NotWritten("answering failed, for want of memory; nothing was shown, and the keys may be asked again")
         return drawn

@@ -343,9 +343,11 @@ class PackedCounts(Counts):
     def _packed(self, sets: Sets) -> list[Cluster]:
         shape = self.grid.shape
         with suppress(Exception):
-            offers = [self.packing(shape, sets, size) for size in self._SIZES]
+            # copies, in and out: what is measured was priced with these very sets
+            offers = [self.packing(shape, [s.copy() for s in sets], size) for size in self._SIZES]
             nearest = min(range(len(offers)), key=lambda i: abs(math.log(self._SIZES[i] / max(self.rows, 1))))
-            found = cluster_blocks(shape, sets, *offers[nearest])
+            blocks, homes = offers[nearest]
+            found = cluster_blocks(shape, sets, np.array(blocks), [np.array(home) for home in homes])
             # a measure's codes are no cells, and are never counted
             summed = self.grid.summed_axes
             if all(math.prod(c.sizes) <= MAX_CELLS and not np.isin(c.blocks, summed).any() for c in found):

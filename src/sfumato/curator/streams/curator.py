@@ -7,6 +7,7 @@ what was written down for good is returned.
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 from contextlib import suppress
@@ -21,7 +22,13 @@ from sfumato.curator.curator import CuratedTable, Curator, check_plan_hash, cura
 from sfumato.curator.places import check_place, check_same_opening, check_unopened, pay_for_file
 from sfumato.curator.rows.counting import Counts, check_countable
 from sfumato.curator.rows.sources import Histogram, open_source
-from sfumato.curator.streams.measuring import first_cells, measure_period, measure_persons
+from sfumato.curator.streams.measuring import (
+    first_cells,
+    measure_period,
+    measure_persons,
+    split_states,
+    state_shapes,
+)
 from sfumato.curator.streams.state import (
     FORMAT,
     NAMES,
@@ -58,18 +65,18 @@ class _PeriodFailed(Exception):
 class PublicStream:
     """Noisy values of period after period; made by `stream` and `resume_stream`. All it shows is public.
 
-    `terms` say what was paid for, `about` is what was given at the opening. It belongs to one process, and can be
-    neither copied nor pickled.
+    `terms` say what was paid for, and are a copy of what is measured by; `about` is what was given at the opening. It
+    belongs to one process, and can be neither copied nor pickled.
     """
 
-    __slots__ = ("_chain", "_held", "_process", "_starts", "_states", "about", "terms")
+    __slots__ = ("_chain", "_held", "_process", "_starts", "_states", "_terms", "about", "terms")
 
     def __init__(self, held: CuratedTable, chain: Chain[StreamProgress], states: States) -> None:
         self._held, self._chain, self._states = held, chain, states
         self._process = os.getpid()
         opening = chain.read().state.opening
-        self.terms, self.about = opening.terms, opening.about
-        self._starts = first_cells(self.terms, held.grid.shape)
+        self._terms, (self.terms, self.about) = opening.terms, rebuild_values((opening.terms, opening.about))
+        self._starts = first_cells(self._terms, held.grid.shape)
 
     @property
     def published(self) -> tuple[Published, ...]:
@@ -125,7 +132,7 @@ class PublicStream:
     def _open(self, source: Any, standing: StreamProgress) -> Counts | People:
         """The table of a period. Raises SourceError."""
         held = self._held
-        if self.terms.enforced:
+        if self._terms.enforced:
             rule = standing.opening.names
             return open_people(source, held.grid, held.unit, held.packing, standing.key, as_written=not rule)
         # where nothing is enforced, that a histogram counts few records of a person is promised too
@@ -139,13 +146,13 @@ class PublicStream:
             rows_per_group=unit.rows_per_group,
             packing=held.packing,
         )
-        if held.unit.total_is_public and counts.rows > self.terms.most:
-            raise SourceError(f"a period of this stream has at most {self.terms.most:,} records; plan for more")
+        if held.unit.total_is_public and counts.rows > self._terms.most:
+            raise SourceError(f"a period of this stream has at most {self._terms.most:,} records; plan for more")
         return counts
 
     def _measured(self, turn: Turn[StreamProgress], given: Counts | People, label: str) -> Published:
         """Measure a period in its turn, and write it down."""
-        standing, held, terms = turn.state, self._held, self.terms
+        standing, held, terms = turn.state, self._held, self._terms
         done = len(standing.published)
         state = self._states.read(done, standing.digest)
         found: Published | None = None
@@ -154,11 +161,10 @@ class PublicStream:
             if isinstance(given, People):
                 given, left, people = given.admit(people, done, terms.participations, terms.apart)
             state = StreamState(state.sums, people)
-            values = measure_period(
-                terms, done, given, self._starts, state.sums, cut=terms.cuts(held.unit), bits=held.bits
-            )
+            states = split_states(state.sums, state_shapes(terms, held.grid.shape))
+            values = measure_period(terms, done, given, self._starts, states, cut=terms.cuts(held.unit), bits=held.bits)
             if terms.cut:
-                values.append(measure_persons(terms, done, left, state.sums, held.bits))
+                values.append(measure_persons(terms, done, left, states[0], held.bits))
             found = Published(label, tuple(values), int(given.rows) if public else None)
         if found is None:
             raise _PeriodFailed
@@ -169,7 +175,7 @@ class PublicStream:
         raise BudgetError("a stream holds sums of past tables: it can be neither copied nor pickled; keep its release")
 
     def __repr__(self) -> str:
-        return f"<PublicStream: {len(self.published):,} of {self.terms.filter.periods:,} periods>"
+        return f"<PublicStream: {len(self.published):,} of {self._terms.filter.periods:,} periods>"
 
 
 def open_public_stream(
@@ -214,7 +220,7 @@ def open_public_stream(
         receipt = held.debit(price, name, plan_hash)
         chain: Chain[StreamProgress] = MemoryChain(FORMAT, read_stream_lines, first)
         _write_receipt(chain, receipt)
-        return PublicStream(held, chain, MemoryStates(_state_shape(held, terms))), receipt
+        return PublicStream(held, chain, MemoryStates(_state_size(held, terms))), receipt
     if not ledger.durable or held.bits is not None:
         raise PlanError("a stream that is kept in a store is paid from a ledger that is kept in one")
     path = check_place(store, "stream", FORMAT)
@@ -311,11 +317,11 @@ def _stream_states(held: CuratedTable, chain: FileChain[StreamProgress], people:
     opening = standing.opening
     # files of before had as much room as there were people: they have what is usual from now on
     room = max(opening.people or ROOM, people) if opening.terms.enforced else 0
-    return FileStates(chain.path, _state_shape(held, opening.terms), standing.key, room)
+    return FileStates(chain.path, _state_size(held, opening.terms), standing.key, room)
 
 
-def _state_shape(held: CuratedTable, terms: StreamTerms) -> tuple[int, ...]:
-    return *terms.filter.kept, int(first_cells(terms, held.grid.shape)[-1][-1]) + bool(terms.cut)
+def _state_size(held: CuratedTable, terms: StreamTerms) -> int:
+    return sum(map(math.prod, state_shapes(terms, held.grid.shape)))
 
 
 def _check_stream_paid(chain: FileChain[StreamProgress], ledger: Debits) -> None:

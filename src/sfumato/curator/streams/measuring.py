@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sfumato.curator.rows.counting import Counts
 from sfumato.errors import SourceError
 from sfumato.privacy.noise import BitSource
-from sfumato.privacy.stream_price import StreamTerms, WindowFilter, family_multiples
+from sfumato.privacy.stream_price import IntegerFilter, StreamTerms, WindowFilter, family_multiples
 
 Integers = NDArray[np.int64]
 # Two limbs hold 96 bits of a state; half limbs multiply a count below 2^36 within 63 bits.
@@ -71,14 +71,28 @@ _CHUNK = 2**13  # cells whose limbs stay in the caches; half or twice as many ar
 
 
 def first_cells(terms: StreamTerms, shape: Sequence[int]) -> list[Integers]:
-    """Per family the first cell of every table among the cells of all, and where the last ends."""
+    """Per family the first cell of every table among the cells that go through one filter, and where the last ends."""
     out: list[Integers] = []
     begin = 0
     for family in terms.families:
-        sizes = [math.prod(shape[a] for a in axes) for axes in family.sets.tolist()]
-        out.append(begin + np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).astype(np.int64))
-        begin = int(out[-1][-1])
+        sizes, own = [math.prod(shape[a] for a in axes) for axes in family.sets.tolist()], terms.is_own(family)
+        out.append(begin * (not own) + np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).astype(np.int64))
+        begin = begin if own else int(out[-1][-1])
     return out
+
+
+def state_shapes(terms: StreamTerms, shape: Sequence[int]) -> list[tuple[int, ...]]:
+    """(limbs, numbers, cells) that are kept between two periods: of all cells that go through the filter, last the one
+    of those who are left out, and of a total that has its own."""
+    ends = [int(e[-1]) for e, f in zip(first_cells(terms, shape), terms.families, strict=True) if not terms.is_own(f)]
+    own = [] if terms.total is None else [(*terms.total.kept, 1)]
+    return [(*terms.filter.kept, ends[-1] + bool(terms.cut)), *own]
+
+
+def split_states(sums: Integers, shapes: Sequence[tuple[int, ...]]) -> list[Integers]:
+    """Flat sums in these shapes, to be changed where they lie."""
+    ends = np.cumsum([math.prod(s) for s in shapes])[:-1]
+    return [part.reshape(s) for part, s in zip(np.split(sums, ends), shapes, strict=True)]
 
 
 def measure_period(
@@ -86,12 +100,12 @@ def measure_period(
     period: int,
     counts: Counts,
     starts: Sequence[Integers],
-    states: Integers,
+    states: Sequence[Integers],
     *,
     cut: bool,
     bits: BitSource | None,
 ) -> list[Integers]:
-    """The noisy values of every family; `states` (2, d, cells), high limbs and low, become those of the next period.
+    """The noisy values of every family; `states`, as `state_shapes` has them, become those of the next period.
 
     With `cut` counts above the largest stand for it. int64 throughout: what does not fit wraps around, which is
     post-processing; nothing rounds, saturates or raises on the data.
@@ -99,12 +113,13 @@ def measure_period(
     values = [np.zeros(f.rows, dtype=np.int64) for f in terms.families]
     missing = sum(f.rows for f in terms.families)
     for f, chosen, tables in counts.stream([family.sets for family in terms.families]):
-        family = replace(terms.families[f], multiples=None)
+        family, used = replace(terms.families[f], multiples=None), terms.filter_of(terms.families[f])
+        here = states[terms.is_own(family)]
         for group in family.alike(chosen):
             sets, given = chosen[group], tables[group]
             kept = np.minimum(given, terms.most) if cut else given
-            factors = terms.filter.coefficients(period, family_multiples(terms.families[f])[sets].tolist(), terms.grain)
-            filtered = _filter_tables(terms, period, factors, kept.reshape(len(sets), -1), starts[f][sets], states)
+            factors = used.coefficients(period, family_multiples(terms.families[f])[sets].tolist(), terms.grain)
+            filtered = _filter_tables(used, period, factors, kept.reshape(len(sets), -1), starts[f][sets], here)
             exact = family.apply(sets, filtered.reshape(given.shape))
             noisy = exact + terms.noise.sample(exact.size, bits).reshape(exact.shape)
             family.place(sets, noisy, values[f])
@@ -121,14 +136,19 @@ def measure_persons(
     beside = terms.beside
     factors = beside.filter.coefficients(period, [terms.cut], terms.grain)
     count, place = np.array([[min(persons, terms.most)]]), np.array([states.shape[-1] - 1])
-    return _filter_tables(beside, period, factors, count, place, states) + terms.noise.sample(1, bits)
+    return _filter_tables(beside.filter, period, factors, count, place, states) + terms.noise.sample(1, bits)
 
 
 def _filter_tables(
-    terms: StreamTerms, period: int, factors: Integers, counts: Integers, starts: Integers, states: Integers
+    used: IntegerFilter | WindowFilter,
+    period: int,
+    factors: Integers,
+    counts: Integers,
+    starts: Integers,
+    states: Integers,
 ) -> Integers:
     """What the filter makes of some tables (tables, cells) of a family, whose states begin at `starts` (tables,)."""
-    used, (tables, cells) = terms.filter, counts.shape
+    tables, cells = counts.shape
     out, step = np.empty_like(counts), max(1, _CHUNK // cells)
     for i, j in itertools.product(range(0, tables, step), range(0, cells, _CHUNK)):
         some, part = slice(i, i + step), slice(j, j + _CHUNK)

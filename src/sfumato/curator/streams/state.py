@@ -10,7 +10,6 @@ random digests where there are fewer, and is as long for any tables.
 from __future__ import annotations
 
 import hmac
-import math
 import os
 import secrets
 from collections.abc import Sequence
@@ -139,15 +138,15 @@ _PRIVATE = 0o600  # read and written by its owner alone
 
 
 class StreamState(NamedTuple):
-    """High limbs and low of every filtered cell (2, d, cells), and who was counted when (people, 4); ours to change."""
+    """The numbers kept of all filtered cells (size,), and who was counted when (people, 4); ours to change."""
 
     sums: Integers
     people: Integers
 
     @classmethod
-    def zero(cls, shape: tuple[int, ...]) -> StreamState:
+    def zero(cls, size: int) -> StreamState:
         """That of no periods."""
-        return cls(np.zeros(shape, dtype=np.int64), np.zeros((0, FIELDS), dtype=np.int64))
+        return cls(np.zeros(size, dtype=np.int64), np.zeros((0, FIELDS), dtype=np.int64))
 
 
 class States(Protocol):
@@ -169,15 +168,15 @@ class States(Protocol):
 class MemoryStates:
     """States of one process; the last two, for the last may not come into force."""
 
-    __slots__ = ("_kept", "_shape")
+    __slots__ = ("_kept", "_size")
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self._shape, self._kept = shape, dict[int, StreamState]()
+    def __init__(self, size: int) -> None:
+        self._size, self._kept = size, dict[int, StreamState]()
 
     def read(self, periods: int, digest: str) -> StreamState:
         """See `States`."""
         del digest
-        return StreamState(*(a.copy() for a in self._kept[periods])) if periods else StreamState.zero(self._shape)
+        return StreamState(*(a.copy() for a in self._kept[periods])) if periods else StreamState.zero(self._size)
 
     def write(self, periods: int, state: StreamState) -> str:
         """See `States`."""
@@ -196,10 +195,10 @@ class FileStates:
     and is the state to go on from if it is the one in force, by its digest.
     """
 
-    __slots__ = ("_key", "_last", "_path", "_room", "_shape")
+    __slots__ = ("_key", "_last", "_path", "_room", "_size")
 
-    def __init__(self, store: Path, shape: tuple[int, ...], key: bytes, room: int) -> None:
-        self._path, self._shape, self._key, self._room = store, shape, key, room
+    def __init__(self, store: Path, size: int, key: bytes, room: int) -> None:
+        self._path, self._size, self._key, self._room = store, size, key, room
         self._last: tuple[str, StreamState] | None = None
 
     def _file(self, periods: int) -> Path:
@@ -214,7 +213,7 @@ class FileStates:
     def read(self, periods: int, digest: str) -> StreamState:
         """See `States`."""
         if not periods:
-            return StreamState.zero(self._shape)
+            return StreamState.zero(self._size)
         last, self._last = self._last, None  # it will be changed, also for a period that fails
         if last is not None and hmac.compare_digest(last[0], digest):
             return last[1]
@@ -225,14 +224,14 @@ class FileStates:
                 found = np.fromfile(opened, dtype="<i8").astype(np.int64, copy=False)
         except OSError as error:
             raise LedgerError(f"{file}: the state of the stream cannot be read ({error.strerror})") from error
-        size = math.prod(self._shape)
+        size = self._size
         whole = found.size >= size and (found.size - size) % FIELDS == 0
         state = None
         if whole:
             rows = found[size:].reshape(-1, FIELDS)
             self._room = max(self._room, len(rows))
             # whoever was counted was so in one period at least: other rows only take up room
-            state = StreamState(found[:size].reshape(self._shape), rows[rows[:, 2] > 0])
+            state = StreamState(found[:size], rows[rows[:, 2] > 0])
         if state is None or not hmac.compare_digest(self._digest(state), digest):
             raise LedgerCorrupted(f"{file}: the state of the stream was changed or put back; restore it with its store")
         return state
