@@ -311,7 +311,7 @@ def _far(problem: Problem, found: Found) -> str | None:
     return "" if found.off > _OFF and not problem.unit_lattice else None
 
 
-def _few(problem: Problem, found: Found) -> str | None:
+def _few_orbit_rows(problem: Problem, found: Found) -> str | None:
     return None if problem.unit.total_is_public and found.off <= _REPLACED else _far(problem, found)
 
 
@@ -425,7 +425,7 @@ SEARCHES: tuple[Search, ...] = (
     _factorization(_SYMMETRY, SEARCHED, _one(union_planning.design_union), _symmetry, grouped=True),
     _factorization(_COLUMNS, SEARCHED, _one(dense_planning.over_columns), _columns(first=False), grouped=True),
     _factorization("", SEARCHED, lambda p, _, told: dense_planning.families_apart(p, told), _families, grouped=True),
-    _factorization(_FEW, LONG, _one(_rows), _few),
+    _factorization(_FEW, LONG, _one(_rows), _few_orbit_rows),
     _factorization("a bound sliced along one attribute", LONG, _slice_bounds, _sliced),
     _factorization(
         "products of basis vectors", LONG, lambda p, found, _: [spectral_search.design_spectral(p, found.least)], _bases

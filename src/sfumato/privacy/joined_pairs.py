@@ -52,7 +52,7 @@ class _Factor(NamedTuple):
         table = broadcast_on_axes(codes, some, tuple(names[i] for i in axes), sizes)
         return cls(axes, table, columns.astype(np.float64) if max(inner.column_sums(2)) < _EXACT else columns)
 
-    def products(self, first: IntArray, second: IntArray) -> IntArray:
+    def column_products(self, first: IntArray, second: IntArray) -> IntArray:
         """Inner products of columns, entry by entry."""
         held = np.zeros(self.columns.shape[1], dtype=np.intp)
         held[first] = 1
@@ -65,14 +65,14 @@ Blocks = Sequence[tuple[int, list[_Factor]]]
 """Weights, and the factors of each."""
 
 
-def _classes(factors: Iterable[_Factor], axis: int, cells: int) -> tuple[Cells, Cells, Cells, Cells]:
+def _classes_of_pairs(factors: Iterable[_Factor], axis: int, cells: int) -> tuple[Cells, Cells, Cells, Cells]:
     """Of an attribute: the kind of each cell, a cell of each kind, and the two cells of a pair of each class."""
     kind, some, grams = np.zeros(cells, dtype=np.intp), np.zeros(1, dtype=np.intp), list[IntArray]()
     for factor in (f for f in factors if axis in f.axes):
         if len(factor.axes) > 1:
             told = np.moveaxis(factor.codes, factor.axes.index(axis), 0).reshape(cells, -1)
         else:
-            grams.append(factor.products(factor.codes[:, None], factor.codes))
+            grams.append(factor.column_products(factor.codes[:, None], factor.codes))
             told = np.diagonal(grams[-1])
         _, some, kind = np.unique(np.column_stack([kind, told]), axis=0, return_index=True, return_inverse=True)
     kind = kind.reshape(-1)
@@ -94,7 +94,7 @@ def longest_difference(terms: MapTerms, sizes: Sizes) -> int:
     rows = (row for sets, weights in terms.bundles for row in zip(sets.tolist(), weights.tolist(), strict=True))
     # a weight may be large where a block is 0
     blocks = [(weight, [f for i in own for f in slots[i]]) for own, weight in rows if all(tops[i] for i in own)]
-    every = [_classes((f for s in slots for f in s), axis, sizes[a]) for axis, a in enumerate(names)]
+    every = [_classes_of_pairs((f for s in slots for f in s), axis, sizes[a]) for axis, a in enumerate(names)]
     kinds, cells, *ends = zip(*every, strict=True)
     longest, most = max(range(len(names)), key=lambda i: len(cells[i])), math.prod(map(len, ends[0]))
     if most > _MOST_COMBINED or most > _MOST_AT_ONCE * len(cells[longest]):
@@ -119,13 +119,13 @@ def _inner_products(blocks: Blocks, first: Sequence[Cells], second: Sequence[Cel
         values = [np.ones(len(u), dtype=np.int64) for u in first]
         for factor in (f for f in factors if len(f.axes) == 1):
             u, v = (factor.codes[side[factor.axes[0]]] for side in (first, second))
-            values[factor.axes[0]] = factor.products(u, v)
+            values[factor.axes[0]] = factor.column_products(u, v)
         # most contrasts are 0 of most pairs
         at = [np.flatnonzero(v) for v in values]
         part = weight * reduce(np.multiply.outer, [v[i] for v, i in zip(values, at, strict=True)])
         for factor in (f for f in factors if len(f.axes) > 1):
             u, v = (factor.codes[np.ix_(*(side[i][at[i]] for i in factor.axes))] for side in (first, second))
             shape = [len(some) if i in factor.axes else 1 for i, some in enumerate(at)]
-            part = part * factor.products(u, v).reshape(shape)
+            part = part * factor.column_products(u, v).reshape(shape)
         out[np.ix_(*at)] += part
     return out

@@ -248,7 +248,7 @@ class RunsWithin:
     after: RowsWithin
     alone: RowsWithin  # `whole` by itself, of which margins are found without those of all other rows
 
-    def variances(self, raw: Release) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    def run_variances(self, raw: Release) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """(of cells, of those up to them, of all, covariances of those up to a cell with all), by row and group."""
         cells, upto, whole, after = (
             np.where(np.isfinite(v := part.shaped(raw.variances)), v, np.nan)
@@ -270,7 +270,7 @@ def _runs_within(release: Release, attribute: str, n: int, by: tuple[str, ...]) 
     return RunsWithin(cells, upto, whole, after, RowsWithin(alone, 1, groups, slice(1)))
 
 
-def _share_numbers(
+def _shares_of_runs(
     release: Release, attribute: str, n: int, by: tuple[str, ...], level: float, *, upto: bool
 ) -> tuple[GroupSizes, Numbers]:
     """The share of each of the first n cells, or of those up to it, in all of them."""
@@ -279,7 +279,7 @@ def _share_numbers(
     sizes = _group_sizes(release, runs.whole, level, runs.alone)
     top = runs.upto if upto else runs.cells
     a, b = (part.shaped(raw.answer_block) for part in (top, runs.whole))
-    cells, below, whole, both = runs.variances(raw)
+    cells, below, whole, both = runs.run_variances(raw)
     if not upto:  # a cell is what it adds to those before it
         both = np.diff(both, axis=0, prepend=0.0)
     z = widest_sum_margin(level, raw.measurement.noise)
@@ -361,7 +361,7 @@ def group_shares(release: Release, attribute: str, within: str | Sequence[str] =
     level, by = check_confidence(confidence), by_names(within)
     domain = release.plan.workload.domain
     domain.columns((attribute, *by))
-    found = _share_numbers(release, attribute, domain[attribute].size, by, level, upto=False)
+    found = _shares_of_runs(release, attribute, domain[attribute].size, by, level, upto=False)
     groups = math.prod(domain.sizes(by))
     return group_frame(release, by, {column_heading(attribute): list(domain[attribute].labels) * groups}, found)
 
@@ -397,7 +397,7 @@ def cumulative_shares(
             f"{attribute} has no order; a CDF needs sf.Integers, sf.Bins or sf.Dates (in a spec type integer, number "
             "or date)"
         )
-    sizes, numbers = _share_numbers(release, attribute, len(declared.declared_labels), names, level, upto=True)
+    sizes, numbers = _shares_of_runs(release, attribute, len(declared.declared_labels), names, level, upto=True)
     found = _warn_falling(release, sizes, numbers[0]), numbers
     groups = math.prod(domain.sizes(names))
     label = [f"up to {t}" for t in declared.declared_labels]
@@ -492,7 +492,7 @@ def _threshold_margins(
     if laplace and n <= _MOST_CELLS:  # sums of few draws reach farther than of many: rows tell how many there are
         rows = declared_rows(raw.plan.workload.domain[attribute], np.tri(n) - p)
         return _half_widths(raw, attribute, rows, by, level)
-    _, upto, whole, both = runs.variances(raw)
+    _, upto, whole, both = runs.run_variances(raw)
     second = np.maximum(upto - 2 * p * both + p**2 * whole, 0.0) / noise.variance
     second = np.where(np.isnan(second), np.inf, second)
     return interval_margins(level, second, np.full_like(second, np.nan) if laplace else None, noise)

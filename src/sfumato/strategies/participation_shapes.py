@@ -73,9 +73,9 @@ class _Search:
         self.width = min(given.apart, given.count)
         # every question at every period
         self.asked = [math.sqrt(weight) * question.matrix(self.n) for question, weight in given.questions]
-        self.gram = self._weighed(np.full(self.n, 1 / self.n))
+        self.gram = self._weighed_shares(np.full(self.n, 1 / self.n))
 
-    def _weighed(self, shares: FloatArray) -> FloatArray:
+    def _weighed_shares(self, shares: FloatArray) -> FloatArray:
         """(n, n) of what is asked, where periods count so much."""
         return sum(((each.T * shares) @ each for each in self.asked), np.zeros((self.n, self.n)))
 
@@ -86,7 +86,7 @@ class _Search:
         lengths = np.sqrt((band**2).sum(axis=0))
         return band / lengths, lengths
 
-    def _row(self, entries: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _row_of_entries(self, entries: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The inverse of the band, and the sums of the rows of Y^-1."""
         from scipy.linalg.lapack import dtrtri  # noqa: PLC0415  (as scipy.optimize)
 
@@ -95,17 +95,17 @@ class _Search:
 
     def whole(self, entries: FloatArray) -> float:
         """1' Y^-1 1: the inverse of what the constant can be."""
-        return float(self._row(entries)[1].sum())
+        return float(self._row_of_entries(entries)[1].sum())
 
     def gains(self, entries: FloatArray) -> bool:
         """Whether a small constant lowers the price by more than it raises the mean error."""
-        inverse, row = self._row(entries)
+        inverse, row = self._row_of_entries(entries)
         return float(row @ self.gram @ row) < self.k * float(((self.gram @ inverse) * inverse).sum())
 
     def value(self, vector: FloatArray) -> tuple[float, FloatArray]:
         """With its gradient."""
         (band, lengths), c = self.unit_columns(vector[:-1]), math.exp(vector[-1])
-        inverse, row = self._row(vector[:-1])
+        inverse, row = self._row_of_entries(vector[:-1])
         room = 1 - c * float(row.sum())
         if room < _ROOM:
             return 1e3, np.zeros_like(vector)
@@ -118,7 +118,7 @@ class _Search:
             largest = float(variances.max())
             scaled = variances / largest
             error = float((scaled**self.power).mean())
-            gram = self._weighed(scaled ** (self.power - 1) / self.n / error / largest)
+            gram = self._weighed_shares(scaled ** (self.power - 1) / self.n / error / largest)
         answered = gram @ inverse
         turned, squared = inverse @ (inverse.T @ (gram @ row)), float(row @ gram @ row)
         if self.power == 1:

@@ -111,7 +111,7 @@ class _PairWeights:
     """Of every attribute a contrast, or -1 for all its orbits."""
 
     @property
-    def wide(self) -> list[_PairClasses]:
+    def wide_classes(self) -> list[_PairClasses]:
         return [c for c, k in zip(self.classes, self.kinds, strict=True) if k < 0]
 
     @property
@@ -126,14 +126,14 @@ class _PairWeights:
             if self.kinds[i] >= 0:
                 own = self.classes[i]
                 table = np.tensordot(table, own.ratio[own.places(self.kinds[i]), self.kinds[i]], axes=(i, 0))
-        for i, c in enumerate(self.wide):
+        for i, c in enumerate(self.wide_classes):
             if len(c.more):
                 table, rest = np.split(np.moveaxis(table, i, 0), [c.orbits**2])
                 table = table.copy()
                 for orbit, own in zip(c.more, rest, strict=True):
                     table[orbit * (c.orbits + 1)] += own
                 table = np.moveaxis(table, 0, i)
-        orbits = [c.orbits for c in self.wide]
+        orbits = [c.orbits for c in self.wide_classes]
         table = table.reshape([n for n in orbits for _ in range(2)])
         order = [*range(0, table.ndim, 2), *range(1, table.ndim, 2)]
         out = np.ascontiguousarray(table.transpose(order)).reshape(math.prod(orbits), -1)
@@ -141,10 +141,10 @@ class _PairWeights:
 
     def spread(self, table: FloatArray) -> FloatArray:
         """Over the classes at `place` what (l, l) has at their orbits, times the ratios of contrasts."""
-        orbits = [c.orbits for c in self.wide]
+        orbits = [c.orbits for c in self.wide_classes]
         order = [i + side * len(orbits) for i in range(len(orbits)) for side in (0, 1)]
         table = table.reshape([*orbits, *orbits]).transpose(order).reshape([n**2 for n in orbits])
-        for i, c in enumerate(self.wide):
+        for i, c in enumerate(self.wide_classes):
             if len(c.more):
                 table = table.take(c.between, axis=i)
         for i, (c, k) in enumerate(zip(self.classes, self.kinds, strict=True)):
