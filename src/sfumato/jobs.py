@@ -28,6 +28,7 @@ from sfumato.errors import BudgetExceeded, InvalidInput, LedgerMismatch, NotWrit
 from sfumato.plans.iterative import IterativePlan
 from sfumato.plans.labels import LabelPlan
 from sfumato.plans.plan import Plan
+from sfumato.postprocess.values import check_values
 from sfumato.present import write_report
 from sfumato.privacy.accounting import event_delta, event_price
 from sfumato.privacy.debits import State
@@ -299,6 +300,8 @@ def _plan_table(job: Job, table: JobTable, period: str, log: Log) -> _Planned:
             column_names(source)
         if told is not None:
             told.check_names(plan.workload.domain)
+        if table.project and isinstance(plan, Plan) and plan.workload.measures:
+            check_values(plan.workload)
         log("info", "planned", {"table": table.name, "mechanism": plan.mechanism, "guarantee": str(plan.budget)})
         return one
 

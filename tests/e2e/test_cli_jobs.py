@@ -120,6 +120,19 @@ def test_whatever_can_be_refused_is_refused_before_the_first_debit(run: Run) -> 
         assert not Path("published").exists()
 
 
+def test_sums_that_cannot_be_projected_are_refused_before_the_first_debit(run: Run) -> None:
+    """They were paid for, and each run after that ended with the same refusal. Mutant: not looked at before."""
+    names = [f"w{i}" for i in range(5)]
+    declared = "".join(f"[measures.{n}]\nmin = 0\nmax = 9\n" for n in names)
+    asked = "".join(f'[[queries]]\nmeans = "{n}"\nby = ["sex"]\n' for n in names)
+    Path("spec.toml").write_text(Path("spec.toml").read_text().replace("[privacy]", f"{declared}[privacy]") + asked)
+    Path("people-2026-11.csv").write_text(f"age,sex,note,{','.join(names)}\n" + "30,1,x,1,2,3,4,5\n" * 9)
+    found = typed(run)
+    assert found.code == 2
+    assert "table first: projecting takes records by" in found.err
+    assert spends() == []
+
+
 def test_a_run_that_ends_anywhere_is_gone_on_with(run: Run) -> None:
     """Mutant: a step that is taken for done because its folder is there."""
     job, events = read_job("office.toml"), list[str]()

@@ -269,6 +269,23 @@ def _count(cuts: Cuts) -> int:
     return sum(map(len, cuts))
 
 
+def check_values(work: Workload) -> None:
+    """Refuse sums of measures of which `project_values` would refuse any answers. Raises InvalidInput."""
+    _cells_over_places(ValueTable.of(work, [_even_cuts(m) for m in _measures(work)]), "auto")
+
+
+def _cells_over_places(table: ValueTable, body: str) -> int:
+    names = joint_attributes(table.asked)
+    cells = math.prod(table.asked.domain.sizes(names))
+    if cells > _LISTED and body != "exact":
+        raise InvalidInput(
+            f"projecting takes records by {', '.join(names)}, with {_PARTS} places or more in each piece of a "
+            f"measure: {cells:,} cells, above the limit of {_LISTED:,}. Release what is to be projected by a plan "
+            "of its own, by fewer attributes or with fewer measures or knots, or project with body='exact'"
+        )
+    return cells
+
+
 def project_values(
     work: Workload,
     answers: FloatArray,
@@ -290,14 +307,7 @@ def project_values(
     matters, supporting = _MATTERS * len(answers), None
     for halved in itertools.count():
         table = ValueTable.of(work, cuts)
-        names = joint_attributes(table.asked)
-        cells = math.prod(table.asked.domain.sizes(names))
-        if cells > _LISTED and body != "exact":
-            raise InvalidInput(
-                f"projecting takes records by {', '.join(names)}, with {_PARTS} places or more in each piece of a "
-                f"measure: {cells:,} cells, above the limit of {_LISTED:,}. Release what is to be projected by a plan "
-                "of its own, by fewer attributes or with fewer measures or knots, or project with body='exact'"
-            )
+        cells = _cells_over_places(table, body)
         given, spread = answers / table.scale, variances / table.scale**2
         # what follows from the number of records alone is so of every table with as many
         spread[spread <= _KNOWN * spread.max()] = spread.max()
