@@ -154,3 +154,15 @@ def test_kinds_are_counted_where_all_can_be() -> None:
     with pytest.raises(SourceError):
         check_type("x", KINDS, open_table(uuids, ["x"]).columns["x"])
     assert plain_column(pd.Series([1, 2]))[1] is None
+
+
+@pytest.mark.parametrize("rule", [KINDS, NUMBER, DAY])
+def test_columns_of_spans_are_refused_by_their_type(rule: Rule) -> None:
+    """All of them would count as neither number, date nor text, after they were paid for. Mutants: one of the three
+    types left out; columns that nobody reads refused as well."""
+    days = pd.Series(pd.date_range("2026-01-01", periods=3))
+    alone = pd.DataFrame({"x": [1.0] * 3})
+    for spans in (days.dt.to_period("M"), days - days[0], pd.Series(pd.arrays.IntervalArray.from_breaks([0, 1, 2, 3]))):
+        with pytest.raises(SourceError, match=r"column 'x' is of type .*; convert the column"):
+            counted(pd.DataFrame({"x": spans}), rule)
+        np.testing.assert_array_equal(counted(alone.assign(beside=spans), rule), counted(alone, rule))

@@ -399,7 +399,10 @@ def _open_pandas(session: DuckDBSession, source: Any, needed: Sequence[str], dec
             raise missing_column(label, name)
         message = f"{label} cannot be read for its column {name!r}"
         held[name] = attempt(message, lambda name=name: plain_column(source.iloc[:, names.index(name)], decimal))
-    return OpenedTable(session, label, "source", columns | register_columns(session, held))
+    # no element of these types is a number, a date or a text: the type says so before a row is read
+    types = ((n, str(d)) for n, d in zip(names, source.dtypes, strict=True) if n in held)
+    spans = {n: Column("NULL", d) for n, d in types if d.startswith(("timedelta64", "period[", "interval["))}
+    return OpenedTable(session, label, "source", columns | register_columns(session, held) | spans)
 
 
 def register_columns(
