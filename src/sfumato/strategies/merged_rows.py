@@ -164,8 +164,7 @@ def climb_row_weights(
         top = float(lengths.max())
         upper = math.sqrt(total * top) * (1 + _MARGIN)
         if upper < best[0]:
-            turned = zip(kinds, spectra, strict=True)
-            best = upper, [(k.across(s) / np.sqrt(s.roots * top)).T for k, s in turned]
+            best = upper, rows_of_kinds(kinds, spectra, top)
         if progress is not None:
             progress(step + 1, relative_gap(lower, best[0]))
         if best[0] <= lower * (1 + tolerance):
@@ -173,6 +172,11 @@ def climb_row_weights(
         v = np.maximum(v * (lengths / total) ** power, least / len(v))
         v /= v.sum()
     return RowOptimum(lower, best[0], best[1], proof)
+
+
+def rows_of_kinds(kinds: Sequence[SparseRows], spectra: Sequence[Spectrum], top: float) -> list[FloatArray]:
+    """What is measured of each kind, where the longest column is to be 1 and has the square `top`."""
+    return [(k.across(s) / np.sqrt(s.roots * top)).T for k, s in zip(kinds, spectra, strict=True)]
 
 
 def sparse_search_fits(columns: NDArray[np.int64]) -> bool:

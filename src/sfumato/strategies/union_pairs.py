@@ -33,6 +33,7 @@ from sfumato.operators.base import FloatArray, single_thread
 from sfumato.strategies.dense_blocks import Spectrum, rounding_units, spectrum_of_square
 from sfumato.strategies.dense_dual import relative_gap
 from sfumato.strategies.design import Design, Problem
+from sfumato.strategies.merged_rows import rows_of_kinds
 from sfumato.strategies.stacked import planned_jointly
 from sfumato.strategies.union import Product, SmallUnion
 from sfumato.strategies.union_planning import RowKind, collect_row_problem, design_with_solver, union_row_piece
@@ -232,8 +233,7 @@ def _climb_pairs(
         top = float(far.max())
         upper = math.sqrt(total * top) * (1 + _MARGIN)
         if upper < best[0]:
-            turned = zip(kinds, spectra, strict=True)
-            best = upper, [(k.across(s) / np.sqrt(s.roots * top)).T for k, s in turned]
+            best = upper, rows_of_kinds(kinds, spectra, top)
         if progress is not None:
             progress(step + 1, relative_gap(lower, best[0]))
         if best[0] <= lower * (1 + _TOLERANCE):
