@@ -367,10 +367,9 @@ def _coarsen_residuals(fine: Residuals, design: Design) -> Residuals:
 def _check_values(terms: StreamTerms, strategy: Residuals) -> None:
     """Refuse what could outgrow 63 bits: a measured value. It would be wrong, though no less private."""
     largest = 0.0
-    for family in strategy.blocks:
+    for family, measured in zip(strategy.blocks, terms.families, strict=True):
         spread = np.array([float(f.row_sums(1).max()) for f in family.factors])[family.sets].prod(axis=1)
-        used = terms.filter if family.sets.size or terms.total is None else terms.total
-        largest = max(largest, float(spread.max()) * _largest_filtered_count(used))
+        largest = max(largest, float(spread.max()) * _largest_filtered_count(terms.filter_of(measured)))
     if largest * terms.most + _ROOM * float(terms.noise.sigma) >= 2.0**63:
         raise PlanError("a measured value could outgrow 63 bits; plan with a smaller number of records")
 

@@ -68,8 +68,9 @@ def _px_text(files: OfficeFiles, t: WrittenTable) -> str:
         ("STUB", _px_list(heads[:-1])),
         ("HEADING", _px_list(heads[-1:])),
     ]
-    for head, told_cells in zip(heads, (*texts, shown), strict=True):
-        words.append((f"VALUES({_px_quoted(head)})", _px_list(_px_distinct(told_cells))))
+    distinct = [_px_distinct(told_cells) for told_cells in (*texts, shown)]
+    for head, values in zip(heads, distinct, strict=True):
+        words.append((f"VALUES({_px_quoted(head)})", _px_list(values)))
     for head, labels in zip(heads, codes, strict=False):
         words.append((f"CODES({_px_quoted(head)})", _px_list(_px_distinct(labels))))
     words.append((f"CODES({_px_quoted(heads[-1])})", _px_list(NUMBERS[:4])))
@@ -82,9 +83,9 @@ def _px_text(files: OfficeFiles, t: WrittenTable) -> str:
     notes += [marks.statement(left_out=files.leave_out)] if marks.classes else []
     words += [("NOTE", _px_quoted(" ".join(n for n in notes if n)))]
     for (axis, place), decimals in precisions.items():
-        value = _px_distinct((*texts, shown)[axis])[place]
+        value = distinct[axis][place]
         words.append((f"PRECISION({_px_quoted(heads[axis])},{_px_quoted(value)})", str(decimals)))
-    cells = itertools.product(*(_px_distinct(labels) for labels in texts))
+    cells = itertools.product(*distinct[:-1])
     flagged = [(cell, row["flag"]) for cell, row in zip(cells, rows, strict=True) if row.get("flag")]
     for cell, flag in flagged:
         place = ",".join(_px_quoted(x) for x in (*cell, shown[0]))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -97,12 +97,6 @@ def _shape_rows(values: FloatArray, rows: int, groups: int, block: Block) -> Flo
     return np.broadcast_to(values.reshape(values.shape if values.ndim == len(shape) else shape), shape).reshape(
         rows, groups
     )
-
-
-def group_answers(release: Release, attribute: str, rows: FloatArray, by: tuple[str, ...]) -> FloatArray:
-    """Answers, (rows, groups)."""
-    block = rows_block(release, attribute, rows, by)
-    return _shape_rows(release.answer_block(block), len(rows), math.prod(release.plan.workload.domain.sizes(by)), block)
 
 
 def _half_widths(release: Release, attribute: str, rows: FloatArray, by: tuple[str, ...], level: float) -> FloatArray:
@@ -250,10 +244,9 @@ class RunsWithin:
 
     def run_variances(self, raw: Release) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """(of cells, of those up to them, of all, covariances of those up to a cell with all), by row and group."""
-        cells, upto, whole, after = (
-            np.where(np.isfinite(v := part.shaped(raw.variances)), v, np.nan)
-            for part in (self.cells, self.upto, self.whole, self.after)
-        )
+        every = replace(self.whole, at=slice(None)).shaped(raw.variances)
+        every = np.where(np.isfinite(every), every, np.nan)
+        cells, upto, whole, after = (every[part.at] for part in (self.cells, self.upto, self.whole, self.after))
         return cells, upto, whole, (whole + upto - after) / 2
 
 
@@ -462,14 +455,13 @@ def attribute_quantiles(
     intervals = numeric_attribute(release, attribute)[0].intervals if days is None else list(days)
     wanted = read_probabilities(probabilities)
     edges, whole = np.asarray(intervals, dtype=np.float64), declared.kind in ("integer", "date")
-    everybody = declared_rows(release.plan.workload.domain[attribute], np.ones((1, len(edges))))
+    everybody = declared_rows(declared, np.ones((1, len(edges))))
     sizes = _group_sizes(release, _rows_within(release, attribute, everybody, names), level)
     runs = _runs_within(release.raw, attribute, len(edges), names)
     upto = runs.upto.shaped(release.raw.answer_block)
     shown = upto if release.projection is None else runs.upto.shaped(release.answer_block)
     found: list[tuple[FloatArray, ...]] = []
-    for p in wanted:
-        half = _threshold_margins(release.raw, attribute, runs, names, p, level)
+    for p, half in zip(wanted, _threshold_margins(release.raw, attribute, runs, names, wanted, level), strict=True):
         low, high = _quantile_brackets(upto - p * upto[-1], half, edges, whole=whole)
         value = _quantile_crossing(shown, p, edges, whole=whole)
         found.append((value, np.minimum(low, value), np.maximum(high, value)))
@@ -484,18 +476,21 @@ def attribute_quantiles(
 
 
 def _threshold_margins(
-    raw: Release, attribute: str, runs: RunsWithin, by: tuple[str, ...], p: float, level: float
-) -> FloatArray:
-    """Half-widths of the intervals of the counts up to each cell less p times all, (cells, groups)."""
+    raw: Release, attribute: str, runs: RunsWithin, by: tuple[str, ...], wanted: Sequence[float], level: float
+) -> Iterator[FloatArray]:
+    """For each p half-widths of the intervals of the counts up to each cell less p times all, (cells, groups)."""
     noise, n = raw.measurement.noise, runs.upto.at.stop - runs.upto.at.start
     laplace = isinstance(noise, DiscreteLaplace)
     if laplace and n <= _MOST_CELLS:  # sums of few draws reach farther than of many: rows tell how many there are
-        rows = declared_rows(raw.plan.workload.domain[attribute], np.tri(n) - p)
-        return _half_widths(raw, attribute, rows, by, level)
+        declared = raw.plan.workload.domain[attribute]
+        for p in wanted:
+            yield _half_widths(raw, attribute, declared_rows(declared, np.tri(n) - p), by, level)
+        return
     _, upto, whole, both = runs.run_variances(raw)
-    second = np.maximum(upto - 2 * p * both + p**2 * whole, 0.0) / noise.variance
-    second = np.where(np.isnan(second), np.inf, second)
-    return interval_margins(level, second, np.full_like(second, np.nan) if laplace else None, noise)
+    for p in wanted:
+        second = np.maximum(upto - 2 * p * both + p**2 * whole, 0.0) / noise.variance
+        second = np.where(np.isnan(second), np.inf, second)
+        yield interval_margins(level, second, np.full_like(second, np.nan) if laplace else None, noise)
 
 
 def read_probabilities(given: Sequence[float]) -> list[float]:

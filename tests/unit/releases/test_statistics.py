@@ -236,7 +236,7 @@ def test_ends_of_quantiles_are_those_of_rows_that_are_written_out(p: float, monk
         rows = statistics._half_widths(release, "x", np.tri(25) - p, (), 0.99)
         with monkeypatch.context() as patch:
             patch.setattr(statistics, "_MOST_CELLS", 0)
-            found = statistics._threshold_margins(release, "x", runs, (), p, 0.99)
+            (found,) = statistics._threshold_margins(release, "x", runs, (), [p], 0.99)
         if isinstance(release.measurement.noise, DiscreteLaplace):
             assert (found >= rows * (1 - 1e-9)).all()
             assert (found <= rows * 1.3).all()
